@@ -1,0 +1,107 @@
+# Needs python3 (3.11 or later, with pip), git and make. Everything else is set up on first use, in .tools and .venv.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+# The stages of the set-up follow each other, and `make check test` means check, then test.
+.NOTPARALLEL:
+
+PYTHON ?= python3
+UV := .tools/bin/uv
+PY := .venv/bin/python
+
+TOOLS_READY := .tools/.ready
+VENV_READY := .venv/.created
+PINS_READY := .venv/.synced
+READY := .venv/.ready
+
+export UV_PYTHON_DOWNLOADS := never
+
+# uv does not read pip's configuration. Where pip has been told of another index or certificate, uv is told the same.
+pip_setting = $(PYTHON) -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | sed -n 1p
+define as_pip_does
+index="$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$$($(call pip_setting,index-url))}}"; \
+cert="$${SSL_CERT_FILE:-$$($(call pip_setting,cert))}"; \
+if [ -n "$$index" ]; then export UV_DEFAULT_INDEX="$$index"; fi; \
+if [ -n "$$cert" ]; then export SSL_CERT_FILE="$$cert"; fi;
+endef
+
+.PHONY: help
+help: ## Show this help
+	@echo "Genlock: one plan, many agents, one authoritative result."
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo 'ARGS="…" is passed on by run, test, nightly and bench: make test ARGS="-k claim -x"'
+
+.PHONY: run
+run: $(READY) ## Play a scripted fleet in the terminal
+	@$(PY) examples/scripted_fleet.py $(ARGS)
+
+.PHONY: test
+test: $(READY) ## Run the tests
+	$(PY) -m pytest -q $(ARGS)
+
+.PHONY: check
+check: $(READY) ## Lint, check the format, the types and the layers
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	$(PY) -m mypy $(wildcard src tests bench examples)
+	.venv/bin/lint-imports
+
+.PHONY: fmt
+fmt: $(READY) ## Format the code and fix what can be fixed
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+.PHONY: bench
+bench: $(READY) ## Measure, and compare with the floors
+	$(PY) -m bench $(ARGS)
+
+.PHONY: servers
+servers: ## Make ready the servers that tests start
+	@echo "Nothing to make ready: the embedded stores need no server."
+
+.PHONY: nightly
+nightly: $(READY) ## Run the slow tests too
+	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(ARGS)
+
+.PHONY: setup
+setup: $(READY) ## Set up .venv (the others do it by themselves)
+
+.PHONY: lock
+lock: $(TOOLS_READY) ## Compile the pins again (UPGRADE=1: to the newest versions)
+	@$(as_pip_does) \
+	compile="$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url $(if $(UPGRADE),--upgrade)"; \
+	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
+	$$compile pyproject.toml --extra dev --output-file requirements/dev.txt; \
+	$$compile pyproject.toml --constraints requirements/dev.txt --output-file requirements/run.txt; \
+	echo uv | $$compile - --no-annotate --output-file requirements/tools.txt
+
+.PHONY: clean
+clean: ## Remove all that was set up or built
+	rm -rf .tools .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up, in stages; each is repeated only when what it was made from has changed.
+
+$(TOOLS_READY): requirements/tools.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Genlock needs Python 3.11 or later; name one with PYTHON=")'
+	rm -rf .tools
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools --require-hashes -r requirements/tools.txt
+	@touch $@
+
+$(VENV_READY): $(TOOLS_READY)
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .venv
+	@touch $@
+
+$(PINS_READY): requirements/dev.txt $(VENV_READY)
+	@echo "$(UV) pip sync requirements/dev.txt"
+	@$(as_pip_does) $(UV) pip sync --quiet --python $(PY) --require-hashes requirements/dev.txt
+	@touch $@
+
+$(READY): pyproject.toml $(PINS_READY)
+	$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --reinstall --editable .
+	@touch $@

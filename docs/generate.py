@@ -1,0 +1,346 @@
+"""Makes the pages of docs/reference from the code: `python docs/generate.py`.
+
+Names, fields, defaults and docstrings come from the code. What a single state or reason means is said here, once; a name without a
+meaning, or a meaning without a name, is an error. `tests/test_docs.py` holds that the pages are what this script would write.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+from collections.abc import Callable, Iterable
+from enum import Enum, StrEnum
+from itertools import pairwise
+from pathlib import Path
+from textwrap import dedent
+from types import ModuleType
+from typing import Any, get_args
+
+import msgspec
+
+from genlock import errors
+from genlock.core import events, policy, reasons
+
+REFERENCE = Path(__file__).parent / "reference"
+NOTICE = "<!-- Made by docs/generate.py from the code. Change the code or that script, not this page. -->"
+
+MEANINGS: dict[type[StrEnum], dict[str, str]] = {
+    reasons.Status: {
+        "BACKLOG": "Planned, and not offered by `claim_next` (unless the policy says `offer_backlog`); `claim_task` grants it.",
+        "PENDING": "Ready: whoever claims it is granted it.",
+        "BLOCKED": "Waits for a dependency, for its own subtasks, or for its `not_before`.",
+        "IN_PROGRESS": "Claimed. Also after the lease has run out, until someone writes that down or takes over.",
+        "IN_REVIEW": "Finished, and a person is to approve it. Nothing leads here yet.",
+        "COMPLETED": "Has its one accepted result.",
+        "CANCELLED": "Will not be done. For its dependents it counts as done, unless the policy says `cancelled_dependency: hold`.",
+        "HELD": "Nobody is granted it until a person reopens it, or until the hold ends by itself.",
+    },
+    reasons.ClaimState: {
+        "ACTIVE": "The claim of the present holder.",
+        "EXPIRED": "Over-due, and written down as such. Still the claim at its generation: its result counts until someone takes over.",
+        "RELEASED": "Given back, or ended by an accepted result.",
+        "SUPERSEDED": "Taken away without being given to anyone: unlock, assign, reset, cancel, adopt.",
+    },
+    reasons.ReleaseReason: {
+        "COMPLETED": "Its result was accepted.",
+        "EXPIRED": "The lease ran out.",
+        "SUPERSEDED": "Someone took the right away.",
+        "ERROR": "The holder gave it back because its work failed. The circuit breaker counts this.",
+        "VOLUNTARY": "The holder gave it back.",
+        "ORPHANED": "The holder's session has ended, or its process is gone.",
+        "SPAWNED": "The holder split the task; it opens again, or completes, when the subtasks are done.",
+    },
+    reasons.ClaimReason: {
+        "DENIED_COMPLETED": "The task is completed or cancelled. To have it done again, reset it.",
+        "DENIED_HELD": "The task is held or in review; `detail` says why.",
+        "DENIED_ASSIGNED": "The task is reserved for another agent.",
+        "DENIED_ACTIVE_CLAIM": "Another session or agent has a live claim; `holder` says who, since when, and whether it looks alive.",
+        "DENIED_BLOCKED": "`waits_for` names what it waits for.",
+        "DENIED_LIMIT": "A limit of the tenant would be broken; `limit` names it.",
+        "GRANTED": "The claim is yours. `claim.generation` is what every later write must show.",
+        "NOTHING_READY": "`claim_next` only: no task suits the caller now.",
+    },
+    reasons.RenewReason: {
+        "GENERATION_MISMATCH": "The task has moved on to another generation: the claim is lost.",
+        "NO_CLAIM": "Nobody holds the task at this generation: it was released, or never claimed.",
+        "SESSION_MISMATCH": "Another session holds it.",
+        "ALREADY_EXPIRED": "The lease is over. Claim again, or submit: the result still counts if nobody has taken over.",
+        "RENEWED": "The lease runs anew, until `new_expiry`.",
+    },
+    reasons.ReleaseAnswer: {
+        "GENERATION_MISMATCH": "The task has moved on to another generation: there is nothing left to give back.",
+        "NO_CLAIM": "Nobody holds the task at this generation.",
+        "SESSION_MISMATCH": "Another session holds it.",
+        "RELEASED": "Given back; whoever asks next is granted a higher generation.",
+    },
+    reasons.SubmitReason: {
+        "STALE_GENERATION": "The right has moved on: a lower generation never counts. The result is kept.",
+        "FUTURE_GENERATION": "No such generation has been granted yet.",
+        "TASK_ALREADY_COMPLETED": "The task has its result, is in review, or was cancelled.",
+        "NO_CLAIM": "Nobody holds the task at this generation.",
+        "SESSION_MISMATCH": "Another session holds it.",
+        "CHILDREN_UNFINISHED": "Its subtasks are not done; `waits_for` names them.",
+        "ACCEPTED": "This is the task's result. Also the answer to the same submission repeated.",
+    },
+    reasons.RefusedState: {
+        "KEPT": "It waits for someone to adopt or discard it.",
+        "ADOPTED": "It became the task's result after all.",
+        "DISCARDED": "Someone decided that it is not needed; its data is gone from the record.",
+    },
+    reasons.SpawnMode: {
+        "sequential": "Each subtask depends on the one before; then the parent opens for whoever merges.",
+        "parallel": "In any order; then the parent opens for whoever merges.",
+        "fan-out-fan-in": "In any order; the last one completes the parent, whose result reads as `{subtask: its reference}`.",
+    },
+    reasons.Cause: {
+        "LEASE_OVER": "Not renewed in time.",
+        "CLOCK_STEPPED": "The lease would end later than its whole length from now: the clock was set back.",
+        "SESSION_ENDED": "The holder's session has ended.",
+        "PROCESS_GONE": "The holder's process, on this machine, is gone.",
+    },
+    reasons.Verdict: {
+        "DONE": "Something was changed.",
+        "UNCHANGED": "It was so already; nothing was written.",
+    },
+    policy.Order: {
+        "track": "By priority, then by the number in the track; tracks that nobody works on come first.",
+        "leaf-first": "The deepest tasks first, and tasks without subtasks before those with.",
+    },
+    policy.Ids: {
+        "auto": "A bare `0001` is an id of the counter, a bare `A000` a name like any other.",
+        "hierarchical": "Both are ids of the counter.",
+    },
+    policy.Expired: {
+        "takeover": "Whoever asks next is granted it.",
+        "grace": "The same, `grace_seconds` after the lease has run out; until then the holder may renew.",
+        "human": "The task is held until a person reopens it, or until `claim_ttl_seconds` have passed.",
+    },
+    policy.CancelledDependency: {
+        "met": "It counts as done.",
+        "hold": "The dependents are held until a person reopens them.",
+    },
+}
+
+POLICY_KEYS = {
+    "order": "Which ready task comes first.",
+    "ids": "How bare ids are read.",
+    "expired": "What becomes of a claim that is over-due.",
+    "cancelled_dependency": "What a cancelled dependency means to its dependents.",
+    "spawn_depth": "How deep subtasks may lie below a task of the plan.",
+    "offer_backlog": "Does `claim_next` offer tasks in the backlog?",
+}
+
+LIMITS = {
+    "max_concurrent_claims": "Live claims of the tenant. Over it: `DENIED_LIMIT`.",
+    "max_lease_duration_seconds": "A claim that asks for more is `DENIED_LIMIT`; a renewal is brought within it.",
+    "min_lease_duration_seconds": "The same for less.",
+    "max_generations_per_task": "Grants of one task. Over it the task is `HELD`.",
+    "claim_history_retention_days": "Older events are folded into the record's base by a sweep.",
+    "max_result_size_bytes": "Over it a submission raises `ResultTooLarge`, and the claim is untouched.",
+    "max_active_sessions": "Sessions that have not ended, are not known gone and not silent. Over it: `DENIED_LIMIT`.",
+}
+
+SIZES = {
+    "MAX_DEFINITION_BYTES": "Bytes of one task's definition.",
+    "MAX_INLINE_RESULT_BYTES": "Bytes of a result kept in the record; a larger one becomes a payload beside it.",
+    "MAX_SPAWN_BYTES": "Bytes of the subtasks of one `spawn_subtasks`.",
+    "MAX_DEPENDENCIES": "Dependencies of one task.",
+}
+
+RECORDS = {
+    "a refused result": (events.ResultRejected, events.ResultAdopted, events.ResultDiscarded),
+    "a session": (events.SessionRegistered, events.SessionHeartbeat, events.SessionEndedEvent),
+    "a counter": (events.IdsTaken,),
+    "a project": (events.ProjectChanged,),
+    "a tenant": (events.TenantChanged,),
+    "the denials of one coordinator in one hour": (events.ClaimDenied,),
+    "settling": (events.Settled,),
+}
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def code(value: object) -> str:
+    return f"`{value}`"
+
+
+def meanings(kind: type[StrEnum]) -> list[tuple[str, str]]:
+    """Each value with what it means; a gap is an error."""
+    said = MEANINGS[kind]
+    if list(said) != [member.value for member in kind]:
+        raise ValueError(f"the meanings of {kind.__name__} are {list(said)}, its values {[member.value for member in kind]}")
+    return [(code(name), meaning) for name, meaning in said.items()]
+
+
+def explained(names: Iterable[str], said: dict[str, str], documented: dict[str, str]) -> dict[str, str]:
+    """The meaning of each name, from here or from its docstring; a gap is an error."""
+    found = {name: documented.get(name) or said[name] for name in names}
+    spare = set(said) - set(found) | (set(said) & set(documented))
+    if spare:
+        raise ValueError(f"said twice, or of nothing: {sorted(spare)}")
+    return found
+
+
+def field_docs(module: ModuleType, owner: str) -> dict[str, str]:
+    """The docstrings that stand below the fields of a class."""
+    body = next(node.body for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef) and node.name == owner)
+    found = {}
+    for field, below in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+            found[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
+    return found
+
+
+def doc(thing: object) -> str:
+    return inspect.cleandoc(inspect.getdoc(thing) or "")
+
+
+def shown(value: Any) -> str:
+    """A default as it would be written in a plan or a call."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", NOTICE, *(dedent(part).strip("\n") for part in parts)]) + "\n"
+
+
+def enum_part(kind: type[StrEnum], title: str, head: str = "value") -> str:
+    return f"## {title}\n\n{doc(kind)}\n\n{table([head, 'meaning'], meanings(kind))}"
+
+
+def states_and_reasons() -> str:
+    claims = [
+        (name, meaning, "yes" if member.transient else "")
+        for member, (name, meaning) in zip(reasons.ClaimReason, meanings(reasons.ClaimReason), strict=True)
+    ]
+    return page(
+        "States and reasons",
+        """
+        A refusal is an answer, never an exception, and every refusal has a name. Where several reasons would apply, the answer is the
+        one that stands first in its table.
+        """,
+        enum_part(reasons.Status, "States of a task", "state"),
+        enum_part(reasons.ClaimState, "States of a claim", "state"),
+        f"## Answers to a claim\n\nThose marked *may pass* can turn into a grant without anyone deciding so: it is worth asking again.\n\n"
+        f"{table(['reason', 'meaning', 'may pass'], claims)}",
+        enum_part(reasons.SubmitReason, "Answers to a submission", "reason"),
+        enum_part(reasons.RenewReason, "Answers to a renewal", "reason"),
+        enum_part(reasons.ReleaseAnswer, "Answers to a release", "reason"),
+        enum_part(reasons.ReleaseReason, "How a claim ended", "reason"),
+        enum_part(reasons.Cause, "Why a claim is over-due", "cause"),
+        enum_part(reasons.RefusedState, "States of a refused result", "state"),
+        enum_part(reasons.SpawnMode, "How subtasks follow each other", "mode"),
+        enum_part(reasons.Verdict, "Answers to an operator", "verdict"),
+    )
+
+
+def event_reference() -> str:
+    common = events.Occurrence
+    parts = [
+        """
+        An event says in the past tense what has happened to one record. It is written in the same commit as the record, and carries the
+        digest of its predecessor in that record.
+        """,
+        "## What all events have",
+        fields_table(common, common.__struct_fields__),
+        "`event_type` has the event's name. A field that has its default is left out of the stored bytes.",
+    ]
+    listed = {"a task": get_args(events.TaskEvent), **RECORDS}
+    missing = set(get_args(events.Event)) ^ {kind for kinds in listed.values() for kind in kinds}
+    if missing:
+        raise ValueError(f"of no record, or no event at all: {missing}")
+    for record, kinds in listed.items():
+        parts.append(f"## Of {record}")
+        parts += [event_part(kind) for kind in kinds]
+    return page("Events", *parts)
+
+
+def event_part(kind: type[msgspec.Struct]) -> str:
+    own = [name for name in kind.__struct_fields__ if name not in events.Occurrence.__struct_fields__]
+    heading = f"### {code(kind.__struct_config__.tag)}\n\n{doc(kind)}"
+    return f"{heading}\n\n{fields_table(kind, own)}" if own else heading
+
+
+def fields_table(kind: type[msgspec.Struct], names: Iterable[str]) -> str:
+    annotations: dict[str, str] = {}
+    documented: dict[str, str] = {}
+    for base in reversed([base for base in kind.__mro__ if issubclass(base, events.Occurrence)]):
+        annotations |= base.__annotations__
+        documented |= field_docs(events, base.__name__)
+    with_remarks = any(name in documented for name in names)
+    rows = [[code(name), code(annotations[name]), *([documented.get(name, "")] if with_remarks else [])] for name in names]
+    return table(["field", "type", *(["meaning"] if with_remarks else [])], rows)
+
+
+def policies_and_limits() -> str:
+    keys = explained(policy.Policy.__struct_fields__, POLICY_KEYS, field_docs(policy, "Policy"))
+    defaults = policy.Policy()
+    limits = explained(policy.TenantLimits.__struct_fields__, LIMITS, field_docs(policy, "TenantLimits"))
+    profiles = policy.PROFILES
+    return page(
+        "Policies and limits",
+        """
+        A *policy* is what a project chooses, a *limit* what its tenant is allowed. `set_policy` changes both, `get_policy` shows what is
+        in force. Unknown keys and values out of range are refused with a message that names what there is.
+        """,
+        "## Policy of a project\n\n"
+        + table(["key", "default", "meaning"], [(code(name), code(shown(getattr(defaults, name))), keys[name]) for name in keys]),
+        enum_part(policy.Order, "`order`"),
+        enum_part(policy.Expired, "`expired`"),
+        enum_part(policy.Ids, "`ids`"),
+        enum_part(policy.CancelledDependency, "`cancelled_dependency`"),
+        "## Limits of a tenant\n\nA tenant starts with one of these profiles; an embedded coordinator uses `local` unless told otherwise. "
+        "`None` is unlimited.\n\n"
+        + table(
+            ["limit", *(code(name) for name in profiles), "meaning"],
+            [(code(name), *(shown(getattr(profile, name)) for profile in profiles.values()), limits[name]) for name in limits],
+        ),
+        "## Sizes that are the same for all\n\n"
+        + table(["constant", "value", "what"], [(code(name), shown(getattr(policy, name)), what) for name, what in SIZES.items()]),
+        "## Tracks that a project starts with\n\nA plan may bring its own table.\n\n"
+        + table(["track", "purpose"], [(code(track), purpose) for track, purpose in policy.STANDARD_TRACKS.items()]),
+    )
+
+
+def error_reference() -> str:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.GenlockError)]
+    first, tree = doc(errors).split("\n\n    ", 1)
+    rows = []
+    for kind in kinds:
+        also = ", ".join(code(base.__name__) for base in kind.__bases__ if base.__module__ == builtins.__name__ and base is not Exception)
+        rows.append((code(kind.__name__), code(kind.code.fget(kind.__new__(kind))), also, doc(kind)))  # type: ignore[attr-defined]
+    return page(
+        "Errors",
+        first.partition("\n\n")[2],
+        f"```text\n{dedent('    ' + tree)}\n```",
+        "`code` is the stable name for machines. What is also one of Python's own errors can be caught as such.",
+        table(["error", "code", "also a", "meaning"], rows),
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "states-and-reasons.md": states_and_reasons,
+    "events.md": event_reference,
+    "policies-and-limits.md": policies_and_limits,
+    "errors.md": error_reference,
+}
+
+
+def main() -> None:
+    REFERENCE.mkdir(exist_ok=True)
+    for name, make in PAGES.items():
+        (REFERENCE / name).write_text(make(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""The coordinator: the operations, by the documents' names, as plain methods and as coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from genlock.coordinator.base import Identity
+from genlock.coordinator.feed import Feeds, follow
+from genlock.coordinator.operating import Operating
+from genlock.coordinator.planning import Planning
+from genlock.coordinator.scripts import asynchronous, synchronous
+from genlock.coordinator.sessions import Sessions
+from genlock.coordinator.working import Working
+from genlock.core.results import FeedEvent
+from genlock.engine.engine import Engine
+from genlock.engine.processes import identify
+from genlock.errors import Closed
+
+
+class Operations(Working, Planning, Operating, Sessions, Feeds):
+    """Every operation, as a script."""
+
+
+class Connection:
+    """What both faces share: an engine that belongs to this process, opened anew after a fork."""
+
+    def __init__(self, open_engine: Callable[[], Engine], identity: Identity) -> None:
+        self._open_engine = open_engine
+        self._identity = identity
+        self._closed = False
+        self._live = Operations(open_engine(), identity)
+        _open_connections.add(self)
+
+    def _operations(self) -> Operations:
+        if self._live.engine.pid != os.getpid():
+            # Threads, locks and connections did not come along: what was opened before the fork is left to the parent.
+            if self._closed:
+                raise Closed("the coordinator is closed")
+            self._identity = replace(self._identity, process=identify())
+            self._live = Operations(self._open_engine(), self._identity)
+        return self._live
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._live.engine.pid == os.getpid():
+            self._live.engine.close()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine below, for those who build on it."""
+        return self._operations().engine
+
+
+_open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for connection in list(_open_connections):
+        connection._close()
+
+
+class Coordinator(Connection):
+    """A fleet's coordinator. Every method takes keywords only; `tenant_id` and `project_id` default to the connection's."""
+
+    claim_task = synchronous(Operations.claim_task)
+    renew_lease = synchronous(Operations.renew_lease)
+    release_claim = synchronous(Operations.release_claim)
+    submit_result = synchronous(Operations.submit_result)
+    claim_next = synchronous(Operations.claim_next)
+    batch_claim = synchronous(Operations.batch_claim)
+    batch_renew = synchronous(Operations.batch_renew)
+    batch_submit = synchronous(Operations.batch_submit)
+    spawn_subtasks = synchronous(Operations.spawn_subtasks)
+    get_task_state = synchronous(Operations.get_task_state)
+    batch_get_states = synchronous(Operations.batch_get_states)
+    get_claim_history = synchronous(Operations.get_claim_history)
+    get_lineage = synchronous(Operations.get_lineage)
+    get_active_claims_for_session = synchronous(Operations.get_active_claims_for_session)
+    ready = synchronous(Operations.ready)
+    blocked = synchronous(Operations.blocked)
+    explain = synchronous(Operations.explain)
+    list_refused_results = synchronous(Operations.list_refused_results)
+    read_result = synchronous(Operations.read_result)
+    track_progress = synchronous(Operations.track_progress)
+    add_tasks = synchronous(Operations.add_tasks)
+    edit_task = synchronous(Operations.edit_task)
+    import_plan = synchronous(Operations.import_plan)
+    next_id = synchronous(Operations.next_id)
+    reset_task = synchronous(Operations.reset_task)
+    preview_reset = synchronous(Operations.preview_reset)
+    cancel_task = synchronous(Operations.cancel_task)
+    assign_task = synchronous(Operations.assign_task)
+    force_release = synchronous(Operations.force_release)
+    hold_task = synchronous(Operations.hold_task)
+    reopen_task = synchronous(Operations.reopen_task)
+    adopt_result = synchronous(Operations.adopt_result)
+    discard_result = synchronous(Operations.discard_result)
+    get_policy = synchronous(Operations.get_policy)
+    set_policy = synchronous(Operations.set_policy)
+    sweep = synchronous(Operations.sweep)
+    register_session = synchronous(Operations.register_session)
+    heartbeat_session = synchronous(Operations.heartbeat_session)
+    end_session = synchronous(Operations.end_session)
+    list_sessions = synchronous(Operations.list_sessions)
+    list_agents = synchronous(Operations.list_agents)
+    get_session_memory = synchronous(Operations.get_session_memory)
+    read_events = synchronous(Operations.read_events)
+
+    def watch(
+        self,
+        *,
+        after: str | None = None,
+        timeout_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Iterator[FeedEvent]:
+        """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
+        operations = self._operations()
+        return follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
+
+    def close(self) -> None:
+        """Finishes what is under way; calling it again is fine."""
+        self._close()
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncCoordinator(Connection):
+    """The same in an event loop: the same operations, outcomes and errors, awaited."""
+
+    claim_task = asynchronous(Operations.claim_task)
+    renew_lease = asynchronous(Operations.renew_lease)
+    release_claim = asynchronous(Operations.release_claim)
+    submit_result = asynchronous(Operations.submit_result)
+    claim_next = asynchronous(Operations.claim_next)
+    batch_claim = asynchronous(Operations.batch_claim)
+    batch_renew = asynchronous(Operations.batch_renew)
+    batch_submit = asynchronous(Operations.batch_submit)
+    spawn_subtasks = asynchronous(Operations.spawn_subtasks)
+    get_task_state = asynchronous(Operations.get_task_state)
+    batch_get_states = asynchronous(Operations.batch_get_states)
+    get_claim_history = asynchronous(Operations.get_claim_history)
+    get_lineage = asynchronous(Operations.get_lineage)
+    get_active_claims_for_session = asynchronous(Operations.get_active_claims_for_session)
+    ready = asynchronous(Operations.ready)
+    blocked = asynchronous(Operations.blocked)
+    explain = asynchronous(Operations.explain)
+    list_refused_results = asynchronous(Operations.list_refused_results)
+    read_result = asynchronous(Operations.read_result)
+    track_progress = asynchronous(Operations.track_progress)
+    add_tasks = asynchronous(Operations.add_tasks)
+    edit_task = asynchronous(Operations.edit_task)
+    import_plan = asynchronous(Operations.import_plan)
+    next_id = asynchronous(Operations.next_id)
+    reset_task = asynchronous(Operations.reset_task)
+    preview_reset = asynchronous(Operations.preview_reset)
+    cancel_task = asynchronous(Operations.cancel_task)
+    assign_task = asynchronous(Operations.assign_task)
+    force_release = asynchronous(Operations.force_release)
+    hold_task = asynchronous(Operations.hold_task)
+    reopen_task = asynchronous(Operations.reopen_task)
+    adopt_result = asynchronous(Operations.adopt_result)
+    discard_result = asynchronous(Operations.discard_result)
+    get_policy = asynchronous(Operations.get_policy)
+    set_policy = asynchronous(Operations.set_policy)
+    sweep = asynchronous(Operations.sweep)
+    register_session = asynchronous(Operations.register_session)
+    heartbeat_session = asynchronous(Operations.heartbeat_session)
+    end_session = asynchronous(Operations.end_session)
+    list_sessions = asynchronous(Operations.list_sessions)
+    list_agents = asynchronous(Operations.list_agents)
+    get_session_memory = asynchronous(Operations.get_session_memory)
+    read_events = asynchronous(Operations.read_events)
+
+    async def watch(
+        self,
+        *,
+        after: str | None = None,
+        timeout_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> AsyncIterator[FeedEvent]:
+        """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
+        operations = self._operations()
+        events = follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
+        loop = asyncio.get_running_loop()
+        while True:
+            event: Any = await loop.run_in_executor(None, next, events, None)
+            if event is None:
+                return
+            yield event
+
+    async def close(self) -> None:
+        """Finishes what is under way; calling it again is fine."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    async def __aenter__(self) -> AsyncCoordinator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

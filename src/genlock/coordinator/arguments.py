@@ -1,0 +1,159 @@
+"""Checks of arguments that come from outside, where the types are only promised. Each error says what is wanted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from genlock.core.commands import Content
+from genlock.core.definition import describe_value
+from genlock.core.model import NO_DATA
+from genlock.core.names import check_track
+from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES
+from genlock.errors import BadArgument
+
+LEASE_SECONDS = 300.0
+_YEAR_SECONDS = 366 * 86400
+_LARGEST_LIMIT = 100_000
+_LARGEST_METADATA = 4096
+
+_canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
+
+def check_number(name: str, value: Any, least: float, most: float) -> float:
+    """A number between two bounds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not least <= value <= most:
+        raise BadArgument(f"{name} is a number from {least:g} to {most:g}, not {value!r}")
+    # Always a float: what is stored must read back as the same bytes.
+    return float(value)
+
+
+def check_whole(name: str, value: Any, least: int, most: int) -> int:
+    """A whole number between two bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadArgument(f"{name} is a whole number from {least:,} to {most:,}, not {value!r}")
+    return value
+
+
+def check_text(name: str, text: Any, longest: int = 1000) -> str:
+    """A text that a person or a program wrote."""
+    if not isinstance(text, str) or len(text) > longest or "\0" in text or not _is_utf8(text):
+        raise BadArgument(
+            f"{name} is a text of at most {longest:,} characters, not {text if isinstance(text, str) else describe_value(text)!s:.60}"
+        )
+    return text
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Yes or no, and nothing that only looks like it."""
+    if not isinstance(value, bool):
+        raise BadArgument(f"{name} is True or False, not {describe_value(value)}")
+    return value
+
+
+def check_mapping(name: str, value: Any) -> Mapping[Any, Any]:
+    """A mapping."""
+    if not isinstance(value, Mapping):
+        raise BadArgument(f"{name} is a mapping, not {describe_value(value)}")
+    return value
+
+
+def check_items(name: str, value: Any) -> list[Any]:
+    """Several things one after the other: no text, and no mapping."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise BadArgument(f"{name} is a list, not {describe_value(value)}")
+    return list(value)
+
+
+def check_tracks(tracks: Any) -> frozenset[str] | None:
+    """Some tracks, or one; None for all."""
+    if tracks is None:
+        return None
+    return frozenset(check_track(track) for track in ([tracks] if isinstance(tracks, str) else check_items("tracks", tracks)))
+
+
+def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
+    """A lease that is a length of time at all; whether it is within the tenant's limits is a rule of the core."""
+    if type(seconds) is int and 0 < seconds <= _YEAR_SECONDS:
+        return float(seconds)
+    if check_number(name, seconds, 0, _YEAR_SECONDS) == 0:
+        raise BadArgument(f"{name} is 0; a lease lasts longer")
+    return float(seconds)
+
+
+def check_generation(generation: Any, name: str = "generation") -> int:
+    """A generation is a whole number; which one counts is a rule of the core."""
+    if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < 2**53:
+        raise BadArgument(f"{name} is the number that the claim was granted at, not {generation!r}")
+    return generation
+
+
+def check_operation(operation_id: Any) -> str:
+    """An operation id: a short text that the caller makes up, once an act."""
+    if operation_id is None:
+        return ""
+    if not isinstance(operation_id, str) or not 1 <= len(operation_id) <= 128 or not operation_id.isprintable():
+        raise BadArgument(f"operation_id is a text of 1 to 128 printable characters, not {operation_id!r}")
+    return operation_id
+
+
+def check_profile(profile: Any) -> str:
+    """One of the profiles there are."""
+    if not isinstance(profile, str) or profile not in PROFILES:
+        raise BadArgument(f"there is no profile {profile!r}; there are: {', '.join(PROFILES)}")
+    return profile
+
+
+def check_limit(limit: Any) -> int:
+    """How many lines a listing may have."""
+    return check_whole("limit", limit, 1, _LARGEST_LIMIT)
+
+
+def plain(metadata: Any) -> dict[str, Any]:
+    """Metadata as plain JSON values."""
+    if metadata is None:
+        return {}
+    text = _json("metadata", dict(check_mapping("metadata", metadata)))
+    values: dict[str, Any] = msgspec.json.decode(text)
+    if len(text) > _LARGEST_METADATA:
+        raise BadArgument(f"metadata has {len(text):,} bytes, at most {_LARGEST_METADATA:,} are kept; keep it elsewhere and name it")
+    return values
+
+
+def pack(result_data: Any) -> tuple[Content, bytes]:
+    """A result as it is compared and kept: canonical bytes, their digest, and whether they are a payload."""
+    data = _json("result_data", result_data if result_data is not None else {})
+    digest = hashlib.sha256(data).hexdigest()
+    payload = len(data) > MAX_INLINE_RESULT_BYTES
+    content = Content(digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in _EMPTY)
+    return content, data
+
+
+def _json(name: str, value: Any) -> bytes:
+    """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what is read must be what was given."""
+    try:
+        return _canonical(value).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadArgument(f"{name} cannot be written as JSON: {error}") from None
+
+
+_EMPTY = (b"{}", b"[]", b'""', b"null")
+
+
+def unpack(data: Raw | bytes) -> Any:
+    """The result's values."""
+    return msgspec.json.decode(data)

@@ -1,0 +1,137 @@
+"""What all operations share: who calls, which project, and how results are packed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from genlock.coordinator.scripts import Ask, Script
+from genlock.core.codec import decode_record
+from genlock.core.commands import Caller, ChangeProject, ChangeTenant, Command
+from genlock.core.ids import parse_task_id
+from genlock.core.keys import TASK, Key, project_key, tenant_key
+from genlock.core.model import Actor, Process, ProjectRecord, Record, TaskRecord, TenantRecord
+from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
+from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.engine.engine import Engine
+from genlock.errors import BadArgument, StoreCorrupt, TaskNotFound
+from genlock.store import Stored
+
+_CALLERS_KEPT = 4096
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who a connection speaks for where a call does not say."""
+
+    tenant_id: str = "default"
+    project_id: str = "default"
+    session_id: str | None = None
+    agent_id: str | None = None
+    user_id: str = ""
+    client_ip: str = ""
+    host: str = ""
+    role: str = ""
+    process: Process | None = None
+
+
+class Base:
+    """State of a connection: its engine, and its defaults."""
+
+    def __init__(self, engine: Engine, identity: Identity) -> None:
+        self.engine = engine
+        self.store = engine.store
+        self.identity = identity
+        self._actor = Actor(identity.user_id, identity.client_ip, identity.host, identity.role)
+        self._callers: dict[tuple[str, str], Caller] = {}
+        self._places: set[tuple[str, str]] = set()
+
+    # Names
+
+    def place(self, tenant_id: str | None, project_id: str | None) -> tuple[str, str]:
+        """Tenant and project of a call."""
+        tenant = self.identity.tenant_id if tenant_id is None else check_tenant(tenant_id)
+        project = self.identity.project_id if project_id is None else check_project(project_id)
+        return tenant, project
+
+    def task_key(self, tenant_id: str | None, project_id: str | None, task_id: str) -> Key:
+        """The key of a task, its id checked."""
+        tenant, project = self.place(tenant_id, project_id)
+        return Key(tenant, project, TASK, parse_task_id(task_id).text)
+
+    def caller(self, session_id: str | None, agent_id: str | None = None, *, need_agent: bool = False) -> Caller:
+        """Who calls."""
+        session = session_id if session_id is not None else self.identity.session_id
+        agent = agent_id if agent_id is not None else self.identity.agent_id
+        if session is None:
+            raise BadArgument("session_id is missing: pass it, or give one to connect()")
+        if agent is None:
+            if need_agent:
+                raise BadArgument("agent_id is missing: pass it, or give one to connect()")
+            agent = ""
+        try:
+            known = self._callers.get((session, agent))
+        except TypeError:
+            known = None
+        if known is not None:
+            return known
+        check_session(session)
+        if agent_id is not None or agent or need_agent:
+            check_agent(agent)
+        caller = Caller(session, agent, self._actor, self.identity.process)
+        if len(self._callers) >= _CALLERS_KEPT:
+            self._callers.clear()
+        self._callers[session, agent] = caller
+        return caller
+
+    def operator(self, user_id: str | None = None) -> Caller:
+        """Whoever operates, with or without a session."""
+        session = self.identity.session_id or ""
+        agent = self.identity.agent_id or ""
+        actor = self._actor if user_id is None else msgspec.structs.replace(self._actor, user_id=check_user(user_id))
+        return Caller(session, agent, actor, self.identity.process)
+
+    # Records
+
+    def read_records(self, keys: list[Key]) -> dict[Key, Record]:
+        """Records as they are now, decoded."""
+        return {key: decode_record(key.kind, stored.body) for key, stored in self.store.load(keys).records.items()}
+
+    def read_task(self, key: Key) -> TaskRecord:
+        """One task, or TaskNotFound."""
+        record = self.read_records([key]).get(key)
+        if not isinstance(record, TaskRecord):
+            raise TaskNotFound(f"there is no task {key.id!r} in project {key.project!r} of tenant {key.tenant!r}")
+        return record
+
+    def read_settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits, ProjectRecord | None, TenantRecord | None]:
+        """The policy and limits in force."""
+        found = self.read_records([project_key(*place), tenant_key(place[0])])
+        project, tenant = found.get(project_key(*place)), found.get(tenant_key(place[0]))
+        project = project if isinstance(project, ProjectRecord) else None
+        tenant = tenant if isinstance(tenant, TenantRecord) else None
+        policy = project.policy if project else Policy()
+        limits = tenant.limits if tenant else PROFILES[self.engine.profile]
+        return policy, limits, project, tenant
+
+    def ensure_place(self, place: tuple[str, str]) -> Script[None]:
+        """Makes sure that the tenant is listed and the project exists, once a connection."""
+        if place in self._places:
+            return
+        yield Ask([ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile)])
+        yield Ask([ChangeProject(project_key(*place), self.operator())])
+        self._places.add(place)
+
+    def ask_one(self, command: Command) -> Script[Any]:
+        """One command, its outcome or its error."""
+        job = yield Ask([command])
+        return job.only()
+
+
+def task_of(stored: Stored) -> TaskRecord:
+    """The task that `find` found."""
+    record = decode_record(TASK, stored.body)
+    if not isinstance(record, TaskRecord):
+        raise StoreCorrupt(f"{stored.key.id} is stored as a task and is none")
+    return record

@@ -1,0 +1,241 @@
+"""What operators do: reset, cancel, assign, unlock, hold, reopen, adopt, discard, policy, sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from genlock.coordinator.arguments import check_flag, check_generation, check_mapping, check_number, check_profile, check_text
+from genlock.coordinator.base import Base
+from genlock.coordinator.scripts import Ask, Read, Script
+from genlock.core import commands as c
+from genlock.core.codec import decode_record
+from genlock.core.index import MET
+from genlock.core.keys import REFUSED, TASK, Key, project_key, tenant_key
+from genlock.core.model import RefusedRecord, TaskRecord
+from genlock.core.names import check_agent, check_track
+from genlock.core.policy import PROFILES, STANDARD_TRACKS, Policy, change_limits, change_policy
+from genlock.core.reasons import RefusedState, Status
+from genlock.core.results import OperatorResult, Settings, SubmissionResult, SweepResult
+from genlock.engine.jobs import Sweep
+from genlock.engine.retention import purge_old
+from genlock.errors import NotAllowed, ResultNotFound
+from genlock.store import Query
+
+_AT_ONCE = 500
+
+
+class Operating(Base):
+    """Operations of operators. None of them is fenced; those that take a right away raise the generation."""
+
+    def reset_task(
+        self, *, task_id: str, cascade: bool = False, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[OperatorResult]:
+        """Have a task done again. With `cascade` also every completed task that depends on it, listed in the answer."""
+        key = self.task_key(tenant_id, project_id, task_id)
+        check_flag("cascade", cascade)
+        descendants: list[Key] = (yield Read(lambda: self._completed_dependents(key))) if cascade else []
+        result: OperatorResult = yield from self.ask_one(c.ResetTask(key, self.operator()))
+        for start in range(0, len(descendants), _AT_ONCE):
+            yield Ask([c.ResetTask(other, self.operator()) for other in descendants[start : start + _AT_ONCE]])
+        return msgspec.structs.replace(result, cascade=tuple(other.id for other in descendants))
+
+    def preview_reset(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[tuple[str, ...]]:
+        """The completed tasks that a reset with `cascade` would reset too."""
+        key = self.task_key(tenant_id, project_id, task_id)
+        found: list[Key] = yield Read(lambda: self._completed_dependents(key))
+        return tuple(other.id for other in found)
+
+    def cancel_task(
+        self, *, task_id: str, reason: str = "", tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[OperatorResult]:
+        """The task will not be done; for its dependents it counts as met (policy `cancelled_dependency`)."""
+        command = c.CancelTask(self.task_key(tenant_id, project_id, task_id), self.operator(), check_text("reason", reason))
+        return (yield from self._act(command))
+
+    def assign_task(
+        self,
+        *,
+        task_id: str,
+        agent_id: str,
+        hours: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[OperatorResult]:
+        """Reserve a task for one agent; a live claim of anyone is superseded."""
+        if hours is not None:
+            hours = check_number("hours", hours, 0, 8784)
+        key = self.task_key(tenant_id, project_id, task_id)
+        return (yield from self._act(c.AssignTask(key, self.operator(), check_agent(agent_id), hours)))
+
+    def force_release(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[OperatorResult]:
+        """Take a claim away; whoever held it is fenced off from now on."""
+        return (yield from self._act(c.ForceRelease(self.task_key(tenant_id, project_id, task_id), self.operator())))
+
+    def hold_task(
+        self, *, task_id: str, reason: str = "", tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[OperatorResult]:
+        """Nobody is granted the task until it is reopened; a present holder may finish."""
+        command = c.HoldTask(self.task_key(tenant_id, project_id, task_id), self.operator(), check_text("reason", reason))
+        return (yield from self._act(command))
+
+    def reopen_task(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[OperatorResult]:
+        """Lift a hold, or take a task out of the backlog."""
+        return (yield from self._act(c.ReopenTask(self.task_key(tenant_id, project_id, task_id), self.operator())))
+
+    def adopt_result(
+        self,
+        *,
+        task_id: str,
+        refused_id: str,
+        session_id: str | None = None,
+        generation: int | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[SubmissionResult]:
+        """Make a refused result the task's result: by the holder with its generation, or by an operator without one."""
+        key = self.task_key(tenant_id, project_id, task_id)
+        refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
+        if refused.state is RefusedState.DISCARDED:
+            raise NotAllowed(f"refused result {refused_id!r} was discarded")
+        by = self.operator() if generation is None else self.caller(session_id)
+        command = c.AdoptResult(
+            key,
+            by,
+            refused_id,
+            None if generation is None else check_generation(generation),
+            c.Content(refused.digest, refused.size, refused.data, refused.payload),
+            refused.work_product_ref,
+            refused.generation,
+            refused.session,
+            refused.agent,
+        )
+        result: SubmissionResult = yield from self.ask_one(command)
+        return result
+
+    def discard_result(self, *, task_id: str, refused_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[None]:
+        """Say that a refused result is not needed; its data goes, that it existed stays."""
+        key = self.task_key(tenant_id, project_id, task_id)
+        refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
+        yield from self.ask_one(c.DiscardRefused(key.beside(REFUSED, refused_id), self.operator()))
+        if refused.payload:
+            yield Read(lambda: self._drop_payload(key, refused.digest))
+
+    def get_policy(self, *, tenant_id: str | None = None, project_id: str | None = None) -> Script[Settings]:
+        """The project's policy and tracks, and its tenant's limits."""
+        place = self.place(tenant_id, project_id)
+
+        def read() -> Settings:
+            policy, limits, project, tenant = self.read_settings(place)
+            tracks = project.tracks if project and project.tracks is not None else STANDARD_TRACKS
+            every = {name: getattr(policy, name) for name in policy.__struct_fields__}
+            each = {name: getattr(limits, name) for name in limits.__struct_fields__}
+            return Settings(every, each, tenant.profile if tenant else self.engine.profile, dict(tracks))
+
+        settings: Settings = yield Read(read)
+        return settings
+
+    def set_policy(
+        self,
+        *,
+        policy: Mapping[str, Any] | None = None,
+        tracks: Mapping[str, str] | None = None,
+        profile: str | None = None,
+        limits: Mapping[str, Any] | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[Settings]:
+        """Change some keys of the project's policy, its tracks, or its tenant's profile and limits."""
+        place = self.place(tenant_id, project_id)
+        if tracks is not None:
+            tracks = {check_track(track): check_text("purpose", purpose) for track, purpose in check_mapping("tracks", tracks).items()}
+        policy = None if policy is None else dict(check_mapping("policy", policy))
+        limits = None if limits is None else dict(check_mapping("limits", limits))
+        profile = None if profile is None else check_profile(profile)
+        # Both are tried before either is written: they are two records.
+        change_policy(Policy(), policy or {})
+        change_limits(PROFILES["local"], limits or {})
+        yield from self.ensure_place(place)
+        before: Policy = (yield Read(lambda: self.read_settings(place)))[0]
+        if policy or tracks is not None:
+            command = c.ChangeProject(
+                project_key(*place), self.operator(), dict(policy) if policy else None, dict(tracks) if tracks is not None else None
+            )
+            after: Policy = yield from self.ask_one(command)
+            if after.order is not before.order:
+                yield from self._reorder(place, after)
+        if profile is not None or limits:
+            yield from self.ask_one(
+                c.ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile, profile, dict(limits) if limits else None)
+            )
+        return (yield from self.get_policy(tenant_id=place[0], project_id=place[1]))
+
+    def sweep(self, *, tenant_id: str | None = None, project_id: str | None = None) -> Script[SweepResult]:
+        """Write down what is due, look for lost holders, repeat what a crash cut off, drop what is past its retention."""
+        place = self.place(tenant_id, project_id)
+        job = yield Ask([Sweep(project_key(*place))], patience=120)
+        swept: SweepResult = job.only()
+        purged: int = yield Read(lambda: purge_old(self.store, place, self.read_settings(place)[1]))
+        return msgspec.structs.replace(swept, purged=purged)
+
+    # How it is done
+
+    def _act(self, command: c.Command) -> Script[OperatorResult]:
+        result: OperatorResult = yield from self.ask_one(command)
+        return result
+
+    def _reorder(self, place: tuple[str, str], policy: Policy) -> Script[None]:
+        after: str | None = None
+        while True:
+            page = yield Read(lambda after=after: self.store.find(Query(*place, after=after, limit=_AT_ONCE)))  # type: ignore[misc]
+            if page.records:
+                yield Ask([c.ReorderTask(stored.key, self.operator(), policy.order) for stored in page.records], patience=30)
+            if page.next is None:
+                return
+            after = page.next
+
+    def _completed_dependents(self, key: Key) -> list[Key]:
+        """Completed tasks that rest on this one, directly or through others."""
+        self.read_task(key)
+        seen: dict[Key, None] = {}
+        todo = [key]
+        while todo:
+            current, after = todo.pop(), None
+            while True:
+                query = Query(*key.place, waits_on=MET + current.id, after=after, limit=_AT_ONCE)
+                page = self.store.find(query)
+                for stored in page.records:
+                    record = decode_record(TASK, stored.body)
+                    if isinstance(record, TaskRecord) and record.state is Status.COMPLETED and stored.key not in seen:
+                        seen[stored.key] = None
+                        todo.append(stored.key)
+                if page.next is None:
+                    break
+                after = page.next
+        return list(seen)
+
+    def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
+        check_text("refused_id", refused_id, 512)
+        record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
+        if not isinstance(record, RefusedRecord) or record.task != key.id:
+            raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; list_refused_results shows what there is")
+        return record
+
+    def _drop_payload(self, key: Key, digest: str) -> None:
+        """The bytes go only if nobody else refers to them."""
+        task = self.read_task(key)
+        if task.result is not None and task.result.digest == digest:
+            return
+        after = None
+        while True:
+            page = self.store.find(Query(*key.place, kind=REFUSED, parent=key.id, state=RefusedState.KEPT, after=after))
+            for stored in page.records:
+                record = decode_record(REFUSED, stored.body)
+                if isinstance(record, RefusedRecord) and record.digest == digest:
+                    return
+            if page.next is None:
+                break
+            after = page.next
+        self.store.payloads().drop(key, digest)

@@ -1,0 +1,112 @@
+"""Scripts: each operation is written once, as a generator that asks the engine and reads the store; two drivers run it.
+
+    def claim_task(self, *, …) -> Script[ClaimResult]:
+        job = yield Ask([command])
+        return job.only()
+
+`synchronous` makes a plain method of it, `asynchronous` a coroutine method. There is no second implementation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+
+from genlock.engine.engine import Engine
+from genlock.engine.jobs import Job, Request
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+class Ask(NamedTuple):
+    """Requests for the engine, answered together; `patience` is how much longer than usual the answer may take."""
+
+    requests: Sequence[Request]
+    patience: float = 0
+
+
+class Read(NamedTuple):
+    """A blocking look at the store."""
+
+    function: Callable[[], Any]
+
+
+Script: TypeAlias = Generator[Ask | Read, Any, R]
+
+
+def run(engine: Engine, script: Script[R]) -> R:
+    """Runs a script in the calling thread."""
+    try:
+        step = next(script)
+        while True:
+            if type(step) is Ask:
+                answer: Any = _wait(engine, engine.submit(step.requests, patience=step.patience))
+            else:
+                answer = step.function()  # type: ignore[union-attr]
+            step = script.send(answer)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
+def _wait(engine: Engine, job: Job) -> Job:
+    try:
+        return job.wait()
+    except BaseException:
+        # Ctrl-C while waiting: what is granted from now on has nobody to hold it.
+        engine.abandon(job)
+        raise
+
+
+async def run_async(engine: Engine, script: Script[R]) -> R:
+    """Runs a script in the running event loop; only reads take a thread."""
+    loop = asyncio.get_running_loop()
+    try:
+        step = next(script)
+        while True:
+            if type(step) is Ask:
+                job = engine.submit(step.requests, loop=loop, patience=step.patience)
+                try:
+                    answer: Any = await job.future  # type: ignore[misc]
+                except asyncio.CancelledError:
+                    engine.abandon(job)
+                    raise
+            else:
+                answer = await loop.run_in_executor(None, step.function)  # type: ignore[union-attr]
+            step = script.send(answer)
+    except StopIteration as done:
+        result: R = done.value
+        return result
+
+
+def synchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[Concatenate[Any, P], R]:
+    """The operation as a plain method of `Coordinator`."""
+
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        operations = self._operations()
+        return run(operations.engine, operation(operations, *args, **kwargs))
+
+    return _named(method, operation)
+
+
+def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    """The operation as a coroutine method of `AsyncCoordinator`."""
+
+    async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        operations = self._operations()
+        return await run_async(operations.engine, operation(operations, *args, **kwargs))
+
+    return _named(method, operation)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _named(method: F, operation: Callable[..., Any]) -> F:
+    """For `help()` and tracebacks; `functools.wraps` itself would change the type."""
+    functools.update_wrapper(method, operation)
+    return method

@@ -1,0 +1,274 @@
+"""Sessions and agents: who is there, what they hold, what they have done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from genlock.coordinator.arguments import check_flag, check_text, check_whole, plain
+from genlock.coordinator.base import task_of
+from genlock.coordinator.queries import Queries
+from genlock.coordinator.scripts import Ask, Read, Script
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.codec import decode_event, event_to_builtins
+from genlock.core.ids import parse_task_id
+from genlock.core.keys import SESSION, Key
+from genlock.core.model import Process, SessionRecord, TaskRecord
+from genlock.core.names import check_session, check_user
+from genlock.core.reasons import ClaimState, ReleaseReason, Status
+from genlock.core.results import (
+    AgentInfo,
+    ClaimRef,
+    ReleaseResult,
+    SessionEnd,
+    SessionInfo,
+    SessionMemory,
+    TaskLogEntry,
+)
+from genlock.engine.processes import gone, identify
+from genlock.errors import BadArgument, SessionNotFound
+from genlock.store import EventQuery, Query
+
+_PAGE = 500
+
+
+class Sessions(Queries):
+    """Operations on sessions."""
+
+    def register_session(
+        self,
+        *,
+        session_id: str | None = None,
+        user_id: str | None = None,
+        agent_type: str = "",
+        pid: int | None = None,
+        process: Process | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[SessionInfo]:
+        """Say that a session begins, and which process it is: `pid` on this machine, or a `process` identity from elsewhere."""
+        place = self.place(tenant_id, project_id)
+        caller = self.caller(session_id)
+        check_text("agent_type", agent_type, 64)
+        if process is not None and not isinstance(process, Process):
+            raise BadArgument(f"process is a Process, not {process!r}")
+        if pid is not None:
+            check_whole("pid", pid, 1, 2**31 - 1)
+            process = identify(pid)
+            if process is None:
+                raise BadArgument(f"there is no process {pid} on this machine")
+        actor = caller.actor
+        if user_id is not None:
+            actor = msgspec.structs.replace(actor, user_id=check_user(user_id))
+        by = c.Caller(caller.session, caller.agent, actor, process or caller.process)
+        key = Key(*place, SESSION, caller.session)
+        yield from self.ensure_place(place)
+        yield from self.ask_one(c.RegisterSession(key, by, agent_type, plain(metadata)))
+        return (yield from self._info(key))
+
+    def heartbeat_session(
+        self,
+        *,
+        session_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[SessionInfo]:
+        """Say that a session lives. Leases are renewed by `renew_lease`, not by this."""
+        key = Key(*self.place(tenant_id, project_id), SESSION, self.caller(session_id).session)
+        yield from self.ask_one(c.HeartbeatSession(key, self.caller(session_id), plain(metadata)))
+        return (yield from self._info(key))
+
+    def end_session(
+        self, *, session_id: str | None = None, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[SessionEnd]:
+        """End a session and release what it holds in this project."""
+        place = self.place(tenant_id, project_id)
+        caller = self.caller(session_id)
+        yield from self.ask_one(c.EndSession(Key(*place, SESSION, caller.session), caller))
+        held: list[tuple[Key, TaskRecord]] = yield Read(lambda: self._held(place, caller.session))
+        released: list[str] = []
+        for start in range(0, len(held), _PAGE):
+            commands = [
+                c.ReleaseClaim(key, caller, record.generation, ReleaseReason.VOLUNTARY) for key, record in held[start : start + _PAGE]
+            ]
+            job = yield Ask(commands)
+            released += [
+                command.key.id
+                for command, outcome in zip(commands, job.results, strict=True)
+                if isinstance(outcome, ReleaseResult) and outcome.success
+            ]
+        return SessionEnd(caller.session, tuple(released))
+
+    def list_sessions(
+        self, *, include_ended: bool = False, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[tuple[SessionInfo, ...]]:
+        """The sessions of a project, with what they hold and whether they look alive."""
+        check_flag("include_ended", include_ended)
+        place = self.place(tenant_id, project_id)
+
+        def read() -> tuple[SessionInfo, ...]:
+            state = None if include_ended else "ACTIVE"
+            return tuple(self._session_info(stored.key) for stored in self._find(Query(*place, kind=SESSION, state=state)))
+
+        found: tuple[SessionInfo, ...] = yield Read(read)
+        return found
+
+    def list_agents(self, *, tenant_id: str | None = None, project_id: str | None = None) -> Script[tuple[AgentInfo, ...]]:
+        """The agents that hold tasks now."""
+        place = self.place(tenant_id, project_id)
+
+        def read() -> tuple[AgentInfo, ...]:
+            held: dict[tuple[str, str], list[str]] = {}
+            for stored in self._find(Query(*place, state=Status.IN_PROGRESS)):
+                claim = task_of(stored).claim
+                if claim is not None:
+                    held.setdefault((claim.agent, claim.session), []).append(stored.key.id)
+            return tuple(AgentInfo(agent, session, "working", tuple(tasks)) for (agent, session), tasks in sorted(held.items()))
+
+        found: tuple[AgentInfo, ...] = yield Read(read)
+        return found
+
+    def get_session_memory(
+        self, *, session_id: str | None = None, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[SessionMemory]:
+        """GC 3.5: what a session has done, holds and has completed, read from the project's feed."""
+        place = self.place(tenant_id, project_id)
+        session = check_session(session_id) if session_id is not None else self.caller(None).session
+        memory: SessionMemory = yield Read(lambda: self._memory(place, session))
+        return memory
+
+    # How it is read
+
+    def _info(self, key: Key) -> Script[SessionInfo]:
+        info: SessionInfo = yield Read(lambda: self._session_info(key))
+        return info
+
+    def _session_info(self, key: Key) -> SessionInfo:
+        session = self._session(key)
+        policy = self.read_settings(key.place)[0]
+        now = self.store.load([]).now
+        held = self._held(key.place, key.id)
+        last = self._last_activity(session, held)
+        is_gone = gone(session.process)
+        silent = now - last > timedelta(seconds=policy.orphan_threshold_seconds)
+        return SessionInfo(
+            session_id=key.id,
+            tenant_id=key.tenant,
+            project_id=key.project,
+            user_id=session.user,
+            agent_type=session.agent_type,
+            created_at=session.created_at,
+            last_activity=last,
+            ended_at=session.ended_at,
+            active=session.ended_at is None and not is_gone and not silent,
+            host=session.process.host if session.process else None,
+            pid=session.process.pid if session.process else None,
+            process_gone=is_gone,
+            claims=tuple(_claim_ref(record) for _, record in held),
+            metadata=session.metadata,
+        )
+
+    def _session(self, key: Key) -> SessionRecord:
+        record = self.read_records([key]).get(key)
+        if not isinstance(record, SessionRecord):
+            raise SessionNotFound(f"there is no session {key.id!r} in project {key.project!r}")
+        return record
+
+    def _held(self, place: tuple[str, str], session: str) -> list[tuple[Key, TaskRecord]]:
+        held = []
+        for stored in self._find(Query(*place, session=session)):
+            record = task_of(stored)
+            if record.claim is not None and record.claim.session == session and record.claim.state is ClaimState.ACTIVE:
+                held.append((stored.key, record))
+        return held
+
+    def _last_activity(self, session: SessionRecord, held: list[tuple[Key, TaskRecord]]) -> datetime:
+        times = [session.updated_at, *(record.claim.renewed_at for _, record in held if record.claim)]
+        return max(times)
+
+    def _memory(self, place: tuple[str, str], name: str) -> SessionMemory:
+        key = Key(*place, SESSION, name)
+        session = self._session(key)
+        log = list(self._log(place, name))
+        held = self._held(place, name)
+        completed = dict.fromkeys(entry.task_id for entry in log if entry.event == "RESULT_SUBMITTED" and entry.outcome == "ACCEPTED")
+        last = max([self._last_activity(session, held), *(entry.timestamp for entry in log)])
+        return SessionMemory(
+            session_id=name,
+            tenant_id=place[0],
+            project_id=place[1],
+            user_id=session.user,
+            created_at=session.created_at,
+            last_activity=last,
+            task_log=tuple(log),
+            active_claims=tuple(_claim_ref(record) for _, record in held),
+            completed_tasks=tuple(completed),
+            track_assignments={
+                record.task.track: record.claim.agent for _, record in held if record.task.track is not None and record.claim is not None
+            },
+            track_progress=self._progress(place),
+        )
+
+    def _log(self, place: tuple[str, str], session: str) -> Iterator[TaskLogEntry]:
+        cursor: str | None = None
+        mark = session.encode()
+        while True:
+            page = self.store.read_events(EventQuery(*place, after=cursor, limit=_PAGE))
+            for recorded in page.events:
+                if mark in recorded.body or not session.isascii():
+                    entry = _log_entry(session, decode_event(recorded.body).event)
+                    if entry is not None:
+                        yield entry
+            if not page.more:
+                return
+            cursor = page.cursor
+
+
+def _claim_ref(record: TaskRecord) -> ClaimRef:
+    assert record.claim is not None
+    return ClaimRef(record.task.id, record.claim.generation, record.claim.expires_at)
+
+
+def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
+    """GC's five words for what a session's log says."""
+    name: str | None = None
+    outcome = reference = None
+    mine = event.session_id == session
+    match event:
+        case e.ClaimAcquired() if mine:
+            name = "CLAIM_ACQUIRED"
+        case e.LeaseRenewed() if mine:
+            name = "LEASE_RENEWED"
+        case e.ResultAccepted() if mine:
+            name, outcome, reference = "RESULT_SUBMITTED", "ACCEPTED", event.work_product_ref
+        case e.ResultRejected() if mine:
+            name, outcome = "RESULT_SUBMITTED", "REJECTED"
+        case e.ClaimReleased() | e.SubtasksSpawned() if mine:
+            name = "CLAIM_RELEASED"
+        case e.ClaimExpired() | e.ClaimOrphaned() | e.ClaimSuperseded() if event.holder_session_id == session:
+            name = "CLAIM_LOST"
+        case _:
+            pass
+    if name is None:
+        return None
+    task = parse_task_id(event.task_id)
+    common = {"timestamp", "tenant_id", "project_id", "task_id", "generation", "session_id", "agent_id", "event_type", "result_data"}
+    details = {field: value for field, value in event_to_builtins(event).items() if field not in common}
+    return TaskLogEntry(
+        timestamp=event.timestamp,
+        event=name,
+        task_id=event.task_id,
+        track=task.track,
+        sequence=task.sequence,
+        generation=event.generation,
+        agent_id=event.agent_id,
+        outcome=outcome,
+        work_product_ref=reference,
+        details=details,
+    )

@@ -1,0 +1,356 @@
+"""What workers do: claim, renew, submit, release, spawn; one by one or in batches."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from genlock.coordinator.arguments import (
+    LEASE_SECONDS,
+    check_flag,
+    check_generation,
+    check_items,
+    check_lease,
+    check_mapping,
+    check_number,
+    check_operation,
+    check_text,
+    check_tracks,
+    pack,
+    plain,
+)
+from genlock.coordinator.base import Base
+from genlock.coordinator.scripts import Ask, Read, Script
+from genlock.core import commands as c
+from genlock.core.counters import LAST_CHILD, child_id
+from genlock.core.keys import COUNTER, TASK, project_key
+from genlock.core.model import Task, TaskRecord
+from genlock.core.plan import define_task
+from genlock.core.policy import Ids
+from genlock.core.reasons import ReleaseReason, SpawnMode
+from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult
+from genlock.core.task.claims import check_result_size
+from genlock.core.task.spawn import check_spawn
+from genlock.engine.jobs import Job, NextTask
+from genlock.errors import BadArgument, GenlockError, NotAllowed, ResultTooLarge, TaskNotFound
+
+_RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
+
+
+class Working(Base):
+    """Operations of workers."""
+
+    def claim_task(
+        self,
+        *,
+        task_id: str,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float = LEASE_SECONDS,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        agent_role: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Script[ClaimResult]:
+        """Ask for the right to work on a task. A grant carries the generation that every later write must show."""
+        command = c.ClaimTask(
+            self.task_key(tenant_id, project_id, task_id),
+            self.caller(session_id, agent_id, need_agent=True),
+            check_lease(lease_duration_seconds),
+            check_operation(operation_id) if operation_id is not None else "",
+            check_text("agent_role", agent_role, 64) if agent_role != "" else "",
+            plain(metadata) if metadata is not None else {},
+        )
+        job = yield Ask((command,))
+        outcome = job.results[0]
+        if isinstance(outcome, GenlockError):
+            raise outcome
+        result: ClaimResult = outcome
+        return result
+
+    def renew_lease(
+        self,
+        *,
+        task_id: str,
+        expected_generation: int,
+        session_id: str | None = None,
+        lease_duration_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[RenewalResult]:
+        """Let the lease run anew, by its own length or another within the tenant's limits."""
+        lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
+        generation = check_generation(expected_generation, "expected_generation")
+        key = self.task_key(tenant_id, project_id, task_id)
+        result: RenewalResult = yield from self.ask_one(c.RenewLease(key, self.caller(session_id), generation, lease))
+        return result
+
+    def release_claim(
+        self,
+        *,
+        task_id: str,
+        expected_generation: int,
+        session_id: str | None = None,
+        reason: str = "VOLUNTARY",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> Script[ReleaseResult]:
+        """Give the claim back: VOLUNTARY, or ERROR if the work failed (the circuit breaker counts those)."""
+        if reason not in _RELEASES:
+            raise BadArgument(f"reason of a release is VOLUNTARY or ERROR, not {reason!r}; to complete a task, submit its result")
+        generation = check_generation(expected_generation, "expected_generation")
+        key = self.task_key(tenant_id, project_id, task_id)
+        command = c.ReleaseClaim(key, self.caller(session_id), generation, ReleaseReason(reason), check_operation(operation_id))
+        result: ReleaseResult = yield from self.ask_one(command)
+        return result
+
+    def submit_result(
+        self,
+        *,
+        task_id: str,
+        generation: int,
+        result_data: Any = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        work_product_ref: str = "",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> Script[SubmissionResult]:
+        """Hand in the result. It counts if the generation is still the highest; if not, it is refused and kept."""
+        command, data = self._submission(
+            tenant_id, project_id, task_id, generation, result_data, session_id, agent_id, work_product_ref, operation_id
+        )
+        if command.content.payload:
+            yield Read(lambda: self._store_payload(command, data))
+        result: SubmissionResult = yield from self.ask_one(command)
+        return result
+
+    def claim_next(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float | None = None,
+        tracks: str | Collection[str] | None = None,
+        wait_seconds: float = 0,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        agent_role: str = "",
+    ) -> Script[ClaimResult]:
+        """Claim whatever ready task comes first for this agent, waiting up to `wait_seconds` for one."""
+        place = self.place(tenant_id, project_id)
+        lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
+        wait_seconds = check_number("wait_seconds", wait_seconds, 0, 86400)
+        request = NextTask(
+            project_key(*place),
+            self.caller(session_id, agent_id, need_agent=True),
+            lease,
+            check_tracks(tracks),
+            check_operation(operation_id),
+            check_text("agent_role", agent_role, 64),
+            time.monotonic() + wait_seconds if wait_seconds else 0,
+        )
+        job = yield Ask([request], patience=wait_seconds)
+        result: ClaimResult = job.only()
+        return result
+
+    def batch_claim(
+        self,
+        *,
+        task_ids: Iterable[str],
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float = LEASE_SECONDS,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> Script[dict[str, ClaimResult | GenlockError]]:
+        """Claim many tasks at once; each stands or falls alone. A task that does not exist has its error as its answer."""
+        caller = self.caller(session_id, agent_id, need_agent=True)
+        lease, operation = check_lease(lease_duration_seconds), check_operation(operation_id)
+        keys = list(dict.fromkeys(self.task_key(tenant_id, project_id, task_id) for task_id in check_items("task_ids", task_ids)))
+        return (yield from self._each([c.ClaimTask(key, caller, lease, operation) for key in keys]))
+
+    def batch_renew(
+        self,
+        *,
+        generations: Mapping[str, int],
+        session_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[dict[str, RenewalResult | GenlockError]]:
+        """Renew many leases at once, given as {task id: generation}."""
+        caller = self.caller(session_id)
+        commands = [
+            c.RenewLease(self.task_key(tenant_id, project_id, task_id), caller, check_generation(generation))
+            for task_id, generation in check_mapping("generations", generations).items()
+        ]
+        return (yield from self._each(commands))
+
+    def batch_submit(
+        self,
+        *,
+        results: Iterable[Mapping[str, Any]],
+        session_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[dict[str, SubmissionResult | GenlockError]]:
+        """Hand in many results at once, each a mapping with task_id, generation and result_data."""
+        commands, payloads = [], []
+        for entry in check_items("results", results):
+            check_mapping("a result", entry)
+            unknown = sorted(
+                map(repr, set(entry) - {"task_id", "generation", "result_data", "work_product_ref", "operation_id", "agent_id"})
+            )
+            if unknown or "task_id" not in entry or "generation" not in entry:
+                raise BadArgument(
+                    f"a result has task_id, generation and result_data; {unknown[0] if unknown else 'one of them'!r} is wrong or missing"
+                )
+            command, data = self._submission(
+                tenant_id,
+                project_id,
+                entry["task_id"],
+                entry["generation"],
+                entry.get("result_data"),
+                session_id,
+                entry.get("agent_id"),
+                entry.get("work_product_ref", ""),
+                entry.get("operation_id"),
+            )
+            if command.content.payload:
+                payloads.append((command, data))
+            commands.append(command)
+        for command, data in payloads:
+            # One that is refused below for its own reason is refused there again, alone.
+            with contextlib.suppress(TaskNotFound, ResultTooLarge):
+                yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
+        return (yield from self._each(commands))
+
+    def spawn_subtasks(
+        self,
+        *,
+        task_id: str,
+        generation: int,
+        subtasks: Iterable[Mapping[str, Any] | str],
+        mode: str = "parallel",
+        keep: bool = False,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> Script[SpawnResult]:
+        """Split a task one holds into subtasks. The parent is released and opens again (or completes) when they are done."""
+        key = self.task_key(tenant_id, project_id, task_id)
+        if mode not in list(SpawnMode):
+            raise BadArgument(f"mode is one of {', '.join(SpawnMode)}, not {mode!r}")
+        parent: TaskRecord = yield Read(lambda: self.read_task(key))
+        policy = (yield Read(lambda: self.read_settings(key.place)))[0]
+        hierarchical = policy.ids is Ids.HIERARCHICAL
+        generation, keep = check_generation(generation), check_flag("keep", keep)
+        caller, operation = self.caller(session_id, agent_id), check_operation(operation_id)
+        given = [_subtask(subtask) for subtask in check_items("subtasks", subtasks)]
+        # Everything is checked under borrowed names before numbers are taken for those that have none.
+        borrowed = [
+            fields if "id" in fields else fields | {"id": child_id(key.id, LAST_CHILD - at, hierarchical=hierarchical)}
+            for at, fields in enumerate(given)
+        ]
+        check_spawn(
+            parent,
+            _children(parent.task, [define_task(fields, hierarchical=hierarchical).task for fields in borrowed], SpawnMode(mode)),
+            SpawnMode(mode),
+            keep,
+            policy,
+        )
+        nameless = sum("id" not in fields for fields in given)
+        if nameless:
+            last: int = yield from self.ask_one(c.TakeIds(key.beside(COUNTER, key.id), self.caller(session_id), key.id, nameless))
+            numbers = iter(range(last - nameless + 1, last + 1))
+            for fields in given:
+                if "id" not in fields:
+                    fields["id"] = child_id(key.id, next(numbers), hierarchical=hierarchical)
+        children = _children(parent.task, [define_task(fields, hierarchical=hierarchical).task for fields in given], SpawnMode(mode))
+        if not set(parent.children) >= {child.id for child in children}:
+            yield Read(lambda: self._refuse_existing([child.id for child in children], key, parent))
+        command = c.SpawnSubtasks(
+            key,
+            caller,
+            generation,
+            children,
+            SpawnMode(mode),
+            keep,
+            operation,
+        )
+        result: SpawnResult = yield from self.ask_one(command)
+        return result
+
+    def _refuse_existing(self, ids: list[str], key: Any, parent: TaskRecord) -> None:
+        found = self.store.load([key.beside(TASK, name) for name in ids]).records
+        taken = [name for name in ids if key.beside(TASK, name) in found and name not in parent.children]
+        if taken:
+            raise NotAllowed(f"task {taken[0]!r} exists already; give the subtask another id")
+
+    def _submission(
+        self,
+        tenant_id: str | None,
+        project_id: str | None,
+        task_id: str,
+        generation: int,
+        result_data: Any,
+        session_id: str | None,
+        agent_id: str | None,
+        work_product_ref: str,
+        operation_id: str | None,
+    ) -> tuple[c.SubmitResult, bytes]:
+        content, data = pack(result_data)
+        check_text("work_product_ref", work_product_ref, 512)
+        command = c.SubmitResult(
+            self.task_key(tenant_id, project_id, task_id),
+            self.caller(session_id, agent_id),
+            check_generation(generation),
+            content,
+            work_product_ref,
+            check_operation(operation_id),
+        )
+        return command, data
+
+    def _store_payload(self, command: c.SubmitResult, data: bytes) -> None:
+        """A large result is durable before anyone decides about it; by its digest, so repeating it costs nothing.
+
+        What will be refused without being kept, because it is too large or of no task, leaves nothing behind."""
+        self.read_task(command.key)
+        check_result_size(command.content.size, self.read_settings(command.key.place)[1])
+        self.store.payloads().put(command.key, command.content.digest, data)
+
+    def _each(self, commands: Sequence[c.Command]) -> Script[dict[str, Any]]:
+        if not commands:
+            return {}
+        job: Job = yield Ask(commands)
+        return {command.key.id: outcome for command, outcome in zip(commands, job.results, strict=True)}
+
+
+def _subtask(subtask: Any) -> dict[str, Any]:
+    return {"title": subtask} if isinstance(subtask, str) else dict(check_mapping("a subtask", subtask))
+
+
+def _children(parent: Task, tasks: list[Task], mode: SpawnMode) -> tuple[Task, ...]:
+    """The children as the parent carries them: linked to it, and in sequential mode to each other."""
+    children: list[Task] = []
+    for task in tasks:
+        depends_on = task.depends_on
+        if mode is SpawnMode.SEQUENTIAL and children:
+            depends_on = tuple(dict.fromkeys([*depends_on, children[-1].id]))
+        if task.parent not in (None, parent.id):
+            raise BadArgument(f"the id of subtask {task.id!r} says that its parent is {task.parent!r}, not {parent.id!r}")
+        children.append(replace(task, parent=parent.id, depth=parent.depth + 1, spawned_from=parent.id, depends_on=depends_on))
+    if len({child.id for child in children}) != len(children):
+        raise BadArgument("two subtasks have the same id")
+    return tuple(children)

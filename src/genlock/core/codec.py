@@ -1,0 +1,134 @@
+"""Bytes of records and events, with the number of their format in front, and the chain of digests.
+
+    1{"task":{…},"state":"PENDING",…}                    a record
+    1{"version":3,"previous":"ab12…","event":{…}}        an event in its envelope
+
+An event carries the digest of its predecessor in the same record; the record is swapped by the digest of its last. Encoding
+is deterministic: the fold of the events, encoded, is the stored record to the byte.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from genlock.core import keys, model
+from genlock.core.events import Event
+from genlock.errors import StoreCorrupt, StoreForeign
+
+FORMAT = b"1"
+
+_encoder = msgspec.json.Encoder()
+encode_json = _encoder.encode
+
+
+class Envelope(Struct, frozen=True, gc=False):
+    """An event with its place in its record's chain."""
+
+    version: int
+    previous: str
+    event: Event
+
+
+class Base(Struct, frozen=True):
+    """A record folded up to a version, in place of the events that are no longer kept."""
+
+    version: int
+    digest: str
+    record: Raw
+    sum: str
+    """Of the three: the fold forgets much of a base, so nothing else would show that it is not what was written."""
+
+
+class Sealed(NamedTuple):
+    """An event as bytes, with its number and digest."""
+
+    version: int
+    digest: bytes
+    body: bytes
+
+
+_records: dict[str, msgspec.json.Decoder[Any]] = {
+    keys.TASK: msgspec.json.Decoder(model.TaskRecord),
+    keys.SESSION: msgspec.json.Decoder(model.SessionRecord),
+    keys.REFUSED: msgspec.json.Decoder(model.RefusedRecord),
+    keys.COUNTER: msgspec.json.Decoder(model.CounterRecord),
+    keys.PROJECT: msgspec.json.Decoder(model.ProjectRecord),
+    keys.TENANT: msgspec.json.Decoder(model.TenantRecord),
+    keys.ACCESS: msgspec.json.Decoder(model.AccessRecord),
+    keys.SETTLED: msgspec.json.Decoder(model.SettledRecord),
+}
+_envelopes = msgspec.json.Decoder(Envelope)
+_bases = msgspec.json.Decoder(Base)
+
+T = TypeVar("T")
+
+
+def encode_record(record: model.Record) -> bytes:
+    """The record's bytes."""
+    return FORMAT + encode_json(record)
+
+
+def decode_record(kind: str, body: bytes) -> model.Record:
+    """The record of these bytes."""
+    decoder = _records.get(kind)
+    if decoder is None:
+        raise StoreCorrupt(f"there is no kind of record {kind!r}")
+    record: model.Record = _decode(decoder, body)
+    return record
+
+
+def seal(event: Event, version: int, previous: bytes) -> Sealed:
+    """The event's bytes and digest, chained to its predecessor."""
+    body = FORMAT + encode_json(Envelope(version, previous.hex(), event))
+    return Sealed(version, sha256(body).digest(), body)
+
+
+def decode_event(body: bytes) -> Envelope:
+    """The event of these bytes."""
+    return _decode(_envelopes, body)
+
+
+def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
+    """The base's bytes."""
+    body = encode_json(record)
+    return FORMAT + encode_json(Base(version, digest.hex(), Raw(body), _sum_of(version, digest.hex(), body)))
+
+
+def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
+    """Version, digest and record of a base."""
+    base = _decode(_bases, body)
+    try:
+        digest = bytes.fromhex(base.digest)
+    except ValueError:
+        raise StoreCorrupt(f"a digest that is none: {base.digest[:80]!r}") from None
+    if base.sum != _sum_of(base.version, base.digest, bytes(base.record)):
+        raise StoreCorrupt("a base that is not what its sum says")
+    return base.version, digest, decode_record(kind, FORMAT + bytes(base.record))
+
+
+def _sum_of(version: int, digest: str, record: bytes) -> str:
+    return sha256(f"{version} {digest} ".encode() + record).hexdigest()
+
+
+def event_to_builtins(event: Event) -> dict[str, Any]:
+    """The event as plain JSON values, for feeds and logs."""
+    plain: dict[str, Any] = msgspec.json.decode(encode_json(event))
+    return plain
+
+
+def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    if body[:1] != FORMAT:
+        digits = body[: body.find(b"{")]
+        if digits.isdigit():
+            raise StoreForeign(f"written in format {digits.decode()}, this version knows {FORMAT.decode()}; install a newer genlock")
+        raise StoreCorrupt(f"bytes that are no record or event: {body[:20]!r}…")
+    try:
+        return decoder.decode(memoryview(body)[1:])
+    except msgspec.MsgspecError as error:
+        raise StoreCorrupt(f"bytes that cannot be read ({error}): {body[:60]!r}…") from None
+    except UnicodeDecodeError as error:
+        raise StoreCorrupt(f"bytes that are no UTF-8 ({error.reason} at {error.start})") from None

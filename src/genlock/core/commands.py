@@ -1,0 +1,247 @@
+"""The commands: what can be asked of one record, in the imperative. Each names the record by its key."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from msgspec import Raw, Struct
+
+from genlock.core.keys import Key
+from genlock.core.model import NO_DATA, NOBODY, Actor, Process, Task
+from genlock.core.policy import Order
+from genlock.core.reasons import ReleaseReason, SpawnMode
+
+
+class Caller(Struct, frozen=True, gc=False):
+    """Who asks: the session and agent that fence, and the actor behind them."""
+
+    session: str = ""
+    agent: str = ""
+    actor: Actor = NOBODY
+    process: Process | None = None
+
+
+NO_CALLER = Caller()
+
+
+class Command(Struct, frozen=True, gc=False):
+    """What all commands have."""
+
+    key: Key
+    by: Caller = NO_CALLER
+
+
+class Content(Struct, frozen=True, gc=False):
+    """A result as submitted: its canonical bytes, or the digest under which they lie among the payloads."""
+
+    digest: str
+    size: int
+    data: Raw = NO_DATA
+    payload: bool = False
+    empty: bool = False
+
+
+# Tasks: definition
+
+
+class AddTask(Command, frozen=True):
+    task: Task = Task(id="")
+    backlog: bool = False
+
+
+class EditTask(Command, frozen=True):
+    changes: dict[str, Any] = {}
+
+
+class ReorderTask(Command, frozen=True):
+    order: Order = Order.TRACK
+
+
+# Tasks: fenced acts of workers
+
+
+class ClaimTask(Command, frozen=True):
+    lease_seconds: float = 300.0
+    operation: str = ""
+    role: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class RenewLease(Command, frozen=True):
+    generation: int = 0
+    lease_seconds: float | None = None
+
+
+class ReleaseClaim(Command, frozen=True):
+    generation: int = 0
+    reason: ReleaseReason = ReleaseReason.VOLUNTARY
+    operation: str = ""
+
+
+class SubmitResult(Command, frozen=True):
+    generation: int = 0
+    content: Content = Content("", 0)
+    work_product_ref: str = ""
+    operation: str = ""
+
+
+class SpawnSubtasks(Command, frozen=True):
+    generation: int = 0
+    children: tuple[Task, ...] = ()
+    mode: SpawnMode = SpawnMode.PARALLEL
+    keep: bool = False
+    operation: str = ""
+
+
+class AdoptResult(Command, frozen=True):
+    """With a generation: by the holder, fenced. Without: by an operator, who takes the right first."""
+
+    refused: str = ""
+    generation: int | None = None
+    content: Content = Content("", 0)
+    work_product_ref: str = ""
+    from_generation: int = 0
+    from_session: str = ""
+    from_agent: str = ""
+
+
+# Tasks: acts of operators
+
+
+class ForceRelease(Command, frozen=True):
+    pass
+
+
+class AssignTask(Command, frozen=True):
+    agent: str = ""
+    hours: float | None = None
+
+
+class ResetTask(Command, frozen=True):
+    pass
+
+
+class CancelTask(Command, frozen=True):
+    reason: str = ""
+
+
+class HoldTask(Command, frozen=True):
+    reason: str = ""
+
+
+class ReopenTask(Command, frozen=True):
+    pass
+
+
+# Tasks: what time and others bring
+
+
+class CheckDue(Command, frozen=True):
+    """Writes what time or a vanished holder has already made true: expiry, hold, lapse of a reservation, stale mark."""
+
+
+class Hear(Command, frozen=True):
+    """Look at these other tasks again: something happened to them, at least up to the version beside each."""
+
+    others: tuple[tuple[str, int], ...] = ()
+    reset: bool = False
+    """One of them was reset: that is noted even by who did not know it done, so that news still under way from before finds
+    a changed record and is decided again."""
+
+
+# Other records
+
+
+class KeepRefused(Command, frozen=True):
+    task: str = ""
+    generation: int = 0
+    current_generation: int = 0
+    reason: str = ""
+    content: Content = Content("", 0)
+    work_product_ref: str = ""
+
+
+class MarkAdopted(Command, frozen=True):
+    pass
+
+
+class DiscardRefused(Command, frozen=True):
+    pass
+
+
+class RegisterSession(Command, frozen=True):
+    agent_type: str = ""
+    metadata: dict[str, Any] = {}
+    implied: bool = False
+    """By a granted claim: only if nobody has registered it meanwhile."""
+
+
+class HeartbeatSession(Command, frozen=True):
+    metadata: dict[str, Any] = {}
+
+
+class EndSession(Command, frozen=True):
+    pass
+
+
+class TakeIds(Command, frozen=True):
+    prefix: str = ""
+    count: int = 1
+
+
+class ChangeProject(Command, frozen=True):
+    """With nothing set: make sure that it exists."""
+
+    policy: dict[str, Any] | None = None
+    tracks: dict[str, str] | None = None
+
+
+class ChangeTenant(Command, frozen=True):
+    """With nothing set: make sure that it exists, with the `initial` profile."""
+
+    initial: str = "local"
+    profile: str | None = None
+    limits: dict[str, Any] | None = None
+
+
+class Denial(Struct, frozen=True, gc=False):
+    """One merged line of denials."""
+
+    task: str
+    session: str
+    agent: str
+    reason: str
+    count: int
+    at: datetime
+
+
+class NoteDenials(Command, frozen=True):
+    denials: tuple[Denial, ...] = ()
+
+
+class MoveSettled(Command, frozen=True):
+    cursor: str = ""
+    seen: str = ""
+    """The cursor that the caller started from; if it is another by now, someone else has settled meanwhile."""
+
+
+TaskCommand: TypeAlias = (
+    AddTask
+    | EditTask
+    | ReorderTask
+    | ClaimTask
+    | RenewLease
+    | ReleaseClaim
+    | SubmitResult
+    | SpawnSubtasks
+    | AdoptResult
+    | ForceRelease
+    | AssignTask
+    | ResetTask
+    | CancelTask
+    | HoldTask
+    | ReopenTask
+    | CheckDue
+    | Hear
+)

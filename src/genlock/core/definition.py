@@ -1,0 +1,386 @@
+"""One task as a user gives it, checked field by field and made into a `Task`.
+
+1. The id says track, sequence, feature, edge, parent and depth; a track or parent may be given only where the id has none.
+2. Every field is looked at, whatever is wrong with the others; a fault names its field, what was given and what is wanted.
+3. `None` is what YAML makes of an empty value: the field was not given.
+4. What comes out holds plain types only, each of which reads back from its own JSON as itself. A definition is compared
+   with the stored one when it is added again, and a record with the fold of its events to the byte.
+5. Keys that are no field's are kept in `metadata`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from genlock.core.ids import TaskId, parse_task_id
+from genlock.core.model import Task
+from genlock.core.names import check_agent, check_length, check_track, describe_character, shown
+from genlock.core.policy import MAX_DEFINITION_BYTES
+from genlock.core.reasons import Isolation, SpawnMode
+from genlock.core.routing import PRIORITIES
+from genlock.core.task.operate import check_size
+from genlock.errors import BadArgument
+
+LONGEST_ROLE: Final = 64
+MOST_SECONDS: Final = 3_155_760_000
+"""A hundred years: what is added to the present must still be a date."""
+MOST_NESTING: Final = 64
+_LONGEST_LIST = MAX_DEFINITION_BYTES // len('"",')
+
+_DERIVED = ("sequence", "feature", "edge", "depth")
+_WRITTEN_ELSEWHERE = {"assigned_at": "assigning the task writes it", "spawned_from": "spawning subtasks writes it"}
+_OPEN_STATES = frozenset({"pending", "todo", "ready"})
+_BACKLOG = "backlog"
+
+E = TypeVar("E", bound=StrEnum)
+T = TypeVar("T")
+
+
+class Definition(NamedTuple):
+    """A task to be added, and whether it starts in the backlog."""
+
+    task: Task
+    backlog: bool = False
+
+
+def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Definition:
+    """The task that these fields define, or BadArgument with everything that is wrong with them.
+
+    The fields are those of `Task`, and `requires` for `depends_on`. A task with an explicit parent gets depth 1: only
+    its caller can look the parent up. `hierarchical` says that the project counts `ids: hierarchical`.
+    """
+    definition, faults = examine_task(fields, hierarchical=hierarchical)
+    if definition is None:
+        raise BadArgument("; ".join(faults))
+    return definition
+
+
+def examine_task(fields: object, *, hierarchical: bool = False) -> tuple[Definition | None, list[str]]:
+    """The definition and no fault, or no definition and every fault: `define_task` for those who collect."""
+    if not isinstance(fields, Mapping):
+        return None, [f"a task is a mapping with at least an id, not {describe_value(fields)}"]
+    examination = _Examination(fields, hierarchical)
+    return examination.definition(), examination.faults
+
+
+def describe_value(value: object) -> str:
+    """What was given, for a message: short whatever its size, and never the content of a collection."""
+    if isinstance(value, str):
+        return shown(str.__str__(value))
+    if value is None:
+        return "nothing"
+    if isinstance(value, (bool, float)):
+        return repr(value)
+    if isinstance(value, int):
+        return repr(int(value)) if value.bit_length() <= 64 else "a number of more than 64 bits"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    kind = "list" if isinstance(value, (list, tuple)) else type(value).__name__
+    return f"an {kind}" if kind[0].lower() in "aeiou" else f"a {kind}"
+
+
+def check_text(name: str, value: object) -> str:
+    """Return `value` as a plain string that can be written as UTF-8."""
+    if not isinstance(value, str):
+        raise BadArgument(f"{name} must be a string, not {describe_value(value)}")
+    # YAML readers hand out subclasses of str, which msgspec does not encode.
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"{name} cannot be written as UTF-8: {describe_character(text, error.start)}") from None
+    return text
+
+
+class _Examination:
+    """One task's fields, read in turn; a fault is noted and the reading goes on."""
+
+    def __init__(self, fields: Mapping[Any, Any], hierarchical: bool) -> None:
+        self.faults: list[str] = []
+        self._parse: Callable[[str], TaskId] = partial(parse_task_id, hierarchical=hierarchical)
+        self._given: dict[str, Any] = {}
+        self._unknown: dict[str, Any] = {}
+        for key, value in fields.items():
+            if not isinstance(key, str):
+                self.faults.append(f"a key must be a string, not {describe_value(key)}")
+            elif key not in _KEYS:
+                self._unknown[key] = value
+            elif value is not None:
+                self._given[str.__str__(key)] = value
+
+    def definition(self) -> Definition | None:
+        task_id = self._id()
+        values = self._place(task_id)
+        values["depends_on"] = self._dependencies(task_id)
+        for name, check in _CHECKS.items():
+            if name in self._given:
+                values[name] = self._attempt(check, name, self._given[name])
+        self.faults += [f"{name} cannot be set: {why}" for name, why in _WRITTEN_ELSEWHERE.items() if name in self._given]
+        values["metadata"] = self._metadata()
+        backlog = self._attempt(_check_state, self._given.get("state"))
+        if self.faults or task_id is None:
+            return None
+        task = Task(id=task_id.text, **values)
+        self._attempt(check_size, task)
+        return None if self.faults else Definition(task, bool(backlog))
+
+    def _attempt(self, check: Callable[..., T], *arguments: Any) -> T | None:
+        try:
+            return check(*arguments)
+        except BadArgument as fault:
+            self.faults.append(str(fault))
+            return None
+
+    def _id(self) -> TaskId | None:
+        if "id" not in self._given:
+            self.faults.append("id is missing: every task has one")
+            return None
+        return self._attempt(self._parse_id, "id", self._given["id"])
+
+    def _parse_id(self, name: str, value: object) -> TaskId:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            raise BadArgument(f"{name} must be a string, not {describe_value(value)}; quote it in YAML, as in '0001', to keep its digits")
+        text = check_text(name, value)
+        try:
+            return self._parse(text)
+        except BadArgument as fault:
+            raise BadArgument(f"{name}: {fault}") from None
+
+    def _place(self, task_id: TaskId | None) -> dict[str, Any]:
+        """Where the task stands: what the id says, or what was given where the id says nothing."""
+        track = self._attempt(check_track, self._given["track"]) if "track" in self._given else None
+        above = self._attempt(self._parse_id, "parent", self._given["parent"]) if "parent" in self._given else None
+        parent = above.text if above is not None else None
+        if task_id is None:
+            return {}
+        if track is not None and task_id.track not in (None, track):
+            self.faults.append(f"track {track!r} contradicts the id, which says {task_id.track!r}")
+        if parent is not None and task_id.parent not in (None, parent):
+            self.faults.append(f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}")
+        if parent == task_id.text:
+            self.faults.append("parent is the task itself")
+        place = {
+            "track": task_id.track or track,
+            "sequence": task_id.sequence,
+            "feature": task_id.feature,
+            "edge": task_id.edge,
+            "parent": task_id.parent or parent,
+            "depth": 1 if task_id.parent is None and parent is not None else task_id.depth,
+        }
+        for name in _DERIVED:
+            if name in self._given and self._given[name] != place[name]:
+                said = describe_value(place[name])
+                self.faults.append(f"{name} follows from the id, which says {said}, not {describe_value(self._given[name])}")
+        return place
+
+    def _dependencies(self, task_id: TaskId | None) -> tuple[str, ...]:
+        names = [name for name in ("depends_on", "requires") if name in self._given]
+        if len(names) == 2:
+            self.faults.append("depends_on and requires mean the same: give one of them")
+            return ()
+        if not names:
+            return ()
+        items = self._attempt(_check_list, names[0], self._given[names[0]])
+        found: dict[str, None] = {}
+        for at, item in enumerate(items or ()):
+            other = self._attempt(self._parse_id, f"{names[0]}[{at}]", item)
+            if other is not None and task_id is not None and other.text == task_id.text:
+                self.faults.append(f"{names[0]}[{at}] is the task itself")
+            elif other is not None:
+                found[other.text] = None
+        return tuple(found)
+
+    def _metadata(self) -> dict[str, Any]:
+        explicit = self._given.get("metadata", {})
+        if not isinstance(explicit, Mapping):
+            self.faults.append(f"metadata must be a mapping, not {describe_value(explicit)}")
+            return {}
+        plain = _PlainJson()
+        # An unknown key that also stands in the metadata is theirs.
+        unknown = {key: value for key, value in self._unknown.items() if key not in explicit}
+        return (self._attempt(plain.members, "", unknown) or {}) | (self._attempt(plain.members, "metadata", explicit) or {})
+
+
+class _PlainJson:
+    """Values as JSON has them.
+
+    A mapping from a YAML reader may hold itself, or the same list a billion times: so many values as a definition has
+    bytes are looked at, and no more.
+    """
+
+    def __init__(self) -> None:
+        self._left = MAX_DEFINITION_BYTES
+
+    def convert(self, name: str, value: Any, nesting: int = 0) -> Any:
+        self._left -= 1
+        if self._left < 0 or nesting > MOST_NESTING:
+            raise BadArgument(f"{name[:60]} holds too much: at most {MAX_DEFINITION_BYTES:,} values in {MOST_NESTING} levels are kept")
+        match value:
+            case None | bool():
+                return value
+            case str():
+                return check_text(name, value)
+            case int():
+                return _check_integer(name, value)
+            case float():
+                if not math.isfinite(value):
+                    raise BadArgument(f"{name} is {float(value)!r}, which JSON cannot hold")
+                return float(value)
+            case Mapping():
+                return self.members(name, value, nesting)
+            case list() | tuple():
+                return [self.convert(f"{name}[{at}]", item, nesting + 1) for at, item in enumerate(value)]
+            case AbstractSet():
+                # A set's order differs from run to run, the definition must not.
+                return sorted((self.convert(name, item, nesting + 1) for item in value), key=msgspec.json.encode)
+            case _:
+                try:
+                    builtin = msgspec.to_builtins(value)
+                except (TypeError, ValueError, RecursionError):
+                    raise BadArgument(f"{name} is {describe_value(value)}, which cannot be written as JSON") from None
+                return self.convert(name, builtin, nesting + 1)
+
+    def members(self, name: str, mapping: Mapping[Any, Any], nesting: int = 0) -> dict[str, Any]:
+        plain: dict[str, Any] = {}
+        for key, item in mapping.items():
+            if not isinstance(key, str):
+                raise BadArgument(f"{name} has the key {describe_value(key)}; keys are strings")
+            text = check_text(f"a key of {name or 'the task'}", key)
+            plain[text] = self.convert(f"{name}.{text[:60]}" if name else text[:60], item, nesting + 1)
+        return plain
+
+
+def _check_integer(name: str, value: int) -> int:
+    if _is_boolean(value):
+        return bool(value)
+    # Larger ones are floats to most readers of JSON.
+    if not -(2**63) <= value < 2**64:
+        raise BadArgument(f"{name} is a number of more than 64 bits; write it as a string")
+    return int(value)
+
+
+def _is_boolean(value: object) -> bool:
+    # bool cannot be subclassed: ruamel's round-trip reader hands out an int by this name for a boolean with an anchor.
+    return isinstance(value, bool) or type(value).__name__ == "ScalarBoolean"
+
+
+def _check_list(name: str, value: object) -> list[Any]:
+    if isinstance(value, (list, tuple)):
+        if len(value) > _LONGEST_LIST:
+            raise BadArgument(f"{name} has {len(value):,} items, more than a definition holds")
+        return list(value)
+    if isinstance(value, str):
+        raise BadArgument(f"{name} must be a list of strings, not the string {describe_value(value)}; put it in brackets")
+    raise BadArgument(f"{name} must be a list of strings, not {describe_value(value)}")
+
+
+def _check_texts(name: str, value: object) -> tuple[str, ...]:
+    return tuple([check_text(f"{name}[{at}]", item) for at, item in enumerate(_check_list(name, value))])
+
+
+def _check_roles(name: str, value: object) -> tuple[str, ...]:
+    roles = _check_texts(name, value)
+    for at, role in enumerate(roles):
+        check_length(f"{name}[{at}]", role, LONGEST_ROLE)
+        wrong = next((index for index, char in enumerate(role) if char in "/," or not char.isprintable()), None)
+        if wrong is not None:
+            # Roles stand side by side in the name of a pool, parted by commas and slashes.
+            complaint = describe_character(role, wrong)
+            raise BadArgument(f"{name}[{at}] {shown(role)}: {complaint}; allowed are printable characters other than '/' and ','")
+    return roles
+
+
+def _check_flag(name: str, value: object) -> bool:
+    if not _is_boolean(value):
+        raise BadArgument(f"{name} must be true or false, not {describe_value(value)}")
+    return bool(value)
+
+
+def _check_number(most: int, name: str, value: object) -> float:
+    if not isinstance(value, (int, float)) or _is_boolean(value):
+        raise BadArgument(f"{name} must be a number, not {describe_value(value)}")
+    # Written so that NaN, which compares with nothing, is refused.
+    if not 0 <= value <= most:
+        raise BadArgument(f"{name} must be from 0 to {most:,}, not {describe_value(value)}")
+    # An int would be encoded otherwise than the float it is read back as, and so would -0.0.
+    return abs(float(value))
+
+
+def _check_priority(name: str, value: object) -> str:
+    text = check_text(name, value).lower()
+    if text not in PRIORITIES:
+        raise BadArgument(f"{name} must be one of {', '.join(PRIORITIES)}, not {describe_value(value)}")
+    return text
+
+
+def _check_choice(kind: type[E], name: str, value: object) -> E:
+    text = check_text(name, value)
+    try:
+        return kind(text)
+    except ValueError:
+        raise BadArgument(f"{name} must be one of {', '.join(kind)}, not {shown(text)}") from None
+
+
+def _check_instant(name: str, value: object) -> datetime:
+    wanted = f"{name} must be a time in ISO 8601, such as 2026-01-31T09:00:00Z, not {describe_value(value)}"
+    try:
+        instant = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
+        utc = instant.astimezone(UTC) if isinstance(instant, datetime) and instant.utcoffset() is not None else None
+    except (ValueError, OverflowError):
+        raise BadArgument(wanted) from None
+    if not isinstance(instant, datetime):
+        raise BadArgument(wanted)
+    if utc is None:
+        raise BadArgument(f"{name} {instant.isoformat()} has no time zone; add Z or an offset such as +02:00")
+    # Not a subclass, such as ruamel's.
+    return datetime.combine(utc.date(), utc.time(), UTC)
+
+
+def _check_state(value: object) -> bool:
+    """Is it the backlog?"""
+    if value is None:
+        return False
+    state = check_text("state", value).lower()
+    if state != _BACKLOG and state not in _OPEN_STATES:
+        raise BadArgument(f"state must be backlog, pending, todo or ready, not {describe_value(value)}: other states are not imported here")
+    return state == _BACKLOG
+
+
+def _check_assignee(name: str, value: object) -> str:
+    try:
+        return check_agent(value)
+    except BadArgument as fault:
+        raise BadArgument(f"{name}: {fault}") from None
+
+
+_CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "title": check_text,
+    "description": check_text,
+    "phase": check_text,
+    "priority": _check_priority,
+    "tags": _check_texts,
+    "modules": _check_texts,
+    "repo": check_text,
+    "roles": _check_roles,
+    "human_required": _check_flag,
+    "estimate_seconds": partial(_check_number, MOST_SECONDS),
+    "lease_seconds": partial(_check_number, MOST_SECONDS),
+    "parallelizable": _check_flag,
+    "isolation": partial(_check_choice, Isolation),
+    "worktree_path": check_text,
+    "coordination_mode": partial(_check_choice, SpawnMode),
+    "assigned_to": _check_assignee,
+    "waiting_for": check_text,
+    "not_before": _check_instant,
+    "lock_timeout_hours": partial(_check_number, MOST_SECONDS // 3600),
+}
+
+_KEYS: Final = frozenset(Task.__struct_fields__) | {"requires", "state"}

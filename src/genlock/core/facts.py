@@ -1,0 +1,73 @@
+"""Facts: everything a decision rests on that is not in the record. The engine gathers them; the core only reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from genlock.core import commands as c
+from genlock.core.keys import SESSION, TASK, Key
+from genlock.core.model import Record, SessionRecord, TaskRecord
+from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.reasons import ClaimState, Status
+
+
+class Seen(NamedTuple):
+    """Another task as it was when last looked at."""
+
+    version: int
+    status: Status
+    parent: str | None = None
+
+
+class Facts(Struct, frozen=True, kw_only=True, gc=False):
+    """What was so when the records were loaded."""
+
+    now: datetime
+    epoch: int = 0
+    policy: Policy = Policy()
+    limits: TenantLimits = PROFILES["local"]
+    fresh: str = "0" * 32
+    """32 random hex digits, for ids."""
+    session: SessionRecord | None = None
+    """The caller's own session, if it is known."""
+    holder: SessionRecord | None = None
+    """The session of the present holder, if it is another's."""
+    holder_gone: bool = False
+    """Its process is known to be gone."""
+    others: Mapping[str, Seen] = {}
+    """The tasks that the command asked to look at, those that exist."""
+    claims: int | None = None
+    """Live claims of the tenant, if it has a limit on them."""
+    sessions: int | None = None
+    """Active sessions of the tenant, if it has a limit on them."""
+
+
+def told(command: c.Command) -> tuple[Key, ...]:
+    """The other records that this command must be decided on, as far as the command alone tells. For claims the own session first."""
+    kind = type(command)
+    if kind is c.ClaimTask or kind is c.RenewLease:
+        key = command.key
+        return (Key(key[0], key[1], SESSION, command.by.session),)
+    if isinstance(command, c.Hear):
+        return tuple([command.key.beside(TASK, other) for other, _ in command.others])
+    return ()
+
+
+def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
+    """What the record, once it is known, says that the command must be decided on besides."""
+    if not isinstance(record, TaskRecord) or not isinstance(command, (c.ClaimTask, c.CheckDue)):
+        return ()
+    claim = record.claim
+    key = command.key
+    wanted: tuple[Key, ...] = ()
+    if claim is not None and claim.state is ClaimState.ACTIVE and claim.session != command.by.session:
+        wanted = (key.beside(SESSION, claim.session),)
+    if record.state is Status.BLOCKED:
+        # Nothing is noted for a crash between a completion and its reactions: whoever meets BLOCKED looks for itself.
+        waiting = [other for heard in (record.dependencies, record.children) for other, news in heard.items() if not news.finished]
+        wanted += tuple([key.beside(TASK, other) for other in waiting])
+    return wanted

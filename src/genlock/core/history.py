@@ -1,0 +1,66 @@
+"""A task's claims, told from its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from genlock.core import events as e
+from genlock.core.model import TaskRecord
+from genlock.core.reasons import ReleaseReason
+from genlock.core.results import ClaimHistory
+
+
+def claim_history(record: TaskRecord, events: Iterable[e.Event], refused_generations: frozenset[int]) -> tuple[ClaimHistory, ...]:
+    """One entry a generation granted, in order."""
+    entries: dict[int, ClaimHistory] = {}
+    current = 0
+    for event in events:
+        if isinstance(event, e.ClaimAcquired):
+            current = event.generation
+            entries[current] = ClaimHistory(
+                id=event.claim_id,
+                tenant_id=event.tenant_id,
+                project_id=event.project_id,
+                task_id=event.task_id,
+                track=record.task.track,
+                sequence=record.task.sequence,
+                generation=current,
+                session_id=event.session_id,
+                agent_id=event.agent_id,
+                user_id=event.actor.user_id,
+                acquired_at=event.timestamp,
+                result_rejected=current in refused_generations,
+            )
+        elif current in entries:
+            entry = _after(entries[current], event)
+            if entry is not None:
+                entries[current] = entry
+    return tuple(entries.values())
+
+
+def _after(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
+    match event:
+        case e.LeaseRenewed():
+            return replace(entry, renewals=entry.renewals + 1)
+        case e.ResultAccepted():
+            return _ended(entry, event, ReleaseReason.COMPLETED, result_accepted=True, work_product_ref=event.work_product_ref)
+        case e.ClaimReleased():
+            return entry if entry.release_reason else _ended(entry, event, event.release_reason)
+        case e.ClaimExpired():
+            # Noticed later, as a rule; GC 9.2 says when it was over.
+            return replace(entry, released_at=min(event.expires_at, event.timestamp), release_reason=ReleaseReason.EXPIRED)
+        case e.ClaimOrphaned():
+            return _ended(entry, event, ReleaseReason.ORPHANED)
+        case e.SubtasksSpawned() if not event.keep:
+            return _ended(entry, event, ReleaseReason.SPAWNED)
+        case e.ClaimSuperseded() | e.TaskReset() | e.TaskCancelled():
+            return entry if entry.release_reason else _ended(entry, event, ReleaseReason.SUPERSEDED)
+        case _:
+            return None
+
+
+def _ended(entry: ClaimHistory, event: e.Occurrence, reason: ReleaseReason, **more: Any) -> ClaimHistory:
+    return replace(entry, released_at=event.timestamp, release_reason=reason, **more)

@@ -1,0 +1,165 @@
+"""Task ids: four grammars, one record.
+
+Tried in this order; the first that fits is the id's grammar:
+
+1. track         `B-003-implement-user-dashboard`
+2. edge          `AUTH-LOGIN:design_code`
+3. hierarchical  `0001`, `0001_t1`, `0001_t1.1`; a bare root with letters (`A000`) only in a project that counts so
+4. slug          `implement-feature-x`
+
+Any of them may be followed by `::n`, more than once. An id that only resembles a track or a hierarchical id (`A-1-x`,
+`0001_t0`) is a slug if the slug's grammar admits it.
+"""
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, assert_never
+
+import msgspec
+
+from genlock.core.names import check_length, describe_character, shown
+from genlock.errors import BadArgument
+
+LONGEST_ID: Final = 200
+LONGEST_SLUG: Final = 128
+LONGEST_DESCRIPTION: Final = 50
+
+# Fifteen digits: the largest number of plain nines that 64-bit columns and JavaScript's doubles both hold exactly.
+LAST_CHILD: Final = 999_999_999_999_999
+_NUMBER = r"[1-9][0-9]{0,14}"
+
+# Hybrid base36: a root has four characters, of which the first 0, 1, 2 or 3 are letters. FIRST_ROOTS[k] is the value at
+# which the roots with k letters begin; 0000 has the value 0, and counting starts after it.
+ROOT_WIDTH: Final = 4
+FIRST_ROOTS: Final = (0, 10_000, 36_000, 103_600)
+LAST_ROOT: Final = 279_359
+
+_ROOT = r"(?!0000)(?:[0-9]{4}|[A-Z][0-9]{3}|[A-Z]{2}[0-9]{2}|[A-Z]{3}[0-9])"
+
+_BARE_ROOT = re.compile(_ROOT)
+_TRACK = re.compile(rf"([A-Z]+)-(?!000)([0-9]{{3}})-([a-zA-Z0-9_-]{{1,{LONGEST_DESCRIPTION}}})")
+_EDGE = re.compile(r"(?!\.\.?:)([A-Za-z0-9._-]+):(?!\.\.?\Z)([A-Za-z0-9._-]+)")
+_HIERARCHICAL = re.compile(rf"({_ROOT})(?:_t({_NUMBER}(?:\.{_NUMBER})*))?")
+_SLUG = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._-]{{1,{LONGEST_SLUG}}}")
+_SUBTASKS = re.compile(rf"{_NUMBER}(?:::{_NUMBER})*")
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9._:-]")
+
+_FORMS = (
+    "an id is TRACK-001-description, feature:edge, 0001_t1.1 or a slug of at most "
+    f"{LONGEST_SLUG} of A-Z a-z 0-9 . _ -, and may be followed by ::1"
+)
+
+
+class Grammar(StrEnum):
+    """Which of the four forms an id has."""
+
+    TRACK = "track"
+    EDGE = "edge"
+    HIERARCHICAL = "hierarchical"
+    SLUG = "slug"
+
+
+class TaskId(msgspec.Struct, frozen=True):
+    """A task's id and what can be read from it; `parent` is the text of the id one level up."""
+
+    text: str
+    grammar: Grammar
+    track: str | None = None
+    sequence: int | None = None
+    description: str | None = None
+    feature: str | None = None
+    edge: str | None = None
+    parent: str | None = None
+    depth: int = 0
+    subtask_index: int | None = None
+
+
+def parse_task_id(text: str, *, hierarchical: bool = False) -> TaskId:
+    """Read a task id, or raise BadArgument; `hierarchical` says that the project counts `ids: hierarchical`."""
+    # Checked before the cache is asked: it could neither hash a list nor should it hash a megabyte.
+    return _parse(check_length("task id", text, LONGEST_ID), hierarchical)
+
+
+def parse_root(text: str) -> int:
+    """The value of a root: 0001 is 1, A000 is 10000, ZZZ9 is the last."""
+    if not _BARE_ROOT.fullmatch(check_length("root", text, ROOT_WIDTH)):
+        raise BadArgument(f"{text!r} is no root; roots are 0001-9999, A000-Z999, AA00-ZZ99 and AAA0-ZZZ9")
+    digits = text.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    letters = text[: ROOT_WIDTH - len(digits)]
+    prefix = 0
+    for letter in letters:
+        prefix = prefix * 26 + ord(letter) - ord("A")
+    return FIRST_ROOTS[len(letters)] + prefix * int(10 ** len(digits)) + int(digits)
+
+
+def sort_path(task_id: TaskId) -> tuple[int, ...]:
+    """The numbers of an id from its root down, for comparing by value: `A000_t2.10` is (10000, 2, 10).
+
+    A track id gives its sequence, an edge or slug nothing; the numbers after `::` follow in each case.
+    """
+    base, _, subtasks = task_id.text.partition("::")
+    tail = tuple(map(int, subtasks.split("::"))) if subtasks else ()
+    match task_id.grammar:
+        case Grammar.HIERARCHICAL:
+            root, _, children = base.partition("_t")
+            path = tuple(map(int, children.split("."))) if children else ()
+            return (parse_root(root), *path, *tail)
+        case Grammar.TRACK:
+            return (task_id.sequence or 0, *tail)
+        case Grammar.EDGE | Grammar.SLUG:
+            return tail
+        case unreachable:
+            assert_never(unreachable)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str, hierarchical: bool) -> TaskId:
+    base, mark, subtasks = text.partition("::")
+    task_id = _parse_base(base, hierarchical)
+    if task_id is None or (mark and not _SUBTASKS.fullmatch(subtasks)):
+        raise BadArgument(f"task id {shown(text)}: {_complaint(text)}")
+    if not mark:
+        return task_id
+    parent, _, index = text.rpartition("::")
+    depth = task_id.depth + subtasks.count("::") + 1
+    return msgspec.structs.replace(task_id, text=text, parent=parent, depth=depth, subtask_index=int(index))
+
+
+def _parse_base(text: str, hierarchical: bool) -> TaskId | None:
+    if found := _TRACK.fullmatch(text):
+        track, sequence, description = found.groups()
+        return TaskId(text, Grammar.TRACK, track=track, sequence=int(sequence), description=description)
+    if found := _EDGE.fullmatch(text):
+        feature, edge = found.groups()
+        return TaskId(text, Grammar.EDGE, feature=feature, edge=edge)
+    if found := _HIERARCHICAL.fullmatch(text):
+        root, children = found.groups()
+        if children is None:
+            if hierarchical or root.isdigit():
+                return TaskId(text, Grammar.HIERARCHICAL)
+        elif "." in children:
+            return TaskId(text, Grammar.HIERARCHICAL, parent=text.rpartition(".")[0], depth=children.count(".") + 1)
+        else:
+            return TaskId(text, Grammar.HIERARCHICAL, parent=root, depth=1)
+    if _SLUG.fullmatch(text):
+        return TaskId(text, Grammar.SLUG)
+    return None
+
+
+def _complaint(text: str) -> str:
+    """What is wrong with an id that no grammar admits, and what would be right."""
+    if found := _FORBIDDEN.search(text):
+        return f"{describe_character(text, found.start())}; {_FORMS}"
+    base, mark, subtasks = text.partition("::")
+    if not base:
+        return f"nothing stands before '::'; {_FORMS}"
+    if mark and not _SUBTASKS.fullmatch(subtasks):
+        return f"after '::' comes a number from 1 to {LAST_CHILD} without leading zeros, not {shown(subtasks)}"
+    if base in (".", ".."):
+        return f"{base!r} is a folder's name for itself or its parent, not an id; {_FORMS}"
+    if ":" in base:
+        return "a single ':' stands once, between a feature and an edge, neither of which is empty, '.' or '..'"
+    return (
+        f"too long: {len(base)} characters; a slug has at most {LONGEST_SLUG}, the description in a track id at most {LONGEST_DESCRIPTION}"
+    )

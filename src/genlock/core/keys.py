@@ -1,0 +1,50 @@
+"""Keys of records. Everything that is kept starts with tenant and project."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+NOWHERE = "_"
+"""The reserved tenant, under which the tenants are listed, and the project of records that belong to none."""
+
+TASK = "task"
+SESSION = "session"
+REFUSED = "refused"
+COUNTER = "counter"
+PROJECT = "project"
+TENANT = "tenant"
+ACCESS = "access"
+SETTLED = "settled"
+
+KINDS = (TASK, SESSION, REFUSED, COUNTER, PROJECT, TENANT, ACCESS, SETTLED)
+
+
+class Key(NamedTuple):
+    """A record's name."""
+
+    tenant: str
+    project: str
+    kind: str
+    id: str
+
+    def beside(self, kind: str, id: str) -> Key:
+        """The key of another record of the same project."""
+        return Key(self.tenant, self.project, kind, id)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Tenant and project."""
+        return self.tenant, self.project
+
+
+def project_key(tenant: str, project: str) -> Key:
+    return Key(tenant, project, PROJECT, project)
+
+
+def tenant_key(tenant: str) -> Key:
+    return Key(NOWHERE, NOWHERE, TENANT, tenant)
+
+
+def refused_id(task: str, generation: int, session: str, digest: str) -> str:
+    """The name of a refused result, the same however often the same thing is submitted."""
+    return f"{task}/{generation}/{session}/{digest[:16]}"

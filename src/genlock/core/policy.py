@@ -1,0 +1,147 @@
+"""What a project may choose (policy) and what a tenant is allowed (limits)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from genlock.errors import BadArgument
+
+MAX_DEFINITION_BYTES: Final = 16 * 1024
+MAX_INLINE_RESULT_BYTES: Final = 32 * 1024
+MAX_SPAWN_BYTES: Final = 64 * 1024
+MAX_DEPENDENCIES: Final = 256
+"""Of one task: each costs some bytes in every version of its record."""
+
+
+class Order(StrEnum):
+    """Which ready task comes first."""
+
+    TRACK = "track"
+    LEAF_FIRST = "leaf-first"
+
+
+class Expired(StrEnum):
+    """What becomes of a claim that is over-due."""
+
+    TAKEOVER = "takeover"
+    GRACE = "grace"
+    HUMAN = "human"
+
+
+class CancelledDependency(StrEnum):
+    """What a cancelled dependency means to its dependents."""
+
+    MET = "met"
+    HOLD = "hold"
+
+
+class Ids(StrEnum):
+    """How bare ids are read."""
+
+    AUTO = "auto"
+    HIERARCHICAL = "hierarchical"
+
+
+class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A project's choices; every field can be set by `set_policy`."""
+
+    order: Order = Order.TRACK
+    ids: Ids = Ids.AUTO
+    expired: Expired = Expired.TAKEOVER
+    grace_seconds: float = 60.0
+    """With `expired: grace`: how long a lapsed lease may still be renewed."""
+    claim_ttl_seconds: float | None = None
+    """With `expired: human`: how long after the claim began a held task is handed on all the same. None: never."""
+    stale_threshold_seconds: float = 1800.0
+    """Silence after which a live claim is marked CLAIM_STALE (shown, not released)."""
+    breaker_threshold: int = 5
+    """Claims in a row that ended EXPIRED, ERROR or ORPHANED before the task is held; 0 switches the breaker off."""
+    cancelled_dependency: CancelledDependency = CancelledDependency.MET
+    spawn_depth: int = 3
+    offer_backlog: bool = False
+    lock_timeout_hours: float = 4.0
+    """How long an assignment reserves a task."""
+    orphan_threshold_seconds: float = 600.0
+    """Silence after which a session no longer counts as active."""
+
+
+class TenantLimits(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A tenant's limits (GC 7.2); None is unlimited."""
+
+    max_concurrent_claims: int | None = None
+    max_lease_duration_seconds: float | None = None
+    min_lease_duration_seconds: float = 1.0
+    max_generations_per_task: int | None = None
+    claim_history_retention_days: float | None = None
+    max_result_size_bytes: int = 10 * 1024 * 1024
+    max_active_sessions: int | None = None
+
+
+PROFILES: Final[dict[str, TenantLimits]] = {
+    "local": TenantLimits(),
+    "default": TenantLimits(
+        max_concurrent_claims=100,
+        max_lease_duration_seconds=3600.0,
+        min_lease_duration_seconds=30.0,
+        max_generations_per_task=100,
+        claim_history_retention_days=90.0,
+        max_active_sessions=50,
+    ),
+    "enterprise": TenantLimits(
+        max_concurrent_claims=1000,
+        max_lease_duration_seconds=7200.0,
+        min_lease_duration_seconds=30.0,
+        max_generations_per_task=1000,
+        claim_history_retention_days=365.0,
+        max_result_size_bytes=100 * 1024 * 1024,
+        max_active_sessions=500,
+    ),
+}
+
+STANDARD_TRACKS: Final[dict[str, str]] = {
+    "A": "Core Architecture",
+    "B": "Data Layer",
+    "C": "API Layer",
+    "D": "Frontend",
+    "E": "Infrastructure",
+    "F": "Testing",
+    "G": "Documentation",
+    "X": "Experimental",
+    "Z": "Maintenance",
+}
+"""GC 3.2: the table a project starts with."""
+
+
+S = TypeVar("S", bound=Struct)
+
+
+def change_policy(policy: Policy, changes: dict[str, Any]) -> Policy:
+    """The policy with `changes` applied, or BadArgument that names the key and what it takes."""
+    return _changed(policy, changes, Policy, "policy")
+
+
+def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits:
+    """The limits with `changes` applied, or BadArgument that names the key and what it takes."""
+    new = _changed(limits, changes, TenantLimits, "limit")
+    if new.min_lease_duration_seconds < 1:
+        raise BadArgument(f"limit min_lease_duration_seconds: {new.min_lease_duration_seconds:g} is too short, 1 is the least")
+    return new
+
+
+def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
+    unknown = sorted(map(repr, set(changes) - set(kind.__struct_fields__)))
+    if unknown:
+        raise BadArgument(f"there is no {noun} {unknown[0]}; there are: {', '.join(sorted(kind.__struct_fields__))}")
+    try:
+        new = msgspec.convert(msgspec.to_builtins(old) | msgspec.to_builtins(changes), kind)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise BadArgument(f"{noun}: {error}") from None
+    for name in kind.__struct_fields__:
+        value = getattr(new, name)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value < 1e15:
+            raise BadArgument(f"{noun} {name}: {value} is out of range (0 or more)")
+    return new

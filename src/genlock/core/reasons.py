@@ -1,0 +1,148 @@
+"""Every state and every reason, by name. Within each enum the order is the order of precedence in the rules."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """What state a task is in."""
+
+    BACKLOG = "BACKLOG"
+    PENDING = "PENDING"
+    BLOCKED = "BLOCKED"
+    IN_PROGRESS = "IN_PROGRESS"
+    IN_REVIEW = "IN_REVIEW"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+    HELD = "HELD"
+
+
+FINISHED = frozenset({Status.COMPLETED, Status.CANCELLED})
+"""What counts as done for dependents and parents."""
+
+
+class ClaimState(StrEnum):
+    """What state a claim is in."""
+
+    ACTIVE = "ACTIVE"
+    EXPIRED = "EXPIRED"
+    RELEASED = "RELEASED"
+    SUPERSEDED = "SUPERSEDED"
+
+
+class ReleaseReason(StrEnum):
+    """How a claim ended."""
+
+    COMPLETED = "COMPLETED"
+    EXPIRED = "EXPIRED"
+    SUPERSEDED = "SUPERSEDED"
+    ERROR = "ERROR"
+    VOLUNTARY = "VOLUNTARY"
+    ORPHANED = "ORPHANED"
+    SPAWNED = "SPAWNED"
+
+
+FAILURES = frozenset({ReleaseReason.EXPIRED, ReleaseReason.ERROR, ReleaseReason.ORPHANED})
+"""The endings that the circuit breaker counts."""
+
+
+class ClaimReason(StrEnum):
+    """The answer to a claim."""
+
+    DENIED_COMPLETED = "DENIED_COMPLETED"
+    DENIED_HELD = "DENIED_HELD"
+    DENIED_ASSIGNED = "DENIED_ASSIGNED"
+    DENIED_ACTIVE_CLAIM = "DENIED_ACTIVE_CLAIM"
+    DENIED_BLOCKED = "DENIED_BLOCKED"
+    DENIED_LIMIT = "DENIED_LIMIT"
+    GRANTED = "GRANTED"
+    NOTHING_READY = "NOTHING_READY"
+    """claim_next only: no task suits the caller now."""
+
+    @property
+    def transient(self) -> bool:
+        """May the same claim be granted later without anyone deciding so?"""
+        return self in _TRANSIENT
+
+
+_TRANSIENT = frozenset(
+    {
+        ClaimReason.DENIED_ASSIGNED,
+        ClaimReason.DENIED_ACTIVE_CLAIM,
+        ClaimReason.DENIED_BLOCKED,
+        ClaimReason.DENIED_LIMIT,
+        ClaimReason.NOTHING_READY,
+    }
+)
+
+
+class RenewReason(StrEnum):
+    """The answer to a renewal."""
+
+    GENERATION_MISMATCH = "GENERATION_MISMATCH"
+    NO_CLAIM = "NO_CLAIM"
+    SESSION_MISMATCH = "SESSION_MISMATCH"
+    ALREADY_EXPIRED = "ALREADY_EXPIRED"
+    RENEWED = "RENEWED"
+
+
+class ReleaseAnswer(StrEnum):
+    """The answer to a release."""
+
+    GENERATION_MISMATCH = "GENERATION_MISMATCH"
+    NO_CLAIM = "NO_CLAIM"
+    SESSION_MISMATCH = "SESSION_MISMATCH"
+    RELEASED = "RELEASED"
+
+
+class SubmitReason(StrEnum):
+    """The answer to a submission, and to every other fenced act (spawn, adopt)."""
+
+    STALE_GENERATION = "STALE_GENERATION"
+    FUTURE_GENERATION = "FUTURE_GENERATION"
+    TASK_ALREADY_COMPLETED = "TASK_ALREADY_COMPLETED"
+    NO_CLAIM = "NO_CLAIM"
+    SESSION_MISMATCH = "SESSION_MISMATCH"
+    CHILDREN_UNFINISHED = "CHILDREN_UNFINISHED"
+    ACCEPTED = "ACCEPTED"
+
+
+class RefusedState(StrEnum):
+    """What became of a refused result."""
+
+    KEPT = "KEPT"
+    ADOPTED = "ADOPTED"
+    DISCARDED = "DISCARDED"
+
+
+class SpawnMode(StrEnum):
+    """How spawned subtasks follow each other."""
+
+    SEQUENTIAL = "sequential"
+    PARALLEL = "parallel"
+    FAN_OUT_FAN_IN = "fan-out-fan-in"
+
+
+class Isolation(StrEnum):
+    """How a worker keeps its files apart from others'."""
+
+    NONE = "none"
+    WORKTREE = "worktree"
+    CONTAINER = "container"
+
+
+class Cause(StrEnum):
+    """Why a claim is over-due: evidence in its event."""
+
+    LEASE_OVER = "LEASE_OVER"
+    CLOCK_STEPPED = "CLOCK_STEPPED"
+    SESSION_ENDED = "SESSION_ENDED"
+    PROCESS_GONE = "PROCESS_GONE"
+
+
+class Verdict(StrEnum):
+    """The answer to an operator's act, or to a reaction."""
+
+    DONE = "DONE"
+    UNCHANGED = "UNCHANGED"

@@ -1,0 +1,69 @@
+"""Pools and order: which tasks the same workers may take, and which of them comes first.
+
+A pool is `track/edge/roles/assignee/offer`; none of its parts can contain a slash. The order within a pool is a text that
+sorts as bytes, so that every store can seek its head. What depends on others (tracks nobody is on come first) orders the
+pools, when someone asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from genlock.core import model
+from genlock.core.ids import parse_task_id, sort_path
+from genlock.core.policy import Order
+from genlock.core.reasons import Status
+
+PRIORITIES = ("critical", "high", "medium", "low")
+_RANK = {name: str(rank) for rank, name in enumerate(PRIORITIES)}
+_NO_SEQUENCE = 1000
+_MOST = 10**15 - 1
+
+BACKLOG_OFFER = "backlog"
+
+
+class Pool(NamedTuple):
+    """A pool's parts, "" where there is none."""
+
+    track: str
+    edge: str
+    roles: str
+    assignee: str
+    offer: str
+
+    def suits(self, *, agent: str, tracks: Collection[str] | None, backlog: bool) -> bool:
+        """May this agent take tasks of this pool?"""
+        return (not self.assignee or self.assignee == agent) and (tracks is None or self.track in tracks) and (not self.offer or backlog)
+
+
+def pool_of(record: model.TaskRecord) -> str:
+    """The pool a task is offered in."""
+    task = record.task
+    offer = BACKLOG_OFFER if record.state is Status.BACKLOG else ""
+    return f"{task.track or ''}/{task.edge or ''}/{','.join(task.roles) if task.roles else ''}/{task.assigned_to or ''}/{offer}"
+
+
+def parse_pool(pool: str) -> Pool:
+    """The parts of a pool."""
+    return Pool(*pool.split("/"))
+
+
+def order_of(record: model.TaskRecord) -> str:
+    """The task's place in its pool."""
+    if record.order is Order.TRACK:
+        task = record.task
+        rank = _RANK.get(task.priority, "2")
+        if task.sequence is not None:
+            return f"{rank}{task.sequence:04d}{task.id}"
+        # Tasks without a number come in the order in which they were added.
+        return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{task.id}"
+    return _leaf_first(record)
+
+
+def _leaf_first(record: model.TaskRecord) -> str:
+    """ID's sort key: has_children ascending, depth descending, sequence descending."""
+    task = record.task
+    path = sort_path(parse_task_id(task.id, hierarchical=True))
+    sequence = path[-1] if path else 0
+    return f"{int(bool(record.children))}{999 - task.depth:03d}{_MOST - sequence:015d}{task.id}"

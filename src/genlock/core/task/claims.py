@@ -1,0 +1,344 @@
+"""The clock: claim, renew, release, submit. The rules, in the order in which they are asked.
+
+1. Generation. To *raise* it is to move to the lowest number never granted, at least epoch x 1,000,000 + 1. A grant raises if
+   the present number was granted, and takes it. What takes a right away without giving it to anyone raises without granting.
+   Renewal, release and submission change nothing. It never goes down.
+2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation until someone takes over.
+3. Claim: completed or cancelled → DENIED_COMPLETED; held or in review → DENIED_HELD; reserved for another agent →
+   DENIED_ASSIGNED; live claim of another session or agent → DENIED_ACTIVE_CLAIM; live claim of the same session and agent → the
+   same claim, lease extended; unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit → DENIED_LIMIT; else
+   GRANTED, one's own over-due claim too, at a new generation.
+4. Submit: lower generation → STALE_GENERATION; higher → FUTURE_GENERATION; completed, in review or cancelled →
+   TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session → SESSION_MISMATCH; unfinished children →
+   CHILDREN_UNFINISHED; else accepted, even if the lease has run out. The same session, generation and digest again: ACCEPTED
+   again, nothing written.
+5. Renew: generation differs → GENERATION_MISMATCH; no claim at it → NO_CLAIM; other session → SESSION_MISMATCH; over-due →
+   ALREADY_EXPIRED; else RENEWED. Release: the same order, but an over-due holder's release is RELEASED.
+6. A refused result with content is kept, as a record of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import lru_cache
+
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.decision import Decision, present
+from genlock.core.facts import Facts
+from genlock.core.keys import REFUSED, SESSION, refused_id
+from genlock.core.model import Claim, TaskRecord
+from genlock.core.policy import Expired, TenantLimits
+from genlock.core.reasons import ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
+from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
+from genlock.core.task.draft import TaskDraft
+from genlock.core.task.due import catch_up, trip_breaker
+from genlock.core.task.relate import previous_state
+from genlock.core.task.view import claimable, holder_of, overdue, task_claim, waits_for
+from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
+
+
+@lru_cache(maxsize=256)
+def _length(lease_seconds: float) -> timedelta:
+    """Most leases have the same few lengths."""
+    return timedelta(seconds=lease_seconds)
+
+
+def unknown(command: c.Command) -> TaskNotFound:
+    """What is raised for a task that does not exist."""
+    return TaskNotFound(f"there is no task {command.key.id!r} in project {command.key.project!r} of tenant {command.key.tenant!r}")
+
+
+def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) -> Decision:
+    """Rule 3."""
+    record = present(record, unknown(command)) if record is None else record
+    if facts.session is not None and facts.session.ended_at is not None:
+        raise SessionEnded(f"session {command.by.session!r} has ended; register a new one")
+    if command.operation:
+        repeated = _repeated_claim(record, command, facts)
+        if repeated is not None:
+            return repeated
+    draft = TaskDraft(record, command, facts)
+    if record.state is not Status.PENDING or record.assigned_until is not None:
+        catch_up(draft)
+    denial = _denial(draft, command)
+    if denial is not None:
+        return draft.decided(denial)
+    claim = draft.task.claim
+    if claim is not None and claim.state is ClaimState.ACTIVE:
+        expiry = facts.now + _length(command.lease_seconds)
+        draft.happens(e.LeaseRenewed, expires_at=expiry, lease_duration_seconds=command.lease_seconds)
+    else:
+        if _generations_used_up(draft):
+            return draft.decided(_denied(draft, ClaimReason.DENIED_HELD, detail=draft.task.hold.reason if draft.task.hold else ""))
+        _grant(draft, command)
+    if facts.session is None:
+        draft.also.append(c.RegisterSession(command.key.beside(SESSION, command.by.session), command.by, implied=True))
+    return draft.decided(_granted(draft))
+
+
+def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision | None:
+    """A claim whose answer was lost is answered alike, as long as it is still the live claim."""
+    claim = record.claim
+    if claim is None or claim.operation != command.operation or claim.session != command.by.session:
+        return None
+    if claim.agent != command.by.agent or (not claim.renewals and claim.lease_seconds != command.lease_seconds):
+        raise OperationMismatch(f"operation {command.operation!r} claimed {record.task.id!r} with another agent or lease; use a new id")
+    if overdue(claim, facts.now) is not None:
+        return None
+    return Decision(ClaimResult(True, ClaimReason.GRANTED, record.task.id, task_claim(command.key, record, claim), record.task))
+
+
+def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
+    record, by = draft.task, command.by
+    claim = record.claim
+    live = claim is not None and claim.state is ClaimState.ACTIVE
+    if record.state is Status.COMPLETED or record.state is Status.CANCELLED:
+        return _denied(draft, ClaimReason.DENIED_COMPLETED, detail=f"the task is {record.state.value.lower()}")
+    if record.state is Status.HELD or record.state is Status.IN_REVIEW:
+        return _denied(draft, ClaimReason.DENIED_HELD, detail=record.hold.reason if record.hold else "in review")
+    assigned = record.task.assigned_to
+    if assigned is not None and assigned != by.agent:
+        return _denied(draft, ClaimReason.DENIED_ASSIGNED, detail=f"reserved for {assigned}")
+    if claim is not None and live and (claim.session != by.session or claim.agent != by.agent):
+        return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim)
+    if not live and not claimable(record):
+        return _denied(draft, ClaimReason.DENIED_BLOCKED)
+    limit = _limit(draft, command, live)
+    return None if limit is None else _denied(draft, ClaimReason.DENIED_LIMIT, limit=limit)
+
+
+def _limit(draft: TaskDraft, command: c.ClaimTask, live: bool) -> str | None:
+    """The name of the limit that a grant would break."""
+    facts, limits = draft.facts, draft.facts.limits
+    if command.lease_seconds < limits.min_lease_duration_seconds:
+        return "min_lease_duration_seconds"
+    if limits.max_lease_duration_seconds is not None and command.lease_seconds > limits.max_lease_duration_seconds:
+        return "max_lease_duration_seconds"
+    if live:
+        return None
+    # A claim of this task that was orphaned just now still stands in the count; one that time has ended does not.
+    orphaned = sum(type(event) is e.ClaimOrphaned for event in draft.events)
+    if limits.max_concurrent_claims is not None and facts.claims is not None and facts.claims - orphaned >= limits.max_concurrent_claims:
+        return "max_concurrent_claims"
+    full = limits.max_active_sessions is not None and facts.sessions is not None and facts.sessions >= limits.max_active_sessions
+    return "max_active_sessions" if full and facts.session is None else None
+
+
+def _denied(
+    draft: TaskDraft, reason: ClaimReason, claim: Claim | None = None, *, limit: str | None = None, detail: str = ""
+) -> ClaimResult:
+    record = draft.task
+    if limit is not None:
+        detail = f"over the limit {limit} = {getattr(draft.facts.limits, limit):g}"
+    return ClaimResult(
+        success=False,
+        reason=reason,
+        task_id=record.task.id,
+        current_holder=claim.agent if claim else None,
+        holder=holder_of(claim, alive=True) if claim else None,
+        waits_for=waits_for(record) if reason is ClaimReason.DENIED_BLOCKED else (),
+        limit=limit,
+        detail=detail,
+    )
+
+
+def _generations_used_up(draft: TaskDraft) -> bool:
+    """Rule 8 of the design: a task that was granted too often is held."""
+    most = draft.facts.limits.max_generations_per_task
+    if most is None or draft.task.grants < most:
+        return False
+    draft.happens(e.TaskHeld, reason=f"granted {draft.task.grants} times (max_generations_per_task = {most})")
+    return True
+
+
+def _grant(draft: TaskDraft, command: c.ClaimTask) -> None:
+    record, facts = draft.task, draft.facts
+    grace = facts.policy.grace_seconds if facts.policy.expired is Expired.GRACE else 0.0
+    previous = record.claim.generation if record.claim else record.released.generation if record.released else 0
+    key, by = command.key, command.by
+    draft.add(
+        e.ClaimAcquired(
+            timestamp=draft.at,
+            tenant_id=key.tenant,
+            project_id=key.project,
+            task_id=key.id,
+            generation=draft.raised(),
+            session_id=by.session,
+            agent_id=by.agent,
+            actor=by.actor,
+            metadata=command.metadata,
+            claim_id="claim-" + facts.fresh,
+            previous_generation=previous,
+            previous_state=previous_state(record),
+            lease_duration_seconds=command.lease_seconds,
+            expires_at=facts.now + _length(command.lease_seconds),
+            grace_seconds=grace,
+            agent_role=command.role,
+            operation=command.operation,
+        )
+    )
+
+
+def _granted(draft: TaskDraft) -> ClaimResult:
+    record = draft.task
+    claim = record.claim
+    assert claim is not None
+    return ClaimResult(
+        True,
+        ClaimReason.GRANTED,
+        record.task.id,
+        task_claim(draft.command.key, record, claim),
+        record.task,
+        inputs_changed=record.inputs_changed,
+    )
+
+
+def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts) -> Decision:
+    """Rule 5. A lease asked for outside the tenant's bounds is brought within them; the answer says what was granted."""
+    record = present(record, unknown(command)) if record is None else record
+    generation = record.generation
+
+    def refused(reason: RenewReason) -> Decision:
+        return Decision(RenewalResult(False, reason, generation))
+
+    claim = record.claim
+    if generation != command.generation:
+        return refused(RenewReason.GENERATION_MISMATCH)
+    if claim is None:
+        return refused(RenewReason.NO_CLAIM)
+    if claim.session != command.by.session:
+        return refused(RenewReason.SESSION_MISMATCH)
+    if overdue(claim, facts.now, facts.session) is not None:
+        return refused(RenewReason.ALREADY_EXPIRED)
+    seconds = command.lease_seconds if command.lease_seconds is not None else claim.lease_seconds
+    seconds = max(seconds, facts.limits.min_lease_duration_seconds)
+    seconds = min(seconds, facts.limits.max_lease_duration_seconds or seconds)
+    draft = TaskDraft(record, command, facts)
+    expiry = facts.now + _length(seconds)
+    draft.happens(e.LeaseRenewed, agent_id=command.by.agent or claim.agent, expires_at=expiry, lease_duration_seconds=seconds)
+    return draft.decided(RenewalResult(True, RenewReason.RENEWED, generation, expiry, record.inputs_changed))
+
+
+def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Facts) -> Decision:
+    """Rule 5."""
+    record = present(record, unknown(command)) if record is None else record
+    generation = record.generation
+    claim, last = record.claim, record.released
+    if generation != command.generation:
+        return Decision(ReleaseResult(False, ReleaseAnswer.GENERATION_MISMATCH, generation))
+    if claim is None:
+        same = command.operation and last and last.operation == command.operation and last.session == command.by.session
+        if same and last and last.reason is not command.reason:
+            raise OperationMismatch(f"operation {command.operation!r} released {record.task.id!r} as {last.reason}; use a new id")
+        return Decision(ReleaseResult(bool(same), ReleaseAnswer.RELEASED if same else ReleaseAnswer.NO_CLAIM, generation))
+    if claim.session != command.by.session:
+        return Decision(ReleaseResult(False, ReleaseAnswer.SESSION_MISMATCH, generation))
+    draft = TaskDraft(record, command, facts)
+    agent = command.by.agent or claim.agent
+    draft.happens(e.ClaimReleased, agent_id=agent, release_reason=command.reason, operation=command.operation)
+    if command.reason is not ReleaseReason.VOLUNTARY and draft.task.state is not Status.HELD:
+        trip_breaker(draft)
+    return draft.decided(ReleaseResult(True, ReleaseAnswer.RELEASED, generation))
+
+
+def fence(record: TaskRecord, session: str, generation: int) -> SubmitReason | None:
+    """Rule 4 up to what is special to submissions: None if this session at this generation may write."""
+    if generation < record.generation:
+        return SubmitReason.STALE_GENERATION
+    if generation > record.generation:
+        return SubmitReason.FUTURE_GENERATION
+    if record.state in (Status.COMPLETED, Status.IN_REVIEW, Status.CANCELLED):
+        return SubmitReason.TASK_ALREADY_COMPLETED
+    if record.claim is None:
+        return SubmitReason.NO_CLAIM
+    return SubmitReason.SESSION_MISMATCH if record.claim.session != session else None
+
+
+def unfinished_children(record: TaskRecord) -> tuple[str, ...]:
+    """The children that a submission must wait for."""
+    return tuple(other for other, heard in record.children.items() if not heard.finished)
+
+
+def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Facts) -> Decision:
+    """Rules 4 and 6."""
+    record = present(record, unknown(command)) if record is None else record
+    content = command.content
+    check_result_size(content.size, facts.limits)
+    result = record.result
+    if result is not None and result.generation == command.generation == record.generation and result.session == command.by.session:
+        if result.digest == content.digest and record.state is Status.COMPLETED:
+            return Decision(_accepted(record.generation, result.work_product_ref))
+        if command.operation and result.operation == command.operation:
+            raise OperationMismatch(f"operation {command.operation!r} submitted another result of {record.task.id!r}; use a new id")
+    reason = fence(record, command.by.session, command.generation)
+    waiting = unfinished_children(record) if reason is None else ()
+    if waiting:
+        reason = SubmitReason.CHILDREN_UNFINISHED
+    draft = TaskDraft(record, command, facts)
+    reference = command.work_product_ref or draft.work_product_ref(command.generation)
+    if reason is not None:
+        return draft.decided(_refuse(draft, command, reason, reference, waiting))
+    agent = command.by.agent or (record.claim.agent if record.claim else "")
+    accept(draft, content, reference, agent=agent, operation=command.operation)
+    return draft.decided(_accepted(record.generation, reference))
+
+
+def check_result_size(size: int, limits: TenantLimits) -> None:
+    """ResultTooLarge if it is over the tenant's limit."""
+    if size > limits.max_result_size_bytes:
+        raise ResultTooLarge(
+            f"the result has {size:,} bytes, the limit max_result_size_bytes is {limits.max_result_size_bytes:,}; "
+            "store it elsewhere and submit a reference to it. The claim is untouched"
+        )
+
+
+def accept(
+    draft: TaskDraft,
+    content: c.Content,
+    reference: str,
+    *,
+    agent: str,
+    operation: str = "",
+    by: c.Caller | None = None,
+    adopted: tuple[int, str] | None = None,
+) -> None:
+    """The result counts, at the present generation."""
+    draft.happens(
+        e.ResultAccepted,
+        by=by,
+        agent_id=agent,
+        result_id=f"result-{draft.facts.fresh}",
+        work_product_ref=reference,
+        digest=content.digest,
+        size=content.size,
+        result_data=content.data,
+        payload=content.payload,
+        operation=operation,
+        adopted_generation=adopted[0] if adopted else None,
+        adopted_session=adopted[1] if adopted else None,
+    )
+
+
+def _accepted(generation: int, reference: str) -> SubmissionResult:
+    return SubmissionResult(True, SubmitReason.ACCEPTED, generation, work_product_ref=reference)
+
+
+def _refuse(draft: TaskDraft, command: c.SubmitResult, reason: SubmitReason, reference: str, waiting: tuple[str, ...]) -> SubmissionResult:
+    content, generation = command.content, draft.task.generation
+    if content.empty:
+        return SubmissionResult(False, reason, generation, waits_for=waiting)
+    name = refused_id(command.key.id, command.generation, command.by.session, content.digest)
+    draft.also.append(
+        c.KeepRefused(
+            command.key.beside(REFUSED, name),
+            command.by,
+            task=command.key.id,
+            generation=command.generation,
+            current_generation=generation,
+            reason=reason,
+            content=content,
+            work_product_ref=reference,
+        )
+    )
+    return SubmissionResult(False, reason, generation, True, True, reference, name, waiting)

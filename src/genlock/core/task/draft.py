@@ -1,0 +1,58 @@
+"""A task's decision being drawn up."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from genlock.core.commands import Caller
+from genlock.core.decision import Draft
+from genlock.core.events import TaskEvent
+from genlock.core.model import TaskRecord
+from genlock.core.task.fold import evolve_task
+
+GENERATIONS_PER_EPOCH = 1_000_000
+
+
+class TaskDraft(Draft[TaskRecord]):
+    """Adds the task's id and generation to every event, and folds it in at once."""
+
+    __slots__ = ()
+
+    @property
+    def task(self) -> TaskRecord:
+        """The record as it stands; a task draft other than an addition always has one."""
+        return cast(TaskRecord, self.record)
+
+    def happens(self, kind: type[TaskEvent], *, generation: int | None = None, by: Caller | None = None, **fields: Any) -> None:
+        """Appends an event of this kind."""
+        key, record = self.command.key, self.record
+        who = by or self.command.by
+        if generation is None:
+            generation = record.generation if record is not None else 0
+        event = kind(
+            timestamp=self.at,
+            tenant_id=key.tenant,
+            project_id=key.project,
+            task_id=key.id,
+            generation=generation,
+            session_id=who.session,
+            agent_id=fields.pop("agent_id", who.agent),
+            actor=who.actor,
+            **fields,
+        )
+        self.add(event)
+
+    def add(self, event: TaskEvent) -> None:
+        """Appends an event, and folds it in."""
+        self.events.append(event)
+        self.record = evolve_task(self.record, event)
+
+    def raised(self) -> int:
+        """The lowest generation never granted, in this epoch."""
+        record = self.task
+        lowest = record.generation + 1 if record.granted else record.generation
+        return max(lowest, self.facts.epoch * GENERATIONS_PER_EPOCH + 1)
+
+    def work_product_ref(self, generation: int) -> str:
+        """GC 3.6's form."""
+        return f"wp-{self.command.key.id}-gen{generation}-{self.facts.fresh[:6]}"

@@ -1,0 +1,91 @@
+"""What time and vanished holders have made true before anyone wrote it: expiry, holds that end, reservations that lapse.
+
+Whoever meets such a task writes it down: a claim before it is decided, a sweep, a claim_next that passes by. No answer
+depends on who that is.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from genlock.core import events as e
+from genlock.core.commands import CheckDue
+from genlock.core.decision import Decision
+from genlock.core.facts import Facts
+from genlock.core.model import Claim, TaskRecord
+from genlock.core.policy import Expired
+from genlock.core.reasons import FINISHED, Cause, ClaimState, Status, Verdict
+from genlock.core.task.draft import TaskDraft
+from genlock.core.task.relate import hear
+from genlock.core.task.view import overdue
+
+
+def decide_check_due(record: TaskRecord | None, command: CheckDue, facts: Facts) -> Decision:
+    """Writes what is due, and the stale mark of a holder that has been silent for long."""
+    if record is None:
+        return Decision(Verdict.UNCHANGED)
+    draft = TaskDraft(record, command, facts)
+    catch_up(draft)
+    claim = draft.task.claim
+    if claim is not None and claim.state is ClaimState.ACTIVE and claim.stale_at is None:
+        silent = (facts.now - claim.renewed_at).total_seconds()
+        if silent > facts.policy.stale_threshold_seconds:
+            draft.happens(e.ClaimStale, last_renewal=claim.renewed_at)
+    return draft.decided(Verdict.DONE if draft.events else Verdict.UNCHANGED)
+
+
+def catch_up(draft: TaskDraft) -> None:
+    """Brings the record up to the present."""
+    record, now = draft.task, draft.facts.now
+    if record.state in FINISHED:
+        return
+    if record.early and record.task.not_before is not None and now >= record.task.not_before:
+        draft.happens(e.TaskDue)
+    claim = record.claim
+    if claim is not None and claim.state is ClaimState.ACTIVE:
+        cause = overdue(claim, now, draft.facts.holder, draft.facts.holder_gone)
+        if cause is not None:
+            _lapse(draft, claim, cause)
+    claim, until = draft.task.claim, record.assigned_until
+    free = claim is None or claim.state is not ClaimState.ACTIVE
+    if free and record.task.assigned_to is not None and until is not None and now >= until:
+        draft.happens(e.AssignmentLapsed, assigned_to=record.task.assigned_to)
+    hold = draft.task.hold
+    if draft.task.state is Status.HELD and hold is not None and hold.until is not None and now >= hold.until:
+        draft.happens(e.TaskReopened, by_time=True)
+    if draft.facts.others and draft.task.state is Status.BLOCKED:
+        hear(draft, list(draft.facts.others))
+
+
+def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
+    policy, now = draft.facts.policy, draft.facts.now
+    silent = (now - claim.renewed_at).total_seconds()
+    orphaned = cause in (Cause.SESSION_ENDED, Cause.PROCESS_GONE)
+    draft.happens(
+        e.ClaimOrphaned if orphaned else e.ClaimExpired,
+        holder_session_id=claim.session,
+        holder_agent_id=claim.agent,
+        cause=cause,
+        expires_at=claim.expires_at,
+        last_renewal=claim.renewed_at,
+        # A holder renews at 40 % of its lease (GC 10.2.4); what it left out since is evidence, not judgement.
+        missed_renewals=max(0, int(silent / (claim.lease_seconds * 0.4))) if claim.lease_seconds else 0,
+        process_gone=draft.facts.holder_gone,
+    )
+    if draft.task.state is Status.HELD:
+        return
+    if trip_breaker(draft):
+        return
+    if policy.expired is Expired.HUMAN:
+        until = claim.claimed_at + timedelta(seconds=policy.claim_ttl_seconds) if policy.claim_ttl_seconds is not None else None
+        if until is None or now < until:
+            draft.happens(e.TaskHeld, reason=f"the claim of {claim.agent} lapsed ({cause}); a person decides", until=until)
+
+
+def trip_breaker(draft: TaskDraft) -> bool:
+    """Holds the task if too many claims in a row came to nothing."""
+    threshold, failures = draft.facts.policy.breaker_threshold, draft.task.failures
+    if not threshold or failures < threshold:
+        return False
+    draft.happens(e.TaskHeld, reason=f"{failures} claims in a row ended without a result")
+    return True

@@ -1,0 +1,197 @@
+"""Acts on a task that are not fenced: definition, and what operators may do. Those that take a right away raise the generation."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.decision import Decision, present
+from genlock.core.facts import Facts
+from genlock.core.model import Task, TaskRecord
+from genlock.core.policy import MAX_DEFINITION_BYTES, MAX_DEPENDENCIES, Policy
+from genlock.core.reasons import ClaimState, Status, Verdict
+from genlock.core.results import AddResult, Holder, OperatorResult
+from genlock.core.task.claims import unknown
+from genlock.core.task.draft import TaskDraft
+from genlock.core.task.relate import fan_in
+from genlock.core.task.view import holder_of
+from genlock.errors import BadArgument, NotAllowed, TaskExists
+
+FIXED_FIELDS = frozenset({"id", "track", "sequence", "feature", "edge", "parent", "depth", "spawned_from", "assigned_to", "assigned_at"})
+"""What an edit cannot change: the id and what is read from it; reservations are `assign_task`'s."""
+
+
+def decide_add(record: TaskRecord | None, command: c.AddTask, facts: Facts) -> Decision:
+    """A new task is blocked on all its dependencies; whether some are done already is looked at after it exists."""
+    task = command.task
+    check_size(task)
+    if record is not None:
+        if without_reservation(record.task) == without_reservation(task):
+            return Decision(AddResult(Verdict.UNCHANGED, task.id, record.state))
+        raise TaskExists(f"task {task.id!r} exists already, with another definition; edit it instead")
+    until = None
+    if task.assigned_to is not None:
+        task = replace(task, assigned_at=facts.now)
+        until = _reserved_until(task, facts.now, facts.policy, None)
+    draft = TaskDraft(None, command, facts)
+    draft.happens(
+        e.TaskAdded,
+        task=task,
+        order=facts.policy.order,
+        backlog=command.backlog,
+        early=_early(task, facts.now),
+        assigned_until=until,
+    )
+    return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state))
+
+
+def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) -> Decision:
+    """Changes the definition. A live claim stays; new dependencies block the task once it is free."""
+    record = present(record, unknown(command))
+    changes: dict[str, Any] = {name: value for name, value in command.changes.items() if getattr(record.task, name) != value}
+    fixed = sorted(FIXED_FIELDS & changes.keys())
+    if fixed:
+        raise BadArgument(f"{fixed[0]} of a task cannot be edited")
+    if record.task.id in changes.get("depends_on", ()):
+        raise BadArgument(f"task {record.task.id!r} cannot depend on itself")
+    if not changes:
+        return Decision(AddResult(Verdict.UNCHANGED, record.task.id, record.state))
+    task = replace(record.task, **changes)
+    check_size(task)
+    draft = TaskDraft(record, command, facts)
+    early = _early(task, facts.now) if "not_before" in changes else record.early
+    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early)
+    return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
+
+
+def decide_reorder(record: TaskRecord | None, command: c.ReorderTask, facts: Facts) -> Decision:
+    """The project's order strategy is another now."""
+    if record is None or record.order is command.order:
+        return Decision(Verdict.UNCHANGED)
+    draft = TaskDraft(record, command, facts)
+    draft.happens(e.TaskReordered, order=command.order)
+    return draft.decided(Verdict.DONE)
+
+
+def decide_force_release(record: TaskRecord | None, command: c.ForceRelease, facts: Facts) -> Decision:
+    """Takes the claim away, expired or not; its generation is stale from now on."""
+    draft = TaskDraft(present(record, unknown(command)), command, facts)
+    if draft.task.claim is None:
+        return draft.decided(_result(draft, None))
+    holder = _holder(draft)
+    supersede(draft, "unlock")
+    return draft.decided(_result(draft, holder))
+
+
+def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts) -> Decision:
+    """Reserves the task for one agent; a live claim is superseded."""
+    record = present(record, unknown(command))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
+    draft = TaskDraft(record, command, facts)
+    holder = _holder(draft)
+    if record.claim is not None:
+        supersede(draft, "assign")
+    until = _reserved_until(record.task, facts.now, facts.policy, command.hours)
+    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until)
+    return draft.decided(_result(draft, holder))
+
+
+def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) -> Decision:
+    """The task is to be done again: result and claim are gone from the record (not from its history)."""
+    draft = TaskDraft(present(record, unknown(command)), command, facts)
+    holder = _holder(draft)
+    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=draft.task.state)
+    return draft.decided(_result(draft, holder))
+
+
+def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts) -> Decision:
+    """The task will not be done; whoever works on it is fenced off."""
+    record = present(record, unknown(command))
+    _refuse_if(record, command, Status.COMPLETED)
+    draft = TaskDraft(record, command, facts)
+    if record.state is Status.CANCELLED:
+        return draft.decided(_result(draft, None))
+    holder = _holder(draft)
+    draft.happens(e.TaskCancelled, generation=draft.raised(), previous_state=record.state, reason=command.reason)
+    return draft.decided(_result(draft, holder))
+
+
+def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) -> Decision:
+    """Nobody else is granted the task; a present holder keeps its claim."""
+    record = present(record, unknown(command))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
+    draft = TaskDraft(record, command, facts)
+    if record.state is not Status.HELD:
+        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator")
+    return draft.decided(_result(draft, None))
+
+
+def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts) -> Decision:
+    """Lifts a hold, or takes a task out of the backlog; failures and grants are counted anew."""
+    record = present(record, unknown(command))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
+    draft = TaskDraft(record, command, facts)
+    if record.state is Status.HELD or record.backlog:
+        draft.happens(e.TaskReopened)
+        fan_in(draft)
+    return draft.decided(_result(draft, None))
+
+
+def supersede(draft: TaskDraft, verb: str) -> None:
+    """Takes the right away without giving it to anyone."""
+    claim = draft.task.claim
+    draft.happens(
+        e.ClaimSuperseded,
+        generation=draft.raised(),
+        previous_generation=draft.task.generation,
+        superseded_by=verb,
+        holder_session_id=claim.session if claim else "",
+        holder_agent_id=claim.agent if claim else "",
+    )
+
+
+def check_size(task: Task) -> None:
+    """A definition that is too long is refused where it comes in."""
+    if len(task.depends_on) > MAX_DEPENDENCIES:
+        raise BadArgument(f"task {task.id!r} has {len(task.depends_on)} dependencies, at most {MAX_DEPENDENCIES}; put a task between")
+    size = len(msgspec.json.encode(task))
+    if size > MAX_DEFINITION_BYTES:
+        raise BadArgument(
+            f"the definition of task {task.id!r} has {size:,} bytes, at most {MAX_DEFINITION_BYTES:,} are kept; "
+            "put the long text into a file and name it"
+        )
+
+
+def without_reservation(task: Task) -> Task:
+    """The definition as a plan would give it."""
+    return replace(task, assigned_to=None, assigned_at=None)
+
+
+def _early(task: Task, now: datetime) -> bool:
+    return task.not_before is not None and now < task.not_before
+
+
+def _reserved_until(task: Task, now: datetime, policy: Policy, hours: float | None) -> datetime:
+    if hours is None:
+        hours = task.lock_timeout_hours if task.lock_timeout_hours is not None else policy.lock_timeout_hours
+    return now + timedelta(hours=hours)
+
+
+def _refuse_if(record: TaskRecord, command: c.Command, *states: Status) -> None:
+    if record.state in states:
+        raise NotAllowed(f"task {command.key.id!r} is {record.state}; to have it done again, reset it")
+
+
+def _holder(draft: TaskDraft) -> Holder | None:
+    claim = draft.task.claim
+    return holder_of(claim, alive=claim.state is ClaimState.ACTIVE) if claim else None
+
+
+def _result(draft: TaskDraft, superseded: Holder | None) -> OperatorResult:
+    verdict = Verdict.DONE if draft.events else Verdict.UNCHANGED
+    return OperatorResult(verdict, draft.command.key.id, draft.task.state, draft.task.generation, superseded)

@@ -1,0 +1,121 @@
+"""What a task hears of others: dependencies met and reopened, children added and finished, fan-in.
+
+A reaction never brings news itself: it says *look again*, and the news is read from the other record, freshly loaded. So a
+reaction may be late, repeated or out of order, and a late one cannot reopen what was reset meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from genlock.core import events as e
+from genlock.core.commands import Caller, Hear
+from genlock.core.decision import Decision
+from genlock.core.facts import Facts, Seen
+from genlock.core.model import SYSTEM_SESSION, Heard, TaskRecord
+from genlock.core.policy import CancelledDependency
+from genlock.core.reasons import FINISHED, ClaimState, ReleaseReason, SpawnMode, Status, Verdict
+from genlock.core.task.draft import TaskDraft
+
+SYSTEM = Caller(SYSTEM_SESSION, SYSTEM_SESSION)
+
+
+def decide_hear(record: TaskRecord | None, command: Hear, facts: Facts) -> Decision:
+    """Looks at the others and writes what is new. A task that does not exist (yet) hears nothing."""
+    if record is None:
+        return Decision(Verdict.UNCHANGED)
+    draft = TaskDraft(record, command, facts)
+    hear(draft, [other for other, _ in command.others], reset=command.reset)
+    return draft.decided(Verdict.DONE if draft.events else Verdict.UNCHANGED)
+
+
+def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> None:
+    """Folds in what the facts say of these others, one event for each kind of news."""
+    record = draft.task
+    news: dict[type[e.TaskEvent], dict[str, Heard]] = {}
+    for other in others:
+        seen = draft.facts.others.get(other)
+        kind = None if seen is None else _news_of(record, other, seen, reset)
+        if seen is not None and kind is not None:
+            news.setdefault(kind, {})[other] = Heard(seen.version, seen.status)
+    idle = record.state in (Status.PENDING, Status.BLOCKED, Status.BACKLOG)
+    for kind, heard in news.items():
+        draft.happens(kind, by=SYSTEM, others=heard)
+    cancelled = news.get(e.DependencyCancelled)
+    if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
+        draft.happens(e.TaskHeld, by=SYSTEM, reason=f"dependency {', '.join(cancelled)} was cancelled")
+    # Only news completes a parent: one that was reset after its children finished waits for a merging agent.
+    if news:
+        fan_in(draft)
+
+
+def _news_of(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
+    """What kind of news this is to the task, or None if it is none."""
+    known = record.dependencies.get(other)
+    finished = seen.status in FINISHED
+    if known is not None:
+        if seen.version <= known.version or (finished == known.finished and (finished or not reset)):
+            return None
+        if not finished:
+            return e.DependencyReopened
+        return e.DependencyCancelled if seen.status is Status.CANCELLED else e.DependencyMet
+    known = record.children.get(other)
+    if known is None:
+        ours = seen.parent == record.task.id and record.state not in FINISHED
+        return (e.ChildFinished if finished else e.ChildAdded) if ours else None
+    if seen.version <= known.version:
+        return None
+    if finished == known.finished:
+        if known.version == 0:
+            return e.ChildAdded
+        return e.ChildReopened if reset and not finished else None
+    return e.ChildFinished if finished else e.ChildReopened
+
+
+def fan_in(draft: TaskDraft) -> None:
+    """The last child of a fan-out completes the parent: a grant to the coordinator's own session, and its result at once."""
+    record = draft.task
+    ready = (
+        record.spawn_mode is SpawnMode.FAN_OUT_FAN_IN
+        and record.state in (Status.PENDING, Status.BACKLOG)
+        and (record.claim is None or record.claim.state is not ClaimState.ACTIVE)
+    )
+    if not ready:
+        return
+    generation = draft.raised()
+    grant(draft, SYSTEM, generation, lease_seconds=0.0)
+    draft.happens(
+        e.ResultAccepted,
+        generation=generation,
+        by=SYSTEM,
+        result_id=f"result-{draft.facts.fresh}",
+        work_product_ref=draft.work_product_ref(generation),
+        digest="",
+        size=0,
+        fan_in=True,
+    )
+
+
+def grant(draft: TaskDraft, by: Caller, generation: int, *, lease_seconds: float) -> None:
+    """A grant in someone else's name than the command's caller."""
+    record = draft.task
+    previous = record.claim.generation if record.claim else record.released.generation if record.released else 0
+    draft.happens(
+        e.ClaimAcquired,
+        generation=generation,
+        by=by,
+        claim_id=f"claim-{draft.facts.fresh}",
+        previous_generation=previous,
+        previous_state=previous_state(record),
+        lease_duration_seconds=lease_seconds,
+        expires_at=draft.at,
+    )
+
+
+def previous_state(record: TaskRecord) -> str:
+    """GC 8.2: in which state the claim before this one ended."""
+    if record.claim is not None:
+        return record.claim.state
+    if record.released is None:
+        return "NO_CLAIM"
+    return ClaimState.SUPERSEDED if record.released.reason is ReleaseReason.SUPERSEDED else ClaimState.RELEASED

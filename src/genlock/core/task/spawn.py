@@ -1,0 +1,91 @@
+"""Splitting a task, and adopting a refused result: acts that change who may finish it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.decision import Decision, present
+from genlock.core.facts import Facts
+from genlock.core.keys import REFUSED
+from genlock.core.model import SYSTEM_SESSION, Task, TaskRecord
+from genlock.core.policy import MAX_SPAWN_BYTES, Policy
+from genlock.core.reasons import ReleaseReason, SpawnMode, Status, SubmitReason
+from genlock.core.results import SpawnResult, SubmissionResult
+from genlock.core.task.claims import accept, fence, unfinished_children, unknown
+from genlock.core.task.draft import TaskDraft
+from genlock.core.task.operate import check_size, supersede
+from genlock.core.task.relate import grant
+from genlock.errors import BadArgument, NotAllowed
+
+
+def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Facts) -> Decision:
+    """One fenced change of the parent that carries its children's definitions; they are created as reactions."""
+    record = present(record, unknown(command))
+    check_spawn(record, command.children, command.mode, command.keep, facts.policy)
+    names = tuple(child.id for child in command.children)
+    last = record.released
+    if (
+        command.operation
+        and last is not None
+        and last.operation == command.operation
+        and (last.session, last.generation, last.reason) == (command.by.session, command.generation, ReleaseReason.SPAWNED)
+    ):
+        return Decision(SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names))
+    reason = fence(record, command.by.session, command.generation)
+    if reason is not None:
+        return Decision(SpawnResult(False, reason, record.generation))
+    new = tuple(child for child in command.children if child.id not in record.children)
+    draft = TaskDraft(record, command, facts)
+    if new:
+        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, operation=command.operation)
+    return draft.decided(SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names))
+
+
+def check_spawn(record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode, keep: bool, policy: Policy) -> None:
+    """What is wrong with the subtasks whoever holds the parent."""
+    if not children:
+        raise BadArgument("spawn needs at least one subtask")
+    if keep and mode is SpawnMode.FAN_OUT_FAN_IN:
+        raise BadArgument("fan-out-fan-in completes the parent by itself: it cannot be kept")
+    if record.task.depth + 1 > policy.spawn_depth:
+        raise NotAllowed(f"subtasks of {record.task.id!r} would be at depth {record.task.depth + 1}; spawn_depth is {policy.spawn_depth}")
+    for child in children:
+        check_size(child)
+    size = len(msgspec.json.encode(record.spawning)) + len(msgspec.json.encode(children))
+    if size > MAX_SPAWN_BYTES:
+        raise BadArgument(f"the subtasks have {size:,} bytes, at most {MAX_SPAWN_BYTES:,} at once; spawn the rest in a second call")
+
+
+def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts) -> Decision:
+    """By the holder it is a submission at the holder's generation; an operator takes the right first."""
+    record = present(record, unknown(command))
+    if record.state is Status.COMPLETED and record.result is not None and record.result.adopted_generation is not None:
+        same = (record.result.digest, record.result.adopted_session) == (command.content.digest, command.from_session)
+        if same:
+            return Decision(
+                SubmissionResult(True, SubmitReason.ACCEPTED, record.generation, work_product_ref=record.result.work_product_ref)
+            )
+    draft = TaskDraft(record, command, facts)
+    if command.generation is None:
+        if record.state in (Status.COMPLETED, Status.CANCELLED, Status.IN_REVIEW):
+            raise NotAllowed(f"task {record.task.id!r} is {record.state}; reset it first, then adopt")
+        reason = SubmitReason.CHILDREN_UNFINISHED if unfinished_children(record) else None
+    else:
+        reason = fence(record, command.by.session, command.generation)
+        if reason is None and unfinished_children(record):
+            reason = SubmitReason.CHILDREN_UNFINISHED
+    if reason is not None:
+        return draft.decided(SubmissionResult(False, reason, record.generation, waits_for=unfinished_children(record)))
+    by = command.by
+    if command.generation is None:
+        by = by if by.session else c.Caller(SYSTEM_SESSION, by.agent or SYSTEM_SESSION, by.actor)
+        if record.claim is not None:
+            supersede(draft, "adopt")
+        grant(draft, by, draft.raised(), lease_seconds=0.0)
+    agent = by.agent or (draft.task.claim.agent if draft.task.claim else "")
+    adopted = (command.from_generation, command.from_session)
+    accept(draft, command.content, command.work_product_ref, agent=agent, by=by, adopted=adopted)
+    draft.also.append(c.MarkAdopted(command.key.beside(REFUSED, command.refused), command.by))
+    return draft.decided(SubmissionResult(True, SubmitReason.ACCEPTED, draft.task.generation, work_product_ref=command.work_product_ref))

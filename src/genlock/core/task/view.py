@@ -1,0 +1,65 @@
+"""A task record as others see it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from genlock.core.keys import Key
+from genlock.core.model import Claim, SessionRecord, TaskRecord
+from genlock.core.reasons import Cause, ClaimState, Status
+from genlock.core.results import Holder, TaskClaim
+
+_STEP_SLACK_SECONDS = 5.0
+
+
+def task_claim(key: Key, record: TaskRecord, claim: Claim) -> TaskClaim:
+    """The claim with GC's field names."""
+    task = record.task
+    return TaskClaim(
+        id=claim.id,
+        tenant_id=key.tenant,
+        project_id=key.project,
+        task_id=task.id,
+        track=task.track,
+        sequence=task.sequence,
+        agent_id=claim.agent,
+        generation=claim.generation,
+        session_id=claim.session,
+        claimed_at=claim.claimed_at,
+        lease_seconds=claim.lease_seconds,
+        expires_at=claim.expires_at,
+        state=claim.state,
+        agent_role=claim.role,
+        metadata=claim.metadata,
+    )
+
+
+def overdue(claim: Claim, now: datetime, holder: SessionRecord | None = None, gone: bool = False) -> Cause | None:
+    """Why the claim is no longer live, or None while it is. The holder's session and process are looked at by others only."""
+    seconds = (claim.expires_at - now).total_seconds()
+    if claim.state is not ClaimState.ACTIVE or seconds + claim.grace_seconds <= 0:
+        return Cause.LEASE_OVER
+    if seconds > claim.lease_seconds + max(claim.lease_seconds / 10, _STEP_SLACK_SECONDS):
+        return Cause.CLOCK_STEPPED
+    if holder is not None and holder.ended_at is not None:
+        return Cause.SESSION_ENDED
+    return Cause.PROCESS_GONE if gone else None
+
+
+def holder_of(claim: Claim, *, alive: bool) -> Holder:
+    """Who holds the task."""
+    return Holder(claim.agent, claim.session, claim.user, claim.claimed_at, claim.expires_at, alive)
+
+
+def waits_for(record: TaskRecord) -> tuple[str, ...]:
+    """What keeps a task blocked: unmet dependencies, then unfinished children, then `not before …`."""
+    waiting = [other for other, heard in record.dependencies.items() if not heard.finished]
+    waiting += [other for other, heard in record.children.items() if not heard.finished]
+    if record.early and record.task.not_before:
+        waiting.append(f"not before {record.task.not_before.isoformat().replace('+00:00', 'Z')}")
+    return tuple(waiting)
+
+
+def claimable(record: TaskRecord) -> bool:
+    """Does the task's own state admit a claim?"""
+    return record.state is Status.PENDING or record.state is Status.BACKLOG

@@ -1,0 +1,368 @@
+"""A round: load what a batch needs, decide in order, commit once, and say what came of each item.
+
+This is the one place where time, ids, the store's content and the processes of this machine become *facts*. Nothing is
+remembered from one round to the next but the decoding of bytes that have not changed.
+
+An item is answered only if every record it was decided on is committed or was freshly read. What conflicts is handed back to be
+decided again on what is there then. Reactions are *not* decided here with the change that causes them: they are handed out, and
+the lane runs them as a second round once this one is known to be done.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from genlock.core.codec import Sealed, decode_record, encode_record, seal
+from genlock.core.commands import CheckDue, ClaimTask, Hear, RegisterSession, RenewLease
+from genlock.core.decision import Decision
+from genlock.core.facts import Facts, Seen, told, wants
+from genlock.core.index import index_of
+from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
+from genlock.core.model import ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
+from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.rules import decide
+from genlock.engine.counts import Counts, claimed
+from genlock.engine.jobs import Item
+from genlock.engine.processes import gone
+from genlock.errors import GenlockError, OutcomeUnknown, OverLimit, StoreError
+from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
+
+_FRESH_DIGITS = 32
+
+
+class Cell:
+    """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
+
+    __slots__ = ("conflicted", "digest", "error", "events", "key", "read", "read_digest", "read_version", "record", "sealed", "version")
+
+    def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
+        self.key = key
+        self.sealed: list[Sealed] = []
+        self.events: list[Any] = []
+        self.conflicted = False
+        self.error: GenlockError | None = None
+        self.read = self.record = record
+        self.read_version = self.version = 0 if stored is None else stored.version
+        self.read_digest = self.digest = b"" if stored is None else stored.digest
+
+    def apply(self, decision: Decision) -> None:
+        """Folds a decision's events in and chains them."""
+        if not decision.events:
+            return
+        for event in decision.events:
+            sealed = seal(event, self.version + 1, self.digest)
+            self.version, self.digest = sealed.version, sealed.digest
+            self.sealed.append(sealed)
+            self.events.append(event)
+        self.record = decision.record
+
+    def change(self) -> Change:
+        """What is to be written."""
+        assert self.record is not None
+        body = encode_record(self.record)
+        return Change(
+            self.key,
+            self.read_version,
+            self.read_digest,
+            self.version,
+            self.digest,
+            body,
+            index_of(self.record),
+            self.sealed,  # type: ignore[arg-type]
+        )
+
+
+class Memo:
+    """Decoded records by the digest of their bytes: what was loaded again and has not changed is not decoded again."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, tuple[bytes, Record]] = {}
+
+    def decode(self, stored: Stored) -> Record:
+        """The record. Tasks change too often to be kept."""
+        key = stored.key
+        if key.kind == TASK:
+            return decode_record(TASK, stored.body)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == stored.digest:
+            return kept[1]
+        if len(self._kept) >= self.MOST:
+            self._kept.clear()
+        record = decode_record(key.kind, stored.body)
+        self._kept[key] = stored.digest, record
+        return record
+
+
+class Round:
+    """One load-decide-commit on one store."""
+
+    def __init__(self, store: Store, counts: Counts, *, profile: str = "local", memo: Memo | None = None) -> None:
+        self.store = store
+        self.counts = counts
+        self.profile = profile
+        self.memo = memo or Memo()
+        self.now: datetime
+        self.epoch = 0
+        self.cells: dict[Key, Cell] = {}
+        self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
+        self._claims: dict[str, int] = {}
+        """Live claims by tenant, where they are limited; and what this round adds to them."""
+        self._added: dict[str, int] = {}
+        self._newcomers: set[Key] = set()
+        """Sessions that this round has granted something and that are not registered yet."""
+        self._fresh = ""
+        self._fresh_at = 0
+        self._most_events = store.limits.events
+
+    # Loading
+
+    def load(self, keys: Iterable[Key]) -> None:
+        """Reads the records that this round has not read yet."""
+        cells, memo = self.cells, self.memo
+        unread = [key for key in keys if key not in cells]
+        records, self.now, self.epoch = self.store.load(unread)
+        for key in unread:
+            stored = records.get(key)
+            cells[key] = Cell(key, stored, None if stored is None else memo.decode(stored))
+
+    def take(self, found: Iterable[Stored]) -> list[Cell]:
+        """Makes cells of records that `find` has just read."""
+        cells = []
+        for stored in found:
+            cell = self.cells.get(stored.key)
+            if cell is None:
+                cell = self.cells[stored.key] = Cell(stored.key, stored, self.memo.decode(stored))
+            cells.append(cell)
+        return cells
+
+    def settings(self, key: Key) -> tuple[Policy, TenantLimits]:
+        """The policy of a key's project and the limits of its tenant, as loaded in this round."""
+        known = self._settings.get(key[:2])
+        if known is not None:
+            return known
+        project_cell = self.cells.get(project_key(key.tenant, key.project))
+        tenant_cell = self.cells.get(tenant_key(key.tenant))
+        project = project_cell.record if project_cell else None
+        tenant = tenant_cell.record if tenant_cell else None
+        policy = project.policy if isinstance(project, ProjectRecord) else Policy()
+        limits = tenant.limits if isinstance(tenant, TenantRecord) else PROFILES[self.profile]
+        self._settings[key[:2]] = policy, limits
+        return policy, limits
+
+    # Deciding
+
+    def prepare(self, items: Sequence[Item]) -> None:
+        """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
+        keys: dict[Key, None] = {}
+        places: set[tuple[str, str]] = set()
+        for item in items:
+            command = item.command
+            key = command.key
+            keys[key] = None
+            places.add(key[:2])
+            item.wanted = told(command)
+            for wanted in item.wanted:
+                keys[wanted] = None
+        for tenant, project in places:
+            keys[project_key(tenant, project)] = None
+            keys[tenant_key(tenant)] = None
+        self.load(keys)
+        self.prepare_others(items)
+
+    def prepare_others(self, items: Iterable[Item]) -> None:
+        """Loads what the records, now known, say that the commands need besides."""
+        missing: dict[Key, None] = {}
+        for item in items:
+            command = item.command
+            wanted = wants(self.cells[command.key].record, command)
+            if wanted:
+                item.wanted += wanted
+            for key in item.wanted:
+                if key not in self.cells:
+                    missing[key] = None
+        if missing:
+            self.load(missing)
+
+    def facts(self, item: Item, record: Record | None) -> Facts:
+        """What is so besides the record, for this command."""
+        command, cells = item.command, self.cells
+        key, by, kind = command.key, command.by, type(command)
+        policy, limits = self.settings(key)
+        session = holder = None
+        holder_gone = False
+        others: Mapping[str, Seen] = {}
+        claims = sessions = None
+        if kind is ClaimTask or kind is RenewLease:
+            session = cells[item.wanted[0]].record
+        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue:
+            others = self._others(item.wanted)
+            if isinstance(record, TaskRecord) and record.claim is not None and record.claim.session != by.session:
+                cell = cells.get(key.beside(SESSION, record.claim.session))
+                holder = cell.record if cell else None
+                holder_gone = isinstance(holder, SessionRecord) and gone(holder.process)
+        if kind is ClaimTask and limits.max_concurrent_claims is not None:
+            claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
+        if kind is ClaimTask and limits.max_active_sessions is not None and session is None and item.wanted[0] not in self._newcomers:
+            sessions = self.counts.sessions(key.tenant, policy, self.now)
+            sessions += sum(newcomer.tenant == key.tenant for newcomer in self._newcomers)
+        return Facts(
+            now=self.now,
+            epoch=self.epoch,
+            policy=policy,
+            limits=limits,
+            fresh=self._fresh_id(),
+            session=session,  # type: ignore[arg-type]
+            holder=holder,  # type: ignore[arg-type]
+            holder_gone=holder_gone,
+            others=others,
+            claims=claims,
+            sessions=sessions,
+        )
+
+    def _claims_of(self, tenant: str, limit: int) -> int:
+        """Counted once a round; what this round adds counts at once."""
+        if tenant not in self._claims:
+            self._claims[tenant] = self.counts.claims(tenant, self.now, limit)
+        return self._claims[tenant] + self._added.get(tenant, 0)
+
+    def _others(self, wanted: Iterable[Key]) -> Mapping[str, Seen]:
+        seen = {}
+        for key in wanted:
+            # As it was read: what this round does to it is not known to be done, and nobody may build on it.
+            other = self.cells[key]
+            if isinstance(other.read, TaskRecord):
+                seen[key.id] = Seen(other.read_version, other.read.state, other.read.task.parent)
+        return seen
+
+    def _fresh_id(self) -> str:
+        at = self._fresh_at
+        if at >= len(self._fresh):
+            self._fresh = os.urandom(_FRESH_DIGITS // 2 * 128).hex()
+            at = 0
+        self._fresh_at = at + _FRESH_DIGITS
+        return self._fresh[at : self._fresh_at]
+
+    def decide(self, item: Item) -> Decision | GenlockError | None:
+        """Decides one command on the records as they stand; None if the record has had enough events for one change."""
+        command = item.command
+        cell = self.cells[command.key]
+        if cell.sealed and len(cell.sealed) + _MOST_EVENTS_A_DECISION > self._most_events:
+            return None
+        try:
+            decision = decide(cell.record, command, self.facts(item, cell.record))
+        except GenlockError as error:
+            item.decision = error
+            self._note_cells(item, cell)
+            return error
+        if decision.events:
+            if len(cell.sealed) + len(decision.events) > self._most_events:
+                if cell.sealed:
+                    return None
+                item.decision = OverLimit(f"{command.key.id}: {len(decision.events)} events in one change")
+                return item.decision  # type: ignore[no-any-return]
+            if self._claims or item.wanted:
+                self._count(item, cell.record, decision)
+            cell.apply(decision)
+        item.decision = decision
+        self._note_cells(item, cell)
+        if decision.also:
+            item.decision = decision = self._register(decision)
+        return decision
+
+    def _register(self, decision: Decision) -> Decision:
+        """A granted claim registers its session in the same commit: who is killed right after it must be known to be gone.
+
+        Nothing rests on it: whether or not the claim goes through, the session is there.
+        """
+        rest = []
+        for command in decision.also:
+            if type(command) is RegisterSession and command.key in self.cells:
+                item = Item(None, 0, command)
+                cell = self.cells[command.key]
+                cell.apply(decide(cell.record, command, self.facts(item, cell.record)))
+            else:
+                rest.append(command)
+        return Decision(decision.outcome, decision.events, decision.record, tuple(rest))
+
+    def _count(self, item: Item, before: Record | None, decision: Decision) -> None:
+        """What this decision adds or takes away counts for the next one."""
+        if self._claims:
+            tenant = item.command.key.tenant
+            self._added[tenant] = self._added.get(tenant, 0) + claimed(decision.record) - claimed(before)
+        if item.wanted and decision.also and self.cells[item.wanted[0]].record is None:
+            self._newcomers.add(item.wanted[0])
+
+    def _note_cells(self, item: Item, cell: Cell) -> None:
+        """The changed records among those that the decision rests on."""
+        cells = self.cells
+        item.cells = [cell] if cell.sealed else []
+        for key in item.wanted:
+            if cells[key].sealed:
+                item.cells.append(cells[key])
+
+    # Committing
+
+    def commit(self, until: float) -> list[Cell]:
+        """Writes all that has changed. Conflicting cells are marked; the others, committed, are returned."""
+        cells = [cell for cell in self.cells.values() if cell.sealed]
+        if not cells:
+            return []
+        changes, fitting = [], []
+        most = self.store.limits.body_bytes
+        for cell in cells:
+            change = cell.change()
+            if len(change.body) > most or any(len(sealed.body) > most for sealed in cell.sealed):
+                cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
+                continue
+            changes.append(change)
+            fitting.append(cell)
+        committed = []
+        batch = self.store.limits.batch
+        for start in range(0, len(changes), batch):
+            answers = self._commit(changes[start : start + batch], until)
+            for cell, answer in zip(fitting[start : start + batch], answers, strict=True):
+                if isinstance(answer, Committed):
+                    committed.append(cell)
+                    if cell.key.kind == TASK:
+                        self.counts.changed(cell.key, cell.read, cell.record)
+                elif isinstance(answer, GenlockError):
+                    cell.error = answer
+                else:
+                    cell.conflicted = True
+        if len(committed) < len(cells):
+            self.counts.forget()
+        return committed
+
+    def _commit(self, changes: list[Change], until: float) -> Sequence[Committed | Conflict | GenlockError]:
+        try:
+            return self.store.commit(changes)
+        except OutcomeUnknown as unknown:
+            return [self._find_out(change, unknown, until) for change in changes]
+        except StoreError as error:
+            return [error] * len(changes)
+
+    def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Committed | Conflict | GenlockError:
+        """The connection broke inside the commit: our digest at the version we wrote means that it was done."""
+        first = change.events[0]
+        query = EventQuery(change.key.tenant, change.key.project, record=change.key, after_version=first.version - 1, limit=1)
+        pause = 0.002
+        while True:
+            try:
+                events = self.store.read_events(query).events
+            except StoreError:
+                if time.monotonic() > until:
+                    return unknown
+                time.sleep(pause)
+                pause = min(pause * 2, 0.5)
+                continue
+            done = events and events[0].digest == first.digest
+            return Committed(events[0].position) if done else Conflict()
+
+
+_MOST_EVENTS_A_DECISION = 8

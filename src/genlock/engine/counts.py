@@ -1,0 +1,120 @@
+"""Counts over many records: live claims and sessions of a tenant, tracks that someone is on.
+
+Exact within one lane, since its own grants are added at once; between lanes and coordinators they may be behind by one refresh.
+A refresh happens whenever one is asked for, unless the last one was dear: counting takes at most a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from genlock.core.codec import decode_record
+from genlock.core.ids import Grammar, parse_task_id
+from genlock.core.index import microseconds
+from genlock.core.keys import SESSION, Key
+from genlock.core.model import Record, SessionRecord, TaskRecord
+from genlock.core.policy import Policy
+from genlock.core.reasons import Status
+from genlock.engine.processes import gone
+from genlock.store import MAX_DUE, Query, Store, Stored
+
+_SHARE = 20
+_MOST_LOOKED_AT = 1000
+
+T = TypeVar("T")
+
+
+class Counts:
+    """What is counted, and when."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[tuple[str, ...], tuple[float, object]] = {}
+        self._since: dict[str, int] = {}
+        """Claims that this lane has added, by tenant, since they were last counted."""
+        self._tracks_since: dict[tuple[str, str], set[str]] = {}
+        """Tracks that this lane has taken, by project, since they were last looked at."""
+
+    def claims(self, tenant: str, now: datetime, limit: int) -> int:
+        """Live claims of a tenant. Those that time has ended are looked for only where they would make a difference."""
+        counted = self._refreshed(("claims", tenant), lambda: self._claims(tenant))
+        number = counted + self._since.get(tenant, 0)
+        return number if number < limit else number - self._lapsed(tenant, now)
+
+    def changed(self, key: Key, before: Record | None, after: Record | None) -> None:
+        """A task was committed here: what that adds or takes away counts at once, also while a count is kept."""
+        number = claimed(after) - claimed(before)
+        if not number:
+            return
+        if ("claims", key.tenant) in self._kept:
+            self._since[key.tenant] = self._since.get(key.tenant, 0) + number
+        if number > 0 and ("tracks", *key.place) in self._kept and isinstance(after, TaskRecord) and after.task.track:
+            self._tracks_since.setdefault(key.place, set()).add(after.task.track)
+
+    def forget(self) -> None:
+        """Others were at work on the same records: count anew."""
+        self._kept.clear()
+
+    def sessions(self, tenant: str, policy: Policy, now: datetime) -> int:
+        """Active sessions of a tenant. Asked for only when a session is new, so it is always counted anew."""
+        holding = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="session").counts
+        silent_since = now - timedelta(seconds=policy.orphan_threshold_seconds)
+        active, after = 0, None
+        while True:
+            page = self._store.find(Query(tenant, kind=SESSION, state="ACTIVE", after=after, limit=500))
+            for stored in page.records:
+                session = decode_record(SESSION, stored.body)
+                assert isinstance(session, SessionRecord)
+                heard = session.updated_at >= silent_since or session.id in holding
+                active += heard and not gone(session.process)
+            if page.next is None:
+                return active
+            after = page.next
+
+    def busy_tracks(self, tenant: str, project: str) -> frozenset[str]:
+        """The tracks on which someone has a live claim, looked for among the first thousand claims."""
+        counted = self._refreshed(("tracks", tenant, project), lambda: self._tracks(tenant, project))
+        return counted | self._tracks_since.get((tenant, project), frozenset())
+
+    def _refreshed(self, key: tuple[str, ...], count: Callable[[], T]) -> T:
+        kept = self._kept.get(key)
+        start = time.monotonic()
+        if kept is not None and start < kept[0]:
+            return kept[1]  # type: ignore[return-value]
+        counted = count()
+        took = time.monotonic() - start
+        self._kept[key] = (start + took * _SHARE if took > 0.001 else 0.0, counted)
+        return counted
+
+    def _claims(self, tenant: str) -> int:
+        self._since.pop(tenant, None)
+        return sum(self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts.values())
+
+    def _lapsed(self, tenant: str, now: datetime) -> int:
+        """Claims whose lease is over and which nobody has written down as such."""
+        lapsed = 0
+        for project in self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts:
+            due = Query(tenant, project, state=Status.IN_PROGRESS, due_before=microseconds(now))
+            lapsed += sum(self._store.find(due, count_by="project").counts.values())
+        return lapsed
+
+    def _tracks(self, tenant: str, project: str) -> frozenset[str]:
+        self._tracks_since.pop((tenant, project), None)
+        query = Query(tenant, project, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_LOOKED_AT)
+        return frozenset(track for track in map(_track, self._store.find(query).records) if track)
+
+
+def claimed(record: Record | None) -> int:
+    """One if someone is at work on it, as the store counts it."""
+    return int(isinstance(record, TaskRecord) and record.state is Status.IN_PROGRESS)
+
+
+def _track(stored: Stored) -> str:
+    task_id = parse_task_id(stored.key.id)
+    if task_id.grammar is Grammar.TRACK:
+        return task_id.track or ""
+    record = decode_record(stored.key.kind, stored.body)
+    return (record.task.track or "") if isinstance(record, TaskRecord) else ""

@@ -1,0 +1,88 @@
+"""The engine: lanes on one store, chosen by tenant and project."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Sequence
+from zlib import crc32
+
+from genlock.engine.jobs import Job, Request
+from genlock.engine.lane import Lane, releases_of
+from genlock.engine.watcher import Watcher
+from genlock.errors import Closed
+from genlock.store import Store
+
+DEADLINE_SECONDS = 5.0
+_CLOSE_SECONDS = 30.0
+
+
+class Engine:
+    """Takes jobs, gives answers. Belongs to the process that made it."""
+
+    def __init__(self, store: Store, *, lanes: int = 1, profile: str = "local", deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self.store = store
+        self.profile = profile
+        self.deadline_seconds = deadline_seconds
+        self.pid = os.getpid()
+        self.name = f"{os.uname().nodename}-{self.pid}-{os.urandom(3).hex()}"
+        self._watcher = Watcher(store)
+        self._closed = False
+        self._lock = threading.Lock()
+        self._closers: list[Callable[[], None]] = []
+        most = max(1, min(lanes, store.limits.writers))
+        self._lanes = [Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile) for n in range(most)]
+
+    def submit(self, requests: Sequence[Request], *, loop: AbstractEventLoop | None = None, patience: float = 0) -> Job:
+        """Queues requests that are answered together; all must be of one project. `patience` is added to the deadline."""
+        if self._closed:
+            raise Closed("the coordinator is closed")
+        job = Job(requests, time.monotonic() + self.deadline_seconds + patience, loop)
+        self._lane(requests[0]).submit(job)
+        return job
+
+    def abandon(self, job: Job) -> None:
+        """Nobody waits for this job any more: it is dropped if it has not begun, and what it is granted is given back."""
+        job.cancelled = True
+        if job.left == 0:
+            releases = releases_of(job)
+            if releases and not self._closed:
+                self.submit(releases)
+        else:
+            self._lane(job.requests[0]).poke()
+
+    def poke(self) -> None:
+        """Time may have moved: look again."""
+        for lane in self._lanes:
+            lane.poke()
+
+    def on_close(self, stop: Callable[[], None]) -> None:
+        """Calls `stop` when the engine is closed."""
+        self._closers.append(stop)
+
+    def close(self) -> None:
+        """Finishes what is under way, answers the rest `Closed`, closes the store."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        if os.getpid() != self.pid:
+            return
+        for stop in self._closers:
+            stop()
+        self._watcher.close()
+        for lane in self._lanes:
+            lane.close()
+        for lane in self._lanes:
+            if lane.thread is not threading.current_thread():
+                lane.thread.join(timeout=_CLOSE_SECONDS)
+        self.store.close()
+        self._watcher.join()
+
+    def _lane(self, request: Request) -> Lane:
+        if len(self._lanes) == 1:
+            return self._lanes[0]
+        key = request.key
+        return self._lanes[crc32(f"{key.tenant}/{key.project}".encode()) % len(self._lanes)]

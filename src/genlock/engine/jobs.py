@@ -1,0 +1,125 @@
+"""A job: what one caller asked for, and how the answer reaches it, in a thread or in an event loop."""
+
+from __future__ import annotations
+
+import threading
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from genlock.core.commands import Caller, Command, SubmitResult
+from genlock.core.keys import Key
+from genlock.errors import GenlockError
+
+
+class NextTask(Struct, frozen=True):
+    """A request for whatever task comes first; the lane turns it into a claim of that task."""
+
+    key: Key
+    """Of the project: the lane is chosen by it."""
+    by: Caller
+    lease_seconds: float | None = None
+    tracks: frozenset[str] | None = None
+    operation: str = ""
+    role: str = ""
+    wait_until: float = 0
+    """On the monotonic clock; 0 does not wait."""
+
+
+class Sweep(Struct, frozen=True):
+    """A request to write down what is due, to look for orphans, and to settle."""
+
+    key: Key
+    look_at_claims: bool = True
+
+
+class Settle(Struct, frozen=True):
+    """A request to repeat reactions that a crash may have cut off."""
+
+    key: Key
+
+
+Request = Command | NextTask | Sweep | Settle
+
+
+class Job:
+    """Requests that were made together and are answered together; each has its own outcome."""
+
+    __slots__ = ("_done", "cancelled", "deadline", "future", "granted", "left", "loop", "requests", "results", "size")
+
+    def __init__(self, requests: Sequence[Request], deadline: float, loop: AbstractEventLoop | None = None) -> None:
+        self.requests = requests
+        self.results: list[Any] = [None] * len(requests)
+        self.left = len(requests)
+        self.size = 0
+        if type(requests[0]) is SubmitResult:
+            self.size = sum(request.content.size for request in requests if type(request) is SubmitResult)
+        self.deadline = deadline
+        self.cancelled = False
+        self.granted: list[int] = []
+        """Which of the requests were granted a claim that did not exist before."""
+        self.loop = loop
+        self.future: Future[Job] | None = None
+        self._done: threading.Lock | None = None
+        if loop is None:
+            self._done = threading.Lock()
+            self._done.acquire()
+        else:
+            self.future = loop.create_future()
+
+    def wait(self) -> Job:
+        """Blocks the calling thread until the job is done."""
+        assert self._done is not None
+        self._done.acquire()
+        return self
+
+    def finish(self) -> None:
+        """Wakes a waiting thread; event loops are woken once a batch, by `resolve`."""
+        if self._done is not None:
+            self._done.release()
+
+    def resolve(self) -> None:
+        """In the event loop: hands the job over."""
+        if self.future is not None and not self.future.done():
+            self.future.set_result(self)
+
+    def only(self) -> Any:
+        """The outcome of a job of one request; raises if it is an error."""
+        outcome = self.results[0]
+        if isinstance(outcome, GenlockError):
+            raise outcome
+        return outcome
+
+
+_arrivals = count()
+
+
+class Item:
+    """One request of a job on its way through a lane; `command` is what it has become."""
+
+    __slots__ = ("at", "attempt", "cells", "command", "decision", "job", "number", "request", "wanted")
+
+    def __init__(self, job: Job | None, at: int, request: Request) -> None:
+        self.job = job
+        self.number = next(_arrivals)
+        self.at = at
+        self.request = request
+        self.command: Any = request
+        self.attempt = 0
+        self.wanted: tuple[Key, ...] = ()
+        self.cells: list[Any] = []
+        self.decision: Any = None
+
+
+def plain_item(command: Command) -> Item:
+    """A command of our own, for which nobody waits."""
+    return Item(None, 0, command)
+
+
+def resolve_all(jobs: list[Job]) -> None:
+    """Runs in an event loop: one call for a whole batch."""
+    for job in jobs:
+        job.resolve()

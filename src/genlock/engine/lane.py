@@ -1,0 +1,458 @@
+"""A lane: a thread that takes what is waiting, decides it in order against records it has just loaded, commits once, and answers.
+
+While a batch is under way the next one gathers, so batches grow with load by themselves, and no timer adds latency when it is
+quiet. Renewals and submissions go first: whoever has worked is not made to wait by those who would like to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from genlock.core.commands import CheckDue, ClaimTask, Command, ReleaseClaim, RenewLease, SubmitResult
+from genlock.core.decision import Decision
+from genlock.core.events import ClaimAcquired
+from genlock.core.index import index_of, microseconds
+from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
+from genlock.core.reasons import Status
+from genlock.core.results import ClaimResult, SweepResult
+from genlock.core.rules import Reaction
+from genlock.core.task.relate import SYSTEM
+from genlock.engine.batch import Cell, Memo, Round
+from genlock.engine.counts import Counts
+from genlock.engine.denials import FLUSH_SECONDS, Denials
+from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
+from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.reactions import Reactor, reactions_of
+from genlock.engine.settle import Settler
+from genlock.engine.watcher import Watcher
+from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
+from genlock.store import MAX_DUE, Query, Store
+
+MOST_COMMANDS = 512
+MOST_BYTES = 4 * 1024 * 1024
+_SETTLE_EVENTS = 1000
+_SETTLE_EVENTS_UNDER_LOAD = 20_000
+_SETTLE_PAUSE = 0.2
+_LOOK_AT_CLAIMS_SECONDS = 2.0
+_URGENT = (RenewLease, SubmitResult, ReleaseClaim)
+
+
+class Lane:
+    """One thread and its queue."""
+
+    def __init__(self, name: str, store: Store, watcher: Watcher, *, coordinator: str, profile: str) -> None:
+        self._store = store
+        self._watcher = watcher
+        self._profile = profile
+        self._counts = Counts(store)
+        self._memo = Memo()
+        self._settler = Settler(store, self._counts, profile)
+        self._denials = Denials(coordinator)
+        self._flushed = time.monotonic()
+        self._changed = threading.Condition(threading.Lock())
+        self._urgent: deque[Job] = deque()
+        self._normal: deque[Job] = deque()
+        self._current: list[Item] = []
+        self._again: list[Item] = []
+        self._waiting: list[Item] = []
+        self._woken = False
+        self._closing = False
+        self._wake_at: float | None = None
+        self._events: dict[tuple[str, str], int] = {}
+        self._unsettled: set[tuple[str, str]] = set()
+        self._settle_at: dict[tuple[str, str], float] = {}
+        self._postponed: dict[tuple[str, str], float] = {}
+        """When a settling that was left out for haste is to be made up for."""
+        self._looked_at: dict[tuple[str, str], float] = {}
+        self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
+        self.thread.start()
+
+    # For callers, in any thread
+
+    def submit(self, job: Job) -> None:
+        """Queues a job."""
+        queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
+        with self._changed:
+            if self._closing:
+                raise Closed("the coordinator is closed")
+            queue.append(job)
+            self._changed.notify()
+
+    def poke(self) -> None:
+        """Something may have changed for those who wait."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Finishes the batch under way and answers the rest `Closed`."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                items = self._gather()
+                if items is None:
+                    break
+                self._current = items
+                self._process(items)
+                self._current = []
+                with contextlib.suppress(StoreError):
+                    self._upkeep()
+        finally:
+            # Also if a bug of ours ends the thread: its traceback is printed, and nobody is left waiting for an answer.
+            self._end()
+
+    def _gather(self) -> list[Item] | None:
+        """Waits for work; None when the lane is to end."""
+        with self._changed:
+            while not (self._closing or self._urgent or self._normal or self._again or self._woken or self._unsettled):
+                timeout = self._sleep()
+                if timeout is not None and timeout <= 0:
+                    break
+                self._changed.wait(timeout)
+            if self._closing:
+                return None
+            self._woken = False
+            items, self._again = self._again, []
+            jobs: list[Job] = []
+            room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
+            for queue in (self._urgent, self._normal):
+                while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
+                    job = queue.popleft()
+                    jobs.append(job)
+                    room -= len(job.requests)
+                    bytes_left -= job.size
+        for job in jobs:
+            if not job.cancelled:
+                items += [Item(job, at, request) for at, request in enumerate(job.requests)]
+        waiting, self._waiting = self._waiting, []
+        items += [item for item in waiting if item.job is not None and not item.job.cancelled]
+        if waiting:
+            items.sort(key=lambda item: item.number)
+        return items
+
+    def _sleep(self) -> float | None:
+        """How long nothing will happen by itself."""
+        ends = []
+        if self._waiting:
+            ends.append(min(item.request.wait_until for item in self._waiting))  # type: ignore[union-attr]
+            if self._wake_at is not None:
+                ends.append(self._wake_at)
+        if self._denials:
+            ends.append(self._flushed + FLUSH_SECONDS)
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
+    def _process(self, items: list[Item]) -> None:
+        """One batch: round, reactions, answers."""
+        until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
+        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+        ready: list[Item] = []
+        try:
+            decided = self._decide(round, items)
+            committed = round.commit(until)
+            ready = self._sort_out(decided)
+            reactions = reactions_of(committed)
+            also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
+            if committed or also:
+                self._react(committed, reactions, also, until)
+        except StoreError as error:
+            self._put_back(items)
+            if isinstance(error, StoreUnavailable):
+                self._retry_later(items, error)
+                return
+            for item in items:
+                item.decision = error
+            ready = items
+        self._answer(ready, round)
+
+    def _put_back(self, items: list[Item]) -> None:
+        """Nothing was decided: whoever was set aside on the way is one of these again."""
+        taken = set(map(id, items))
+        self._again = [item for item in self._again if id(item) not in taken]
+        self._waiting = [item for item in self._waiting if id(item) not in taken]
+
+    def _decide(self, round: Round, items: list[Item]) -> list[Item]:
+        round.prepare([item for item in items if isinstance(item.request, Command)])
+        requests = [item.request for item in items if isinstance(item.request, NextTask)]
+        if requests:
+            round.load({key: None for request in requests for key in _known_keys(request)})
+        decided: list[Item] = []
+        counter = Counter(round, len(requests))
+        for item in items:
+            request = item.request
+            if isinstance(request, NextTask):
+                if self._decide_next(counter, item, request):
+                    decided.append(item)
+            elif isinstance(request, (Sweep, Settle)):
+                item.decision = Decision(self._sweep(request))
+                decided.append(item)
+            elif round.decide(item) is None:
+                self._again.append(item)
+            else:
+                decided.append(item)
+        return decided
+
+    def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
+        """Serves one request for a next task; False if it goes on waiting."""
+        place, round = request.key.place, counter.round
+        if request.operation and repeated(round, item):
+            return True
+        waits = request.wait_until > time.monotonic()
+        if waits and place not in counter.offers:
+            # Watched from before we look: what changes after our look wakes us.
+            self._watcher.watch(place, self)
+        if counter.serve(item, place):
+            return True
+        if place not in counter.searched:
+            counter.searched.add(place)
+            if self._look_harder(place, waits) and counter.serve(item, place, anew=True):
+                return True
+        if waits:
+            self._waiting.append(item)
+            if place not in counter.planned:
+                counter.planned.add(place)
+                self._plan_waking(place, round)
+            return False
+        item.decision = Decision(NOTHING)
+        return True
+
+    def _look_harder(self, place: tuple[str, str], waits: bool) -> bool:
+        """Nothing was ready: were reactions cut off, or holders lost? True if something came of it."""
+        now = time.monotonic()
+        if waits and now < self._settle_at.get(place, 0):
+            self._postponed[place] = self._settle_at[place]
+            return False
+        self._postponed.pop(place, None)
+        self._settle_at[place] = now + _SETTLE_PAUSE
+        found = self._settler.settle(place, now + 5) > 0
+        if now >= self._looked_at.get(place, 0):
+            self._looked_at[place] = now + _LOOK_AT_CLAIMS_SECONDS
+            result = self._check_claims(place, most=64)
+            found = found or bool(result.expired or result.orphaned)
+        return found
+
+    def _plan_waking(self, place: tuple[str, str], round: Round) -> None:
+        """When those who wait must look again although the feed has not moved."""
+        now = time.monotonic()
+        wake = min(self._postponed.get(place, now + _LOOK_AT_CLAIMS_SECONDS), self._looked_at.get(place, now + _LOOK_AT_CLAIMS_SECONDS))
+        wake = max(wake, now + 0.05)
+        due = self._store.find(Query(*place, due_before=MAX_DUE, limit=1)).records
+        if due:
+            record = round.take(due)[0].record
+            due_at = index_of(record).due_at if record is not None else None
+            if due_at is not None:
+                wake = min(wake, now + max(0.0, (due_at - microseconds(round.now)) / 1e6) + 0.0005)
+        self._wake_at = wake if self._wake_at is None or self._wake_at <= now else min(self._wake_at, wake)
+
+    def _sort_out(self, decided: list[Item]) -> list[Item]:
+        """Parts what can be answered from what must be decided again."""
+        ready: list[Item] = []
+        now = time.monotonic()
+        for item in decided:
+            cells = item.cells
+            if cells:
+                error = next((cell.error for cell in cells if cell.error), None)
+                conflicted = any(cell.conflicted for cell in cells)
+                if (conflicted or isinstance(error, StoreUnavailable)) and self._try_again(item, now):
+                    continue
+                if error is not None:
+                    item.decision = error
+                elif conflicted:
+                    item.decision = Busy("the record kept changing until the deadline; nothing was decided, try again")
+            ready.append(item)
+        return ready
+
+    def _try_again(self, item: Item, now: float) -> bool:
+        if item.job is not None and now > item.job.deadline:
+            return False
+        item.attempt += 1
+        item.cells = []
+        self._again.append(item)
+        return True
+
+    def _retry_later(self, items: list[Item], error: StoreError) -> None:
+        now = time.monotonic()
+        late = [item for item in items if not self._try_again(item, now)]
+        for item in late:
+            item.decision = error
+        self._answer(late, None)
+
+    def _react(self, committed: Sequence[Cell], reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> None:
+        """What was committed is done, whatever becomes of this: reactions are made up for by settling, `also` is owed."""
+        reactor = Reactor(self._store, self._counts, self._profile)
+        complete = True
+        if reactions or also:
+            try:
+                complete = reactor.run(reactions, also, until)
+            except StoreError as error:
+                complete = False
+                for item, _ in also:
+                    item.decision = error
+        moved: dict[tuple[str, str], int] = {}
+        for cell in committed:
+            place = cell.key[:2]
+            moved[place] = moved.get(place, 0) + len(cell.events)
+        for key, events in reactor.written.items():
+            moved[key] = moved.get(key, 0) + events
+        for place, events in moved.items():
+            self._events[place] = self._events.get(place, 0) + events
+            if complete:
+                self._settler.committed(place, events)
+        if not complete:
+            self._unsettled.update(moved)
+        if self._waiting and any(item.request.key.place in moved for item in self._waiting):
+            self._woken = True
+
+    # Answering
+
+    def _answer(self, items: list[Item], round: Round | None) -> None:
+        """Hands the outcomes over: threads one by one, each event loop once."""
+        loops: dict[Any, list[Job]] = {}
+        for item in items:
+            job, decision = item.job, item.decision
+            outcome = decision.outcome if type(decision) is Decision else decision
+            if type(outcome) is ClaimResult and not outcome.success and type(item.request) is ClaimTask and round is not None:
+                by = item.request.by
+                self._denials.note(item.request.key, by.session, by.agent, outcome, round.now)
+            if job is None:
+                continue
+            if type(decision) is Decision and decision.events and type(decision.events[-1]) is ClaimAcquired:
+                job.granted.append(item.at)
+            job.results[item.at] = outcome
+            job.left -= 1
+            if job.left:
+                continue
+            if job.cancelled:
+                self._give_back(job)
+            elif job.loop is None:
+                job.finish()
+            else:
+                loops.setdefault(job.loop, []).append(job)
+        for loop, jobs in loops.items():
+            with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+                loop.call_soon_threadsafe(resolve_all, jobs)
+
+    def _give_back(self, job: Job) -> None:
+        """A grant that nobody waits for is released."""
+        releases = releases_of(job)
+        if releases:
+            with contextlib.suppress(Closed):
+                self.submit(Job(releases, time.monotonic() + 5))
+
+    # Upkeep
+
+    def _upkeep(self) -> None:
+        """Between batches: pause after conflicts, write denials, settle now and then."""
+        now = time.monotonic()
+        if self._again:
+            attempt = max(item.attempt for item in self._again)
+            if attempt:
+                time.sleep(random.uniform(0, min(0.002 * 2 ** (attempt - 1), 0.05)))
+        if self._denials and now - self._flushed >= FLUSH_SECONDS:
+            self._flush_denials()
+        if self._events:
+            idle = not (self._normal or self._urgent or self._again)
+            most = _SETTLE_EVENTS if idle else _SETTLE_EVENTS_UNDER_LOAD
+            for place in [place for place, events in self._events.items() if events >= most]:
+                del self._events[place]
+                self._unsettled.add(place)
+        for place in list(self._unsettled):
+            _, more = self._settler.settle_page(place, now + 5)
+            if not more:
+                self._unsettled.discard(place)
+
+    def _flush_denials(self) -> None:
+        self._flushed = time.monotonic()
+        self._run_own(self._denials.flush())
+
+    def _sweep(self, request: Sweep | Settle) -> SweepResult:
+        place, until = request.key.place, time.monotonic() + 60
+        if isinstance(request, Settle):
+            return SweepResult(settled=self._settler.settle(place, until))
+        swept = self._check_claims(place, most=None) if request.look_at_claims else SweepResult()
+        self._check(Query(*place, due_before=MAX_DUE), None)
+        settled = self._settler.settle(place, until)
+        return SweepResult(swept.expired, swept.orphaned, swept.stale, settled)
+
+    def _check_claims(self, place: tuple[str, str], most: int | None) -> SweepResult:
+        """Looks at those who hold tasks: lapsed, vanished, silent."""
+        return self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE), most)
+
+    def _check(self, query: Query, most: int | None) -> SweepResult:
+        expired = orphaned = stale = 0
+        after = None
+        while True:
+            page = self._store.find(replace(query, after=after, limit=min(most or MOST_COMMANDS, MOST_COMMANDS)))
+            if not page.records:
+                break
+            committed = self._run_own([CheckDue(stored.key, SYSTEM) for stored in page.records])
+            kinds = [type(event).__name__ for cell in committed for event in cell.events]
+            expired += kinds.count("ClaimExpired")
+            orphaned += kinds.count("ClaimOrphaned")
+            stale += kinds.count("ClaimStale")
+            if page.next is None or most is not None:
+                break
+            after = page.next
+        return SweepResult(expired, orphaned, stale)
+
+    def _run_own(self, commands: Sequence[Command]) -> list[Cell]:
+        """Commands of our own, in as many rounds as one record's events need; what conflicts is left to the next time."""
+        written: list[Cell] = []
+        items = [plain_item(command) for command in commands]
+        while items:
+            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+            round.prepare(items)
+            items = [item for item in items if round.decide(item) is None]
+            committed = round.commit(time.monotonic() + 5)
+            self._react(committed, reactions_of(committed), [], time.monotonic() + 5)
+            written += committed
+        return written
+
+    def _end(self) -> None:
+        """The last thing a lane does."""
+        if self._denials:
+            with contextlib.suppress(GenlockError):
+                self._flush_denials()
+        with self._changed:
+            jobs = [*self._urgent, *self._normal]
+            self._urgent.clear()
+            self._normal.clear()
+            self._closing = True
+        left = [*self._current, *self._again, *self._waiting]
+        for item in left:
+            item.decision = Closed("the coordinator was closed before this was carried out")
+        self._answer(left, None)
+        for job in jobs:
+            items = [Item(job, at, request) for at, request in enumerate(job.requests)]
+            for item in items:
+                item.decision = Closed("the coordinator was closed before this was carried out")
+            self._answer(items, None)
+
+
+def _known_keys(request: NextTask) -> list[Key]:
+    key = request.key
+    return [project_key(key.tenant, key.project), tenant_key(key.tenant), key.beside(SESSION, request.by.session)]
+
+
+def releases_of(job: Job) -> list[ReleaseClaim]:
+    """The releases of all that a job was granted anew; a claim that its session had before is not given up."""
+    releases = []
+    for at in job.granted:
+        request, outcome = job.requests[at], job.results[at]
+        if isinstance(outcome, ClaimResult) and outcome.claim is not None and isinstance(request, (ClaimTask, NextTask)):
+            key = request.key.beside(TASK, outcome.claim.task_id)
+            releases.append(ReleaseClaim(key, request.by, generation=outcome.claim.generation))
+    return releases

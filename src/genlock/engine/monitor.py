@@ -1,0 +1,46 @@
+"""The monitor: sweeps every project now and then. No answer depends on it; it writes down sooner what anyone would find."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from genlock.core.codec import decode_record
+from genlock.core.keys import PROJECT, TENANT, Key, tenant_key
+from genlock.core.model import TenantRecord
+from genlock.engine.check import places
+from genlock.engine.engine import Engine
+from genlock.engine.jobs import Sweep
+from genlock.engine.retention import purge_old
+from genlock.errors import GenlockError
+
+INTERVAL_SECONDS = 5.0
+
+
+class Monitor:
+    """A thread that ends with its engine."""
+
+    def __init__(self, engine: Engine, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        self._engine = engine
+        self._interval = interval_seconds
+        self._stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="genlock-monitor", daemon=True)
+        engine.on_close(self._stop.set)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def sweep(self) -> None:
+        """Sweeps every project once, and drops what is past its tenant's retention."""
+        store = self._engine.store
+        for tenant, project in places(store)[1:]:
+            self._engine.submit([Sweep(Key(tenant, project, PROJECT, project))], patience=60).wait()
+            stored = store.load([tenant_key(tenant)]).records.get(tenant_key(tenant))
+            record = decode_record(TENANT, stored.body) if stored is not None else None
+            if isinstance(record, TenantRecord):
+                purge_old(store, (tenant, project), record.limits)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            with contextlib.suppress(GenlockError):
+                self.sweep()

@@ -1,0 +1,158 @@
+"""claim_next: which task a worker is offered.
+
+The head of each pool that suits the caller is sought, and what is due; the lowest is taken. The cost does not grow with the
+plan. After a conflict the choice is made at random among the first 2, 4, … 64, so that many coordinators do not run after the
+same task.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from genlock.core.commands import CheckDue, ClaimTask
+from genlock.core.facts import told
+from genlock.core.index import microseconds
+from genlock.core.keys import TASK, Key
+from genlock.core.model import TaskRecord
+from genlock.core.reasons import ClaimReason
+from genlock.core.results import ClaimResult
+from genlock.core.routing import Pool, order_of, parse_pool, pool_of
+from genlock.core.task.relate import SYSTEM
+from genlock.core.task.view import claimable
+from genlock.engine.batch import Cell, Round
+from genlock.engine.jobs import Item, NextTask, plain_item
+from genlock.errors import GenlockError
+from genlock.store import Query, Stored
+
+MOST_DUE = 64
+MOST_HEADS = 512
+_WIDEST = 64
+
+
+class Offer:
+    """The tasks of one project that a round may hand out."""
+
+    def __init__(self, round: Round, place: tuple[str, str], wanted: int, attempt: int) -> None:
+        self._round = round
+        self._place = place
+        self._spread = min(2**attempt, _WIDEST) if attempt else 1
+        self.policy = round.settings(Key(*place, TASK, ""))[0]
+        self._taken_tracks: set[str] = set()
+        tenant, project = place
+        heads = min(max(wanted, self._spread), MOST_HEADS)
+        self._pools: dict[str, list[tuple[str, Stored]]] = {}
+        due = self._add_due(tenant, project)
+        for stored in round.store.find(Query(tenant, project, heads=heads)).records:
+            if stored.key not in due:
+                self._add(stored.pool or "", stored.order or "", stored)
+        if due:
+            for ready in self._pools.values():
+                ready.sort(key=lambda entry: entry[0])
+        self._parsed = {pool: parse_pool(pool) for pool in self._pools}
+
+    def _add(self, pool: str, order: str, stored: Stored) -> None:
+        self._pools.setdefault(pool, []).append((order, stored))
+
+    def _add_due(self, tenant: str, project: str) -> set[Key]:
+        """What time has opened is written down as it is met, and offered with the rest."""
+        found = self._round.store.find(Query(tenant, project, due_before=microseconds(self._round.now), limit=MOST_DUE))
+        if not found.records:
+            return set()
+        cells = self._round.take(found.records)
+        checks = [plain_item(CheckDue(cell.key, SYSTEM)) for cell in cells]
+        self._round.prepare_others(checks)
+        for cell, check, stored in zip(cells, checks, found.records, strict=True):
+            self._round.decide(check)
+            if isinstance(cell.record, TaskRecord) and claimable(cell.record):
+                self._add(pool_of(cell.record), order_of(cell.record), stored)
+        return {cell.key for cell in cells}
+
+    def choose(self, request: NextTask) -> Iterable[Cell]:
+        """Candidates for this caller, best first; each is gone from the offer once it has been yielded."""
+        tried = 0
+        while tried < _WIDEST:
+            pool = self._best_pool(request)
+            if pool is None:
+                return
+            ready = self._pools[pool]
+            at = random.randrange(min(self._spread, len(ready))) if self._spread > 1 else 0
+            _, stored = ready.pop(at)
+            yield self._round.take([stored])[0]
+            tried += 1
+
+    def took(self, cell: Cell) -> None:
+        """The task was granted: its track is no longer free for the next caller of this round."""
+        if isinstance(cell.record, TaskRecord) and cell.record.task.track:
+            self._taken_tracks.add(cell.record.task.track)
+
+    def _best_pool(self, request: NextTask) -> str | None:
+        suiting = [pool for pool, ready in self._pools.items() if ready and self._suits(self._parsed[pool], request)]
+        if not suiting:
+            return None
+        if len(suiting) == 1 or len({self._parsed[pool].track for pool in suiting}) == 1:
+            return min(suiting, key=lambda pool: self._pools[pool][0][0])
+        busy = self._round.counts.busy_tracks(*self._place) | self._taken_tracks
+        return min(suiting, key=lambda pool: (self._parsed[pool].track in busy, self._pools[pool][0][0]))
+
+    def _suits(self, pool: Pool, request: NextTask) -> bool:
+        return pool.suits(agent=request.by.agent, tracks=request.tracks, backlog=self.policy.offer_backlog)
+
+
+class Counter:
+    """Where requests for a next task are served, in order of arrival, during one round."""
+
+    def __init__(self, round: Round, wanted: int) -> None:
+        self.round = round
+        self.offers: dict[tuple[str, str], Offer] = {}
+        self.searched: set[tuple[str, str]] = set()
+        """The projects in which nothing was ready and a closer look was taken."""
+        self.planned: set[tuple[str, str]] = set()
+        self._wanted = wanted
+
+    def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
+        """Claims the best task for this request; False if nothing suits."""
+        request = item.request
+        assert isinstance(request, NextTask)
+        if anew or place not in self.offers:
+            self.offers[place] = Offer(self.round, place, self._wanted, item.attempt)
+        offer = self.offers[place]
+        for cell in offer.choose(request):
+            item.command = as_claim(request, cell)
+            item.wanted = told(item.command)
+            self.round.prepare_others([item])
+            decision = self.round.decide(item)
+            if isinstance(decision, GenlockError):
+                return True
+            if decision is not None and decision.outcome.success:
+                offer.took(cell)
+                return True
+            if decision is not None and decision.outcome.reason is ClaimReason.DENIED_LIMIT:
+                return True
+        return False
+
+
+def as_claim(request: NextTask, cell: Cell) -> ClaimTask:
+    """The claim that a request for the next task becomes."""
+    lease = request.lease_seconds
+    if lease is None:
+        lease = (cell.record.task.lease_seconds if isinstance(cell.record, TaskRecord) else None) or 300.0
+    return ClaimTask(cell.key, request.by, lease_seconds=lease, operation=request.operation, role=request.role)
+
+
+def repeated(round: Round, item: Item) -> bool:
+    """Was an earlier request of this id granted something, and its answer lost? Then that claim is the answer."""
+    request = item.request
+    assert isinstance(request, NextTask)
+    round.take(round.store.find(Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)).records)
+    for cell in list(round.cells.values()):
+        claim = cell.record.claim if isinstance(cell.record, TaskRecord) else None
+        if claim is not None and (claim.operation, claim.session) == (request.operation, request.by.session):
+            item.command = as_claim(request, cell)
+            item.wanted = told(item.command)
+            round.prepare_others([item])
+            return round.decide(item) is not None
+    return False
+
+
+NOTHING = ClaimResult(False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent")

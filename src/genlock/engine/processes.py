@@ -1,0 +1,65 @@
+"""Which process a session is, and whether it is known to be gone.
+
+A pid alone is no identity: it is reused. Host, boot, pid and start time together are. What runs on another host, or ran before
+a reboot of an unknown kind, is never *known* to be gone; its lease decides.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from genlock.core.model import Process
+
+
+@cache
+def host() -> str:
+    """This machine's name."""
+    return socket.gethostname()
+
+
+@cache
+def boot() -> str:
+    """An id of the present boot, "" where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def identify(pid: int | None = None) -> Process | None:
+    """The identity of a process on this machine, or None if there is no such process."""
+    pid = os.getpid() if pid is None else pid
+    started = start_time(pid)
+    return None if started is None else Process(host(), boot(), pid, started)
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started, in the system's own unit; None if it does not exist or is a zombie."""
+    if not Path("/proc/self/stat").exists():
+        return _start_time_by_ps(pid)
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The command's name is in brackets and may itself contain brackets and blanks.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def _start_time_by_ps(pid: int) -> int | None:
+    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
+    return int.from_bytes(shown.encode()[-20:], "big") % 2**53 if shown else None
+
+
+def gone(process: Process | None) -> bool:
+    """Is it known that this process has ended?"""
+    if process is None or process.host != host():
+        return False
+    if process.boot != boot():
+        # The same host after a reboot: nothing of the earlier boot runs any more.
+        return bool(process.boot and boot())
+    return start_time(process.pid) != process.started

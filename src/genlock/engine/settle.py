@@ -1,0 +1,139 @@
+"""Settling: repeat the reactions that a crash may have cut off, from a cursor that the project keeps.
+
+Nothing is noted when a commit is made and nothing when its reactions are done. Whoever settles reads the feed from the cursor
+on, repeats each event's reactions (most write nothing) and moves the cursor by compare-and-swap.
+"""
+
+from __future__ import annotations
+
+from genlock.core.codec import decode_event
+from genlock.core.commands import Command, MoveSettled
+from genlock.core.keys import SETTLED, TASK, Key
+from genlock.core.model import SettledRecord
+from genlock.core.rules import REACTING, Reaction, react, reacts
+from genlock.core.task.relate import SYSTEM
+from genlock.engine.batch import Round
+from genlock.engine.counts import Counts
+from genlock.engine.jobs import plain_item
+from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, told
+from genlock.errors import CursorLost
+from genlock.store import EventPage, EventQuery, Query, Recorded, Store
+
+_PAGE = 500
+
+
+class Settler:
+    """Settles projects of one store."""
+
+    def __init__(self, store: Store, counts: Counts, profile: str) -> None:
+        self._store = store
+        self._counts = counts
+        self._profile = profile
+        self._seen: dict[tuple[str, str], str] = {}
+        """Where this coordinator itself has settled to; the store is told only of what was worth telling."""
+        self._positions: dict[tuple[str, str], int] = {}
+        self._own: dict[tuple[str, str], int] = {}
+        """How many events behind that are this coordinator's own, with all their reactions done."""
+
+    def committed(self, place: tuple[str, str], events: int) -> None:
+        """So many events were written here, and what they asked of others was done."""
+        self._own[place] = self._own.get(place, 0) + events
+
+    def settle(self, place: tuple[str, str], until: float) -> int:
+        """Repeats reactions up to the present end of the feed; the number of events that came of it."""
+        came, more = self.settle_page(place, until)
+        while more:
+            further, more = self.settle_page(place, until)
+            came += further
+        return came
+
+    def settle_page(self, place: tuple[str, str], until: float) -> tuple[int, bool]:
+        """The next piece of that, so that a long feed does not keep others waiting; are there more?"""
+        if self._all_ours(place):
+            return 0, False
+        stored = self._stored_cursor(place)
+        page = self._read(place, self._seen.get(place, stored))
+        came, complete = self._repeat(page, until)
+        if not complete:
+            # The cursor must not move past what was not written; whoever settles next begins here again.
+            return came, False
+        self._note(place, page)
+        # Where nothing came of it, the store need not know: the next one reads these few events again.
+        if came or page.more:
+            self._move(place, stored, page.cursor)
+        return came, page.more
+
+    def _all_ours(self, place: tuple[str, str]) -> bool:
+        """Is all that the feed has got since we last looked our own? Then nothing was cut off, and nothing need be read."""
+        known = self._positions.get(place)
+        if known is None:
+            return False
+        end = self._store.read_events(EventQuery(*place, tail=True))
+        if end.position - known != self._own.get(place, 0):
+            return False
+        self._note(place, end)
+        return True
+
+    def _note(self, place: tuple[str, str], page: EventPage) -> None:
+        self._seen[place] = page.cursor
+        self._positions[place] = page.position
+        self._own[place] = 0
+
+    def _read(self, place: tuple[str, str], cursor: str | None) -> EventPage:
+        try:
+            return self._store.read_events(EventQuery(*place, after=cursor, limit=_PAGE))
+        except CursorLost:
+            return self._store.read_events(EventQuery(*place, limit=_PAGE))
+
+    def _repeat(self, page: EventPage, until: float) -> tuple[int, bool]:
+        """The number of events that came of repeating a page's reactions, and whether all could be repeated."""
+        waking = [(recorded, decode_event(recorded.body).event) for recorded in page.events if _may_react(recorded)]
+        waking = [(recorded, event) for recorded, event in waking if reacts(event)]
+        if not waking:
+            return 0, True
+        round = Round(self._store, self._counts, profile=self._profile)
+        round.load({recorded.key: None for recorded, _ in waking})
+        reactor = Reactor(self._store, self._counts, self._profile)
+        complete = True
+        for recorded, event in waking:
+            record = round.cells[recorded.key].record
+            if record is not None:
+                for reaction in react(recorded.key, record, event, recorded.version):
+                    complete = self._run(reactor, reaction, until) and complete
+        return sum(reactor.written.values()), complete
+
+    def _run(self, reactor: Reactor, reaction: Reaction, until: float) -> bool:
+        """One reaction to the end, however many wait for it."""
+        if reaction.waits_on is None:
+            return reactor.run([reaction], [], until)
+        key, after, complete = reaction.command.key, None, True
+        while True:
+            page = self._store.find(Query(key.tenant, key.project, waits_on=reaction.waits_on, after=after, limit=MOST_AT_A_TIME))
+            commands: list[Command] = list(told(reaction.command, (stored.key for stored in page.records)))
+            complete = reactor.run([Reaction(command) for command in commands], [], until) and complete
+            if page.next is None:
+                return complete
+            after = page.next
+
+    def _stored_cursor(self, place: tuple[str, str]) -> str | None:
+        round = Round(self._store, self._counts, profile=self._profile)
+        key = Key(*place, SETTLED, SETTLED)
+        round.load([key])
+        record = round.cells[key].record
+        return record.cursor if isinstance(record, SettledRecord) else None
+
+    def _move(self, place: tuple[str, str], seen: str | None, cursor: str) -> None:
+        command = MoveSettled(Key(*place, SETTLED, SETTLED), SYSTEM, cursor=cursor, seen=seen or "")
+        round = Round(self._store, self._counts, profile=self._profile)
+        item = plain_item(command)
+        round.prepare([item])
+        round.decide(item)
+        round.commit(0)
+
+
+_MARKS = tuple(f'"event_type":"{name}"'.encode() for name in REACTING)
+
+
+def _may_react(recorded: Recorded) -> bool:
+    """Most events ask nothing of anyone; to see that they need not be decoded."""
+    return recorded.key.kind == TASK and any(mark in recorded.body for mark in _MARKS)

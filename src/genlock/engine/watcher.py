@@ -1,0 +1,87 @@
+"""The watcher: one thread that waits on the store's feeds for all who sleep, and pokes their lanes.
+
+It starts with the first sleeper and ends when nobody has slept for a while: no daemon, and no cost when nobody waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import Protocol
+
+from genlock.errors import Closed, CursorLost, StoreError
+from genlock.store import EventQuery, Store
+
+_LINGER_SECONDS = 5.0
+_WAIT_SECONDS = 0.5
+
+
+class Sleeper(Protocol):
+    """Whoever is woken."""
+
+    def poke(self) -> None: ...
+
+
+class Watcher:
+    """Watches places, each from a cursor on."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._cursors: dict[tuple[str, str], str] = {}
+        self._sleepers: dict[tuple[str, str], Sleeper] = {}
+        self._until: dict[tuple[str, str], float] = {}
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def watch(self, place: tuple[str, str], sleeper: Sleeper) -> None:
+        """From now on, and for a few seconds after the last call, `sleeper` is poked when the place's feed moves."""
+        with self._lock:
+            self._until[place] = time.monotonic() + _LINGER_SECONDS
+            if place in self._cursors:
+                return
+            self._cursors[place] = self._store.read_events(EventQuery(*place, tail=True)).cursor
+            self._sleepers[place] = sleeper
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="genlock-watcher", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread soon."""
+        with self._lock:
+            self._closing = True
+
+    def join(self) -> None:
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout=2)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                now = time.monotonic()
+                for place in [place for place, until in self._until.items() if until < now]:
+                    del self._cursors[place], self._sleepers[place], self._until[place]
+                if self._closing or not self._cursors:
+                    self._thread = None
+                    return
+                places, cursors = list(self._cursors), list(self._cursors.values())
+            try:
+                self._store.wait(places, cursors, _WAIT_SECONDS)
+                moved = [(place, self._tail(place, cursor)) for place, cursor in zip(places, cursors, strict=True)]
+            except Closed:
+                return
+            except StoreError:
+                moved = []
+                time.sleep(0.05)
+            with self._lock:
+                for place, cursor in moved:
+                    if place in self._cursors and self._cursors[place] != cursor:
+                        self._cursors[place] = cursor
+                        self._sleepers[place].poke()
+
+    def _tail(self, place: tuple[str, str], cursor: str) -> str:
+        with contextlib.suppress(CursorLost):
+            return self._store.read_events(EventQuery(*place, tail=True)).cursor
+        return cursor

@@ -1,0 +1,138 @@
+"""What can go wrong, as one tree.
+
+A refusal (a denied claim, a stale result) is an answer and never an exception; see `genlock.core.reasons`.
+Exceptions are for the caller's mistakes and for what the machine below us does.
+
+    GenlockError
+    ├── BadArgument             the call itself is wrong; nothing was changed
+    │   ├── ResultTooLarge      submit a reference to the result instead
+    │   ├── PlanInvalid         carries every fault found in a plan
+    │   └── OperationMismatch   an operation id was used again with other arguments
+    ├── NotFound
+    │   ├── TaskNotFound
+    │   ├── SessionNotFound
+    │   └── ResultNotFound      no such refused result, or no such payload
+    ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
+    │   ├── TaskExists
+    │   └── SessionEnded
+    ├── CursorLost              the feed cannot be continued from this cursor; start anew
+    ├── CounterExhausted
+    ├── Busy                    the deadline passed while others kept changing the same record; try again
+    ├── Closed                  the coordinator is closed
+    └── StoreError
+        ├── StoreUnavailable    cannot be reached or locked now; nothing was written
+        ├── OutcomeUnknown      the connection broke inside a commit; the engine finds out what happened
+        ├── StoreFull
+        ├── StoreReadOnly
+        ├── StoreCorrupt        the bytes are not what was written; names what and where
+        ├── StoreForeign        not a Genlock store, or one of a newer format
+        └── OverLimit           a change is larger than this store takes; refused before anything was written
+"""
+
+from __future__ import annotations
+
+
+class GenlockError(Exception):
+    """The root of everything Genlock raises on purpose."""
+
+    @property
+    def code(self) -> str:
+        """The stable upper-case name for machines: `TaskNotFound` → `TASK_NOT_FOUND`."""
+        name = type(self).__name__
+        return "".join("_" + letter if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+
+
+class BadArgument(GenlockError, ValueError):
+    """The call is wrong as written; nothing was changed."""
+
+
+class ResultTooLarge(BadArgument):
+    """The result is over the tenant's limit; the claim is untouched."""
+
+
+class OperationMismatch(BadArgument):
+    """The same operation id came again with other arguments."""
+
+
+class PlanInvalid(BadArgument):
+    """A plan with faults; `faults` has them all, in the order of the plan."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self.faults = faults
+        super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
+
+
+class NotFound(GenlockError, LookupError):
+    """What the call names does not exist."""
+
+
+class TaskNotFound(NotFound):
+    """There is no such task in this project."""
+
+
+class SessionNotFound(NotFound):
+    """There is no such session in this project."""
+
+
+class ResultNotFound(NotFound):
+    """There is no such refused result, or its bytes are gone."""
+
+
+class NotAllowed(GenlockError):
+    """The record is not in a state that admits this call."""
+
+
+class TaskExists(NotAllowed):
+    """A task of this id exists already, with another definition."""
+
+
+class SessionEnded(NotAllowed):
+    """The session has ended; register a new one."""
+
+
+class CursorLost(GenlockError):
+    """The feed cannot be continued from this cursor: events may be missing. Read from the start, or from the tail."""
+
+
+class CounterExhausted(GenlockError):
+    """A counter has given out its last id."""
+
+
+class Busy(GenlockError):
+    """The deadline passed before the command could be carried out. Nothing was decided; try again."""
+
+
+class Closed(GenlockError):
+    """The coordinator is closed, or was closed before this call was carried out."""
+
+
+class StoreError(GenlockError):
+    """The store could not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or locked now; nothing was written."""
+
+
+class OutcomeUnknown(StoreError):
+    """The store broke off inside a commit: it may have been done or not."""
+
+
+class StoreFull(StoreError):
+    """No room is left; nothing was written."""
+
+
+class StoreReadOnly(StoreError):
+    """The store can only be read."""
+
+
+class StoreCorrupt(StoreError):
+    """The store's content is damaged; the message names what and where."""
+
+
+class StoreForeign(StoreError):
+    """The file or server is not a Genlock store, or a newer one than this version knows."""
+
+
+class OverLimit(StoreError):
+    """A change exceeds what this store takes; nothing of the commit was written."""

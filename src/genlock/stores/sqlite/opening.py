@@ -1,0 +1,136 @@
+"""Opening a file: whose it is, of which format, and whether it can be written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import apsw
+
+from genlock.errors import StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
+from genlock.failpoints import hit
+from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
+from genlock.stores.sqlite.filesystem import make_folder, refuse_network, sync_folder
+from genlock.stores.sqlite.gate import Gate
+from genlock.stores.sqlite.queries import FORMAT, MIGRATIONS
+
+APPLICATION = 1195724364
+"""`PRAGMA application_id` of our files."""
+
+_MAGIC = b"SQLite format 3\0"
+
+
+def can_write(path: Path) -> bool:
+    """May this process write the file? The log stands beside it, so the folder must be writable too."""
+    folder = path.parent
+    while not folder.exists():
+        folder = folder.parent
+    return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def open_for_writing(settings: Settings, gate: Gate) -> apsw.Connection:
+    """A connection to a file of the present format: created, completed or migrated if need be."""
+    path = settings.path
+    db = open_writer(settings)
+    try:
+        if not _is_ready(db, path):
+            gate.pass_through(partial(_prepare, db, path))
+            sync_folder(path.parent)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def open_for_reading(settings: Settings) -> Settings:
+    """The settings with which readers can open the file as it lies there; an error if they cannot."""
+    path = settings.path
+    if not path.exists():
+        raise StoreUnavailable(f"{path} does not exist, and nothing can be created for a store that is only read")
+    if path.stat().st_size == 0:
+        raise StoreUnavailable(f"{path} is empty: there is nothing to read yet")
+    settings = settings._replace(immutable=not os.access(path.parent, os.W_OK) and not _has_log(path))
+    db = open_reader(settings)
+    try:
+        if not _is_ready(db, path):
+            raise StoreReadOnly(f"{path} is of an older format: open it once for writing to bring it up to date")
+    finally:
+        db.close()
+    return settings
+
+
+def make_place(path: Path, *, read_only: bool) -> None:
+    """The folder, if it may be missing, and the certainty that it is a local one."""
+    if not read_only:
+        make_folder(path.parent)
+    if path.parent.is_dir():
+        refuse_network(path.parent)
+    if path.is_dir():
+        raise StoreForeign(f"{path} is a folder: name a file in it")
+    if not _may_be_a_database(path):
+        raise StoreForeign(f"{path} is not an SQLite database: name another file")
+
+
+def _may_be_a_database(path: Path) -> bool:
+    """SQLite takes what is too short to be anything for an empty database, and would write over it."""
+    if not path.exists() or path.with_name(path.name + "-journal").exists():
+        return True  # a journal may be what gives it its beginning
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) in (b"", _MAGIC)
+
+
+def _is_ready(db: apsw.Connection, path: Path) -> bool:
+    """Is it ours and of the present format? `StoreForeign` if it is somebody else's, or of a newer one."""
+    with _one_state(db):
+        application = db.execute("PRAGMA application_id").get
+        found = db.execute("PRAGMA user_version").get
+        tables = db.execute("SELECT count(*) FROM sqlite_schema").get
+    if application != APPLICATION and (application or found or tables):
+        raise StoreForeign(f"{path} is an SQLite database of another program: name another file")
+    if found > FORMAT:
+        raise StoreForeign(
+            f"{path} is of format {found}, and this version of Genlock knows formats up to {FORMAT}: use the newer version that wrote it"
+        )
+    return bool(found == FORMAT)
+
+
+@contextmanager
+def _one_state(db: apsw.Connection) -> Iterator[None]:
+    """Lets the block read one state of the file: another process may be creating it just now."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _prepare(db: apsw.Connection, path: Path) -> None:
+    """Sets the log up and runs the migrations that are missing. Whoever comes second finds nothing left to do."""
+    if _is_ready(db, path):
+        return
+    hit("sqlite.open.before_log")
+    if db.execute("PRAGMA journal_mode = WAL").get != "wal":
+        raise StoreError(f"{path} cannot have a write-ahead log here")
+    hit("sqlite.open.after_log")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = db.execute("PRAGMA user_version").get
+        for number, script in MIGRATIONS.items():
+            if number > found:
+                db.execute(script)
+                db.execute(f"PRAGMA user_version = {number}")
+        hit("sqlite.open.before_commit")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    hit("sqlite.open.after_commit")
+
+
+def _has_log(path: Path) -> bool:
+    log = path.with_name(path.name + "-wal")
+    return log.exists() and log.stat().st_size > 0

@@ -1,0 +1,222 @@
+"""The SQLite store: one file, any number of processes of one machine.
+
+Implementation notes:
+
+- **One writer, readers apart.** A handle has one connection that writes and lends others to whoever reads. Readers' transactions are
+  short, so that checkpoints get through. Exception: `load` uses the writer's connection when nobody is writing, because a reader's
+  page cache is void after every commit and the writer's is not (a third of the cost of a load between two commits).
+- **The gate.** Before BEGIN IMMEDIATE a writer takes an flock on `<file>.gate` and does nothing inside but the transaction; see gate.py.
+- **WAL and synchronous=FULL**: a commit is one fsync of the log, and durable when it returns.
+- **All at once, then one by one.** The updates of a commit are one executemany and their number tells whether all fitted. Only if not,
+  the transaction is rolled back and each is tried by itself.
+- **The rowid is the feed.** An event's rowid is its project's number << 40 | its position: the feed is a range of the table itself.
+- **Rows are remembered.** `load` notes each record's rowid, parent and what it waits on, by version and digest; the commit that
+  follows writes by rowid and touches the indexes of those two only if they change. Whatever was not loaded here is looked up.
+- **Plans are fixed** (SQLITE_DBCONFIG_ENABLE_QPSG): without it SQLite compiles some statements anew at every call, for 15 µs each.
+- **Names are interned**: projects, pools and sessions as integers. Their numbers are cached, except those of a transaction that was
+  rolled back.
+- **data_version** tells a waiter that something was committed; when to ask for it, he knows from watching the log; see waiting.py.
+- **Forks**: a child must not use, nor even close, what it inherited. Its every call is an error, and its interpreter never frees it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+import apsw
+
+from genlock.errors import BadArgument, Closed, StoreError, StoreReadOnly
+from genlock.store import (
+    Audit,
+    Change,
+    Clock,
+    Committed,
+    Conflict,
+    EventPage,
+    EventQuery,
+    Key,
+    Limits,
+    Page,
+    Payloads,
+    Query,
+    Snapshot,
+    Stored,
+)
+from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.clock import SystemClock
+from genlock.stores.sqlite import feed, finding, forks, waiting
+from genlock.stores.sqlite.connections import Readers, Settings, open_reader, open_writer
+from genlock.stores.sqlite.faults import fault_of, text_fault_of, translated
+from genlock.stores.sqlite.gate import Gate
+from genlock.stores.sqlite.loading import Loader
+from genlock.stores.sqlite.notice import Notices, Stop
+from genlock.stores.sqlite.opening import can_write, make_place, open_for_reading, open_for_writing
+from genlock.stores.sqlite.payloads import FolderPayloads
+from genlock.stores.sqlite.queries import QUERIES
+from genlock.stores.sqlite.writer import Writer
+from genlock.stores.sqlite.writing import Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def _entry(method: Callable[Concatenate[SQLiteStore, P], R]) -> Callable[Concatenate[SQLiteStore, P], R]:
+    """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
+
+    @wraps(method)
+    def enter(self: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        self._check()
+        try:
+            return method(self, *args, **kwargs)
+        except apsw.Error as error:
+            if self._closed:
+                raise Closed(f"{self._path} was closed during this call") from error
+            raise fault_of(error, self._path) from error
+        except UnicodeError as error:
+            raise text_fault_of(error, self._path) from error
+
+    return enter
+
+
+class SQLiteStore:
+    """`genlock.store.Store` in a file. The file and its folder are created if they are missing."""
+
+    limits: Limits
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        read_only: bool = False,
+        vfs: str | None = None,
+        synchronous: str = "FULL",
+        gate_seconds: float = 5.0,
+    ) -> None:
+        """`vfs` and `synchronous` are for tests: anything but FULL loses acknowledged commits when the power fails.
+
+        A file or folder that this process may not write is opened for reading, as with `read_only`.
+        """
+        if synchronous not in SYNCHRONOUS:
+            raise BadArgument(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+        self._path = Path(os.path.abspath(path))
+        self._pid = os.getpid()
+        self._clock: Clock = clock or SystemClock()
+        self._closed = False
+        self._stop = Stop()
+        self._notices = Notices(Path(f"{self._path}-wal"), self._stop)
+        self._writer: Writer | None = None
+        settings = Settings(self._path, vfs, synchronous, gate_seconds)
+        with translated(self._path):
+            read_only = read_only or not can_write(self._path)
+            make_place(self._path, read_only=read_only)
+            if read_only:
+                settings = open_for_reading(settings)
+            else:
+                gate = Gate(Path(f"{self._path}.gate"), gate_seconds)
+                self._writer = Writer(open_for_writing(settings, gate), partial(open_writer, settings), gate, self._path)
+        self._readers = Readers(partial(open_reader, settings))
+        self._loader = Loader(self._writer.memory if self._writer else Memory())
+        self.limits = Limits(durable=synchronous in ("FULL", "EXTRA"), read_only=read_only)
+        forks.remember(self)
+
+    @_entry
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        """The records found among `keys`, the clock and the epoch."""
+        writer = self._writer
+        records: dict[Key, Stored]
+        if writer is not None and writer.lock.acquire(blocking=False):
+            try:
+                records, epoch = self._loader.load(writer.db, keys, with_index=with_index)
+            finally:
+                writer.lock.release()
+        else:
+            with self._readers.lent() as db:
+                records, epoch = self._loader.load(db, keys, with_index=with_index)
+        return Snapshot(records, self._clock.now(), epoch)
+
+    @_entry
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        """Writes each change that still fits, durably."""
+        writer = self._for_writing()
+        check_changes(changes, self.limits)
+        return writer.commit(changes)
+
+    @_entry
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        """Records by an index field, or how many there are by its value."""
+        check_query(query, count_by)
+        with self._readers.reading() as db:
+            return finding.find(db, query) if count_by is None else finding.count(db, query, count_by)
+
+    @_entry
+    def read_events(self, query: EventQuery) -> EventPage:
+        """Events of a record, or of a project after a cursor."""
+        check_event_query(query)
+        with self._readers.reading() as db:
+            return feed.read_events(db, query, self._path)
+
+    @_entry
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
+        with self._readers.lent() as db, self._notices.lent() as notice:
+            waiting.wait(db, notice, projects, after, timeout)
+
+    @_entry
+    def purge(self, key: Key, before_version: int, base: bytes) -> None:
+        """Drops the record's events below `before_version` and swaps `base` in."""
+        self._for_writing().purge(key, before_version, base)
+
+    @_entry
+    def payloads(self) -> Payloads:
+        """The folder beside the file."""
+        return FolderPayloads(Path(f"{self._path}.payloads"), read_only=self.limits.read_only, check=self._check)
+
+    @_entry
+    def set_epoch(self, epoch: int) -> None:
+        """Only upwards."""
+        self._for_writing().set_epoch(epoch)
+
+    @_entry
+    def audit(self) -> Audit:
+        """The places that there are, and what belongs to none of them."""
+        with self._readers.reading() as db:
+            places = [(tenant, project) for tenant, project in db.execute(QUERIES["all_places"])]
+            return Audit(places, [what for (what,) in db.execute(QUERIES["audit"])])
+
+    def close(self) -> None:
+        """Waits for the commit under way. In a forked child it only forgets."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        with translated(self._path):
+            self._stop.give()
+            self._notices.close()
+            self._readers.close()
+            if self._writer is not None:
+                self._writer.close()
+
+    def abandon(self) -> list[apsw.Connection]:
+        """For `forks`: the connections that a child must leave alone."""
+        if self._writer is None:
+            return self._readers.inherited()
+        return [*self._readers.inherited(), *self._writer.abandon()]
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"{self._path} is closed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self._path} was opened by process {self._pid}; a store does not survive fork: open it anew")
+
+    def _for_writing(self) -> Writer:
+        if self._writer is None:
+            raise StoreReadOnly(f"{self._path} was opened for reading")
+        return self._writer

@@ -1,0 +1,195 @@
+"""Clauses about what happens at the same time. Each proves that it did happen at the same time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from genlock.store import Change, Committed, Conflict, EventQuery, Index, Key, Query, Store
+from genlock.testing.concurrency import Meeting, Rendezvous, Timed, overlapped, together
+from genlock.testing.contract_base import Another, ContractBase, commit
+from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_record, recorded_of
+from genlock.testing.worker import Race, Raced, Worker
+
+RIVALS = 6
+MEETINGS = 15
+"""Rounds in which rivals must have met before a race counts as run."""
+MOST_ROUNDS = 400
+
+
+class Run(Protocol):
+    """Lets every rival commit its changes at once, and says which were done and when."""
+
+    def __call__(self, rivals: list[list[Change]]) -> list[Timed[list[bool]]]: ...
+
+
+def race(store: Store, run: Run, rivals: int, *, created: bool) -> None:
+    """Rivals write the same records over the same version, until they have met often enough: one wins each record."""
+    met = 0
+    for number in range(MOST_ROUNDS):
+        keys = [make_key(f"{'new' if created else 'old'}-{number:03}-{at}", project="apollo" if at % 2 else "gemini") for at in range(4)]
+        before: list[Change | None] = [None if created else make_change(key) for key in keys]
+        if not created:
+            commit(store, *(change for change in before if change))
+        batches = [
+            [make_change(key, old, mark=f"rival {rival}", events=1 + rival % 3) for key, old in zip(keys, before, strict=True)]
+            for rival in range(rivals)
+        ]
+        runs = run(batches)
+        for at, key in enumerate(keys):
+            winners = [rival for rival in range(rivals) if runs[rival].answer[at]]
+            assert len(winners) == 1, f"{len(winners)} rivals were told that they had written {key}"
+            won = batches[winners[0]][at]
+            stored = store.load([key]).records[key]
+            assert stored[:4] == (key, won.version, won.digest, won.body)
+            assert facts_of(read_record(store, key)) == recorded_of([change for change in (before[at], won) if change])
+        winner = next(run for run in runs if run.answer[0])
+        met += overlapped(winner, (run for run in runs if run is not winner)) > 0
+        if met == MEETINGS:
+            return
+    raise AssertionError(f"rivals met in only {met} of {MOST_ROUNDS} rounds: nothing is proved")
+
+
+def by_threads(handles: list[Store]) -> Run:
+    """Rivals are threads, each with a handle of its own or sharing."""
+
+    def attempt(store: Store, changes: Sequence[Change]) -> list[bool]:
+        answers = store.commit(changes)
+        assert all(isinstance(answer, Committed | Conflict) for answer in answers)
+        return [isinstance(answer, Committed) for answer in answers]
+
+    def run(rivals: list[list[Change]]) -> list[Timed[list[bool]]]:
+        inside = threading.Barrier(len(rivals))
+        pairs = [(handles[rival % len(handles)], Rendezvous(changes, inside)) for rival, changes in enumerate(rivals)]
+        return together([partial(attempt, store, changes) for store, changes in pairs])
+
+    return run
+
+
+class RaceClauses(ContractBase):
+    """Races between threads, and between processes where the store allows them."""
+
+    def test_one_of_many_threads_wins_a_record_at_one_version_and_digest(self, store: Store, another: Another) -> None:
+        race(store, by_threads([another() for _ in range(RIVALS)]), RIVALS, created=False)
+
+    def test_one_of_many_threads_on_one_handle_wins_a_record(self, store: Store) -> None:
+        race(store, by_threads([store]), RIVALS, created=False)
+
+    def test_one_of_many_threads_creates_a_record(self, store: Store, another: Another) -> None:
+        race(store, by_threads([another() for _ in range(RIVALS)]), RIVALS, created=True)
+
+    def test_one_of_many_processes_wins_a_record(self, tmp_path: Path) -> None:
+        self.needs("processes")
+        with self.handles(tmp_path) as another, ExitStack() as stack:
+            store = another()
+            workers = [stack.enter_context(Worker(self, tmp_path / "here")) for _ in range(3)]
+            for worker in workers:
+                worker.ready()
+
+            def run(rivals: list[list[Change]]) -> list[Timed[list[bool]]]:
+                for worker, changes in zip(workers, rivals, strict=True):
+                    worker.order(Race(changes))
+                answers = [worker.answer(Raced) for worker in workers]
+                return [Timed(answer.done, answer.began, answer.ended) for answer in answers]
+
+            race(store, run, len(workers), created=False)
+            race(store, run, len(workers), created=True)
+
+    def test_no_increment_is_lost_among_many_threads(self, another: Another) -> None:
+        handles, key, meeting = [another() for _ in range(4)], make_key(), Meeting(parties=4, share=8)
+
+        def increment(store: Store, name: int) -> list[Change]:
+            done: list[Change] = []
+            for _ in meeting.steps():
+                change = make_change(key, store.load([key]).records.get(key), mark=f"{name}")
+                if isinstance(store.commit([change])[0], Committed):
+                    done.append(change)
+                    meeting.step_done(name)
+            return done
+
+        runs = together([partial(increment, store, name) for name, store in enumerate(handles)], meeting)
+        done = sorted((change for run in runs for change in run.answer), key=lambda change: change.version)
+        assert [change.version for change in done] == list(range(1, len(done) + 1))
+        assert facts_of(read_record(handles[0], key)) == recorded_of(done)
+
+    def test_a_load_is_one_consistent_read(self, store: Store, another: Another) -> None:
+        """One writes A, then B, then C, over and over: whoever sees C at a version must see A and B at least there."""
+        other, meeting = another(), Meeting(parties=3, share=20)
+        keys = [make_key("A"), make_key("B", project="gemini"), make_key("C")]
+        between = [make_key(f"absent {number}") for number in range(30)]
+
+        def write() -> None:
+            changes: list[Change | None] = [None, None, None]
+            for _ in meeting.steps():
+                for at in range(3):
+                    changes[at] = change = make_change(keys[at], changes[at])
+                    commit(other, change)
+                meeting.step_done(0)
+
+        def read(party: int, order: list[Key]) -> None:
+            last = 0
+            for _ in meeting.steps():
+                records = store.load(order).records
+                versions = [records[key].version if key in records else 0 for key in keys]
+                assert versions == sorted(versions, reverse=True), f"an earlier write is missing from a later state: {versions}"
+                assert versions[0] - versions[2] <= 1, f"two states in one answer: {versions}"
+                assert sum(versions) >= last, "time ran back"
+                if sum(versions) > last:
+                    meeting.step_done(party)
+                last = sum(versions)
+
+        calls: list[Callable[[], None]] = [
+            write,
+            partial(read, 1, [keys[0], *between, keys[1], *between, keys[2]]),
+            partial(read, 2, keys[::-1]),
+        ]
+        together(calls, meeting)
+
+    def test_who_sees_a_record_sees_its_events_and_who_sees_an_event_sees_its_record(self, store: Store, another: Another) -> None:
+        other, key, meeting = another(), make_key(), Meeting(parties=3, share=20)
+
+        def write() -> None:
+            change: Change | None = None
+            for number in meeting.steps():
+                change = make_change(key, change, events=1 + number % 3)
+                commit(other, change)
+                meeting.step_done(0)
+
+        def read_the_record_first(party: int) -> None:
+            last = 0
+            for _ in meeting.steps():
+                records = store.load([key]).records
+                version = records[key].version if key in records else 0
+                page = store.read_events(EventQuery("acme", "apollo", record=key, after_version=last))
+                assert version <= last + len(page.events), "the record is there without its events"
+                if version > last:
+                    meeting.step_done(party)
+                last = version
+
+        def read_the_feed_first(party: int) -> None:
+            cursor = None
+            for _ in meeting.steps():
+                page = store.read_events(EventQuery("acme", "apollo", after=cursor, limit=5))
+                cursor = page.cursor
+                if page.events:
+                    assert store.load([key]).records[key].version >= page.events[-1].version, "the events are there without their record"
+                    meeting.step_done(party)
+
+        calls: list[Callable[[], None]] = [write, partial(read_the_record_first, 1), partial(read_the_feed_first, 2)]
+        together(calls, meeting)
+
+    def test_a_dependent_is_never_missed_by_who_looks_after_its_commit(self, another: Another) -> None:
+        handles, meeting = [another() for _ in range(4)], Meeting(parties=4, share=10)
+
+        def wait_on(store: Store, name: int) -> None:
+            for number in meeting.steps():
+                commit(store, make_change(make_key(f"{name}-{number:04}"), index=Index(waits_on=(f"hub{number}", f"other{name}"))))
+                found = keys_of(store.find(Query("acme", "apollo", waits_on=f"hub{number}")))
+                assert make_key(f"{name}-{number:04}") in found
+                meeting.step_done(name)
+
+        together([partial(wait_on, store, name) for name, store in enumerate(handles)], meeting)

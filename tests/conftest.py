@@ -1,0 +1,13 @@
+"""Options of the tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-scenarios",
+        action="store_true",
+        help="write the outcomes that occur into tests/scenarios instead of comparing them (as GENLOCK_REWRITE=1 does); read the diff",
+    )

@@ -1,0 +1,268 @@
+"""Bytes of records and events: what is read back is what was written, and what is damaged is called so and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from genlock.core import codec, keys
+from genlock.core import commands as c
+from genlock.core.events import Event
+from genlock.core.model import Record
+from genlock.core.policy import Policy
+from genlock.core.rules import evolve
+from genlock.errors import StoreCorrupt, StoreForeign
+from tests.core.world import World, by, content, key_of
+
+
+def a_life() -> World:
+    """One record of every kind, and most kinds of event."""
+    world = World(policy=Policy(stale_threshold_seconds=5.0))
+    world.add("D", metadata={"ümläut": [1, 2.5, None, {"x": "\U0001f600"}]}, tags=("a", "b"), roles=("coder",))
+    world.add("T", depends_on=("D",), description="é" * 100)
+    world.settle()
+    world.finish("D")
+    world.settle()
+    world.claim("T")
+    world.ask(c.RenewLease(key_of("T"), by("s1"), 1))
+    world.pass_time(10)
+    world.ask(c.CheckDue(key_of("T")))
+    world.pass_time(70)
+    world.claim("T", "s2", "bob")
+    world.submit("T", "s1", 1, {"late": "würk"})
+    world.ask(c.AssignTask(key_of("T"), agent="carol"))
+    world.ask(c.HoldTask(key_of("T")))
+    world.ask(c.ReopenTask(key_of("T")))
+    world.ask(c.ResetTask(key_of("D")))
+    world.settle()
+    world.ask(c.CancelTask(key_of("D"), reason="no more"))
+    world.settle()
+    world.ask(c.EndSession(key_of("s1", keys.SESSION), by("s1")))
+    world.ask(c.TakeIds(key_of("T", keys.COUNTER), prefix="T", count=3))
+    world.ask(c.ChangeProject(key_of("shop", keys.PROJECT), policy={"grace_seconds": 5}, tracks={"A": "All"}))
+    world.ask(c.ChangeTenant(key_of("acme", keys.TENANT), profile="default"))
+    world.ask(c.NoteDenials(key_of("h", keys.ACCESS), denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),)))
+    world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))
+    return world
+
+
+LIFE = a_life()
+RECORDS: list[tuple[str, Record]] = [(key.kind, cell.record) for key, cell in LIFE.cells.items() if cell.record is not None]
+EVENTS: list[Event] = [event for cell in LIFE.cells.values() for event in cell.events]
+
+
+def test_the_samples_have_every_kind_of_record() -> None:
+    assert {kind for kind, _ in RECORDS} == set(keys.KINDS)
+
+
+@pytest.mark.parametrize(("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_record_reads_back_as_itself(kind: str, record: Record) -> None:
+    body = codec.encode_record(record)
+    assert body[:2] == b"1{"
+    assert codec.decode_record(kind, body) == record
+    assert codec.encode_record(codec.decode_record(kind, body)) == body
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_reads_back_as_itself_with_its_place_in_the_chain(event: Event) -> None:
+    sealed = codec.seal(event, 3, b"\xab" * 32)
+    assert sealed.version == 3
+    assert sealed.digest == sha256(sealed.body).digest()
+    envelope = codec.decode_event(sealed.body)
+    assert (envelope.version, envelope.previous) == (3, "ab" * 32)
+    assert type(envelope.event) is type(event)
+    assert codec.seal(envelope.event, 3, b"\xab" * 32) == sealed
+
+
+def test_the_digest_rests_on_the_event_its_number_and_its_predecessor() -> None:
+    event, other = EVENTS[:2]
+    digests = {codec.seal(event, 1, b"").digest, codec.seal(event, 2, b"").digest, codec.seal(event, 1, b"x").digest}
+    assert len(digests | {codec.seal(other, 1, b"").digest}) == 4
+
+
+@pytest.mark.parametrize(("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_base_holds_a_record_its_version_and_its_digest(kind: str, record: Record) -> None:
+    base = codec.encode_base(7, b"\x01\x02", record)
+    version, digest, read = codec.decode_base(kind, base)
+    assert (version, digest) == (7, b"\x01\x02")
+    assert codec.encode_record(read) == codec.encode_record(record)
+
+
+def test_folding_goes_on_from_a_base_as_from_the_events_before_it() -> None:
+    cell = LIFE.cells[key_of("T")]
+    folded: Record | None = None
+    for version, event in enumerate(cell.events, 1):
+        folded = evolve(keys.TASK, folded, event)
+        _, _, based = codec.decode_base(keys.TASK, codec.encode_base(version, b"", folded))
+        for later in cell.events[version:]:
+            based = evolve(keys.TASK, based, later)
+        assert cell.record is not None
+        assert codec.encode_record(based) == codec.encode_record(cell.record)
+
+
+def test_what_feeds_show_of_an_event_is_plain_json() -> None:
+    for event in EVENTS:
+        shown = codec.event_to_builtins(event)
+        assert shown["event_type"] == event.__struct_config__.tag
+        assert msgspec.json.decode(msgspec.json.encode(shown)) == shown
+        assert str(shown["timestamp"]).endswith("Z")
+
+
+# Damage
+
+DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "record": lambda body: codec.decode_record(keys.TASK, body),
+    "event": codec.decode_event,
+    "base": lambda body: codec.decode_base(keys.TASK, body),
+}
+BODIES = {
+    "record": [codec.encode_record(record) for kind, record in RECORDS if kind == keys.TASK],
+    "event": [codec.seal(event, 3, b"\xab" * 32).body for event in EVENTS],
+    "base": [codec.encode_base(7, b"\x01\x02", record) for kind, record in RECORDS if kind == keys.TASK],
+}
+
+
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize("number", ["0", "2", "9", "10", "17", "23", "100", "1000000"])
+def test_another_format_number_is_foreign_and_the_message_says_which(what: str, number: str) -> None:
+    body = number.encode() + BODIES[what][0][1:]
+    with pytest.raises(StoreForeign, match=f"format {number}, this version knows 1"):
+        DECODERS[what](body)
+
+
+@pytest.mark.parametrize("what", DECODERS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"1",
+        b"{}",
+        b"1{",
+        b"1{}",
+        b"1[]",
+        b"1null",
+        b'1"x"',
+        b"1\xff\xfe",
+        b"\x00" * 10,
+        b"SQLite format 3\x00",
+        b"x{}",
+        b"-1{}",
+        b" 1{}",
+    ],
+    ids=repr,
+)
+def test_bytes_that_are_no_record_or_event_are_corrupt(what: str, body: bytes) -> None:
+    with pytest.raises(StoreCorrupt):
+        DECODERS[what](body)
+
+
+def test_a_kind_of_record_that_does_not_exist_is_corrupt() -> None:
+    with pytest.raises(StoreCorrupt, match="no kind of record 'lock'"):
+        codec.decode_record("lock", BODIES["record"][0])
+
+
+def test_a_base_whose_digest_is_no_digest_is_corrupt() -> None:
+    with pytest.raises(StoreCorrupt):
+        codec.decode_base(keys.TASK, BODIES["base"][0].replace(b'"0102"', b'"01x2"'))
+
+
+def test_nesting_without_end_is_corrupt() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    body = codec.seal(EVENTS[0], 3, b"").body
+    with pytest.raises(StoreCorrupt):
+        codec.decode_event(body.replace(b'"task":{', b'"metadata":{"x":' + deep + b'},"task":{', 1))
+
+
+def test_a_record_without_a_field_it_must_have_is_corrupt_and_an_unknown_field_is_ignored() -> None:
+    body = BODIES["record"][0]
+    with pytest.raises(StoreCorrupt, match="created_at"):
+        codec.decode_record(keys.TASK, body.replace(b'"created_at"', b'"created_it"'))
+    assert codec.encode_record(codec.decode_record(keys.TASK, b'1{"colour":1,' + body[2:])) == body
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """One thing that may happen to bytes: a bit flips, some are lost, doubled, or written over."""
+
+    kind: str
+    at: int
+    value: int
+    length: int
+
+    def apply(self, body: bytes) -> bytes:
+        at = self.at % (len(body) + 1)
+        match self.kind:
+            case "bit" if at < len(body):
+                return body[:at] + bytes([body[at] ^ (1 << self.value % 8)]) + body[at + 1 :]
+            case "lost":
+                return body[:at] + body[at + self.length :]
+            case "doubled":
+                return body[: at + self.length] + body[at:]
+            case "cut":
+                return body[:at]
+            case _:
+                return body[:at] + bytes([self.value]) * self.length + body[at + self.length :]
+
+
+mutations = st.lists(
+    st.builds(
+        Mutation,
+        st.sampled_from(["bit", "lost", "doubled", "cut", "over"]),
+        st.integers(0, 4000),
+        st.integers(0, 255),
+        st.integers(1, 12),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@pytest.mark.parametrize("what", DECODERS)
+def test_damaged_bytes_are_read_as_something_or_called_corrupt_or_foreign_and_nothing_else(what: str) -> None:
+    @settings(max_examples=400, deadline=None)
+    @given(st.sampled_from(BODIES[what]), mutations)
+    def check(body: bytes, damage: list[Mutation]) -> None:
+        decode_damaged(what, body, damage)
+
+    check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("what", DECODERS)
+def test_bytes_damaged_many_times_over_are_called_corrupt_or_foreign_and_nothing_else(what: str) -> None:
+    @settings(max_examples=50_000, deadline=None)
+    @given(st.sampled_from(BODIES[what]), mutations)
+    def check(body: bytes, damage: list[Mutation]) -> None:
+        decode_damaged(what, body, damage)
+
+    check()
+
+
+def decode_damaged(what: str, body: bytes, damage: list[Mutation]) -> None:
+    for mutation in damage:
+        body = mutation.apply(body)
+    try:
+        read = DECODERS[what](body)
+    except (StoreCorrupt, StoreForeign):
+        return
+    assert read is not None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_at_all_are_corrupt_or_foreign(body: bytes) -> None:
+    for decode in DECODERS.values():
+        for start in (b"", b"1", b"1{", b"7{"):
+            with pytest.raises((StoreCorrupt, StoreForeign)):
+                decode(start + body)
+
+
+def test_content_is_told_apart_by_its_canonical_bytes() -> None:
+    assert content({"b": 1, "a": [1, 2]}).digest == content({"a": [1, 2], "b": 1}).digest
+    assert content({"a": 1}).digest != content({"a": 1.0}).digest

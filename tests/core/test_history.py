@@ -1,0 +1,176 @@
+"""A task's claims, told from its events: one entry a generation granted, and how each ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from genlock.core import commands as c
+from genlock.core import keys
+from genlock.core.history import claim_history
+from genlock.core.model import Actor, Task
+from genlock.core.policy import Expired, Policy
+from genlock.core.reasons import ReleaseReason, SpawnMode
+from genlock.core.results import ClaimHistory
+from tests.core.world import START, World, by, content, key_of
+
+T = key_of("A-003-event-bus")
+NAME = T.id
+ALICE = by("s1", "alice")
+
+
+def a_world(policy: Policy = Policy()) -> World:  # noqa: B008 - frozen
+    world = World(policy=policy)
+    world.add(NAME, track="A", sequence=3)
+    return world
+
+
+def history(world: World, refused: frozenset[int] = frozenset()) -> tuple[ClaimHistory, ...]:
+    return claim_history(world.task(NAME), world.cell(T).events, refused)
+
+
+def told(world: World, refused: frozenset[int] = frozenset()) -> list[str]:
+    """Each entry as `generation:reason`, with a plus if its result was accepted and a minus if one was refused."""
+    return [
+        f"{entry.generation}:{entry.release_reason or 'open'}{'+' * entry.result_accepted}{'-' * entry.result_rejected}"
+        for entry in history(world, refused)
+    ]
+
+
+def test_a_task_that_nobody_has_claimed_has_no_history() -> None:
+    assert history(a_world()) == ()
+
+
+def test_an_entry_says_who_held_the_task_from_when_to_when_and_how_it_ended() -> None:
+    world = a_world()
+    caller = c.Caller("s1", "alice", Actor(user_id="alice@acme.com"))
+    world.ask(c.ClaimTask(T, caller, 60.0))
+    world.pass_time(20)
+    world.ask(c.RenewLease(T, caller, 1))
+    world.ask(c.RenewLease(T, caller, 1))
+    world.pass_time(20)
+    world.ask(c.SubmitResult(T, caller, 1, content("done"), "wp-mine"))
+    (entry,) = history(world)
+    assert entry.id.startswith("claim-")
+    assert (entry.tenant_id, entry.project_id, entry.task_id, entry.track, entry.sequence) == ("acme", "shop", NAME, "A", 3)
+    assert (entry.generation, entry.session_id, entry.agent_id, entry.user_id) == (1, "s1", "alice", "alice@acme.com")
+    assert (entry.acquired_at, entry.released_at) == (START, START + timedelta(seconds=40))
+    assert (entry.release_reason, entry.result_accepted, entry.result_rejected) == (ReleaseReason.COMPLETED, True, False)
+    assert (entry.work_product_ref, entry.renewals) == ("wp-mine", 2)
+
+
+def test_gc_4_2_an_expired_claim_with_a_refused_result_and_the_one_that_completed() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.pass_time(61)
+    world.claim(NAME, "s2", "bob")
+    world.submit(NAME, "s2", 2)
+    world.submit(NAME, "s1", 1, "late")
+    refused = frozenset(entry.generation for key, cell in world.cells.items() if key.kind == keys.REFUSED for entry in [cell.record])  # type: ignore[union-attr]
+    assert told(world, refused) == ["1:EXPIRED-", "2:COMPLETED+"]
+
+
+def test_gc_4_3_three_generations() -> None:
+    world = a_world()
+    for session in ("s1", "s2", "s3"):
+        world.claim(NAME, session)
+        world.pass_time(61)
+    world.submit(NAME, "s3", 3)
+    assert told(world, frozenset({1, 2})) == ["1:EXPIRED-", "2:EXPIRED-", "3:COMPLETED+"]
+
+
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        (c.ReleaseClaim(T, ALICE, 1), "1:VOLUNTARY"),
+        (c.ReleaseClaim(T, ALICE, 1, ReleaseReason.ERROR), "1:ERROR"),
+        (c.ForceRelease(T), "1:SUPERSEDED"),
+        (c.AssignTask(T, agent="bob"), "1:SUPERSEDED"),
+        (c.ResetTask(T), "1:SUPERSEDED"),
+        (c.CancelTask(T), "1:SUPERSEDED"),
+        (c.SpawnSubtasks(T, ALICE, 1, (Task(id="x", parent=NAME, depth=1),)), "1:SPAWNED"),
+        (c.SpawnSubtasks(T, ALICE, 1, (Task(id="x", parent=NAME, depth=1),), keep=True), "1:open"),
+        (c.HoldTask(T), "1:open"),
+        (c.EditTask(T, changes={"title": "new"}), "1:open"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, c.Command) else value,
+)
+def test_every_way_for_a_claim_to_end(command: c.Command, ending: str) -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.ask(command)
+    assert told(world) == [ending]
+
+
+def test_a_claim_whose_session_has_ended_is_orphaned() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.ask(c.EndSession(key_of("s1", keys.SESSION), ALICE))
+    world.claim(NAME, "s2", "bob")
+    assert told(world) == ["1:ORPHANED", "2:open"]
+
+
+def test_a_claim_that_expired_and_then_delivered_is_completed() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.pass_time(61)
+    world.ask(c.CheckDue(T))
+    assert told(world) == ["1:EXPIRED"]
+    world.submit(NAME, "s1", 1)
+    assert told(world) == ["1:COMPLETED+"]
+
+
+@pytest.mark.parametrize(
+    "command", [c.ReleaseClaim(T, ALICE, 1), c.ForceRelease(T), c.ResetTask(T), c.CancelTask(T)], ids=lambda c: type(c).__name__
+)
+def test_what_has_expired_stays_so_whatever_comes_after(command: c.Command) -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.pass_time(61)
+    world.ask(c.CheckDue(T))
+    ended = history(world)[0].released_at
+    world.pass_time(10)
+    world.ask(command)
+    assert told(world) == ["1:EXPIRED"]
+    assert history(world)[0].released_at == ended
+
+
+def test_a_completed_generation_stays_completed_after_a_reset() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.submit(NAME, "s1", 1)
+    world.ask(c.ResetTask(T))
+    world.claim(NAME, "s2")
+    assert told(world) == ["1:COMPLETED+", "2:open"]
+
+
+def test_a_hold_for_a_person_shows_as_expired() -> None:
+    world = a_world(Policy(expired=Expired.HUMAN))
+    world.claim(NAME)
+    world.pass_time(61)
+    world.ask(c.CheckDue(T))
+    assert told(world) == ["1:EXPIRED"]
+
+
+def test_adoption_by_an_operator_is_a_generation_of_its_own() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.ask(c.ForceRelease(T))
+    world.submit(NAME, "s1", 1, "found")
+    (refused,) = [key.id for key in world.cells if key.kind == keys.REFUSED]
+    world.ask(c.AdoptResult(T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1", "alice"))
+    assert told(world, frozenset({1})) == ["1:SUPERSEDED-", "2:COMPLETED+"]
+    assert [(entry.session_id, entry.work_product_ref) for entry in history(world)] == [("s1", None), ("operations", "wp-found")]
+
+
+def test_a_fan_in_is_a_generation_of_the_coordinator_itself() -> None:
+    world = a_world()
+    world.claim(NAME)
+    child = Task(id=f"{NAME}::1", parent=NAME, depth=1)
+    world.ask(c.SpawnSubtasks(T, ALICE, 1, (child,), SpawnMode.FAN_OUT_FAN_IN))
+    world.settle()
+    world.finish(child.id)
+    world.settle()
+    assert told(world) == ["1:SPAWNED", "2:COMPLETED+"]
+    assert history(world)[1].session_id == "genlock"

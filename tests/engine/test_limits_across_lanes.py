@@ -1,0 +1,201 @@
+"""Limits rest on many records: exact within one lane, behind by one refresh between coordinators, never below what is allowed."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+import genlock
+from genlock.core import events as e
+from genlock.core.commands import ClaimTask
+from tests.engine.gates import GatedStore, Home, answered, caller, claim, granted, later, next_for, submit, task_key, writing
+
+
+def limited(home: Home, store: GatedStore | None = None, **limits: int) -> genlock.Coordinator:
+    fleet = home.connect(store)
+    fleet.set_policy(limits=limits)
+    return fleet
+
+
+def at_once(home: Home, store: GatedStore, fleet: genlock.Coordinator, claims: list[ClaimTask]) -> list[str]:
+    """The reasons of claims that are decided in one round, because the lane was busy when they came in."""
+    stop = home.stop()
+    store.on("commit", when=writing(e.TaskAdded, "last"), before=stop)
+    adding = later(lambda: fleet.add_tasks(tasks=["last"]))
+    stop.wait()
+    jobs = [fleet.engine.submit([command]) for command in claims]
+    store.commits.clear()
+    stop.open()
+    reasons = [answered(job)[0].reason for job in jobs]
+    adding.result(10)
+    assert len([commit for commit in store.commits if writing(e.ClaimAcquired)(commit.changes)]) == 1, "they were one batch"
+    return reasons
+
+
+def test_max_concurrent_claims_is_exact_when_claims_are_decided_together(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_concurrent_claims=7)
+    names = [f"t-{n:02d}" for n in range(20)]
+    fleet.add_tasks(tasks=names)
+
+    reasons = at_once(home, store, fleet, [ClaimTask(task_key(name), caller("alice")) for name in names])
+
+    assert reasons == ["GRANTED"] * 7 + ["DENIED_LIMIT"] * 13
+
+
+def test_max_concurrent_claims_is_exact_from_call_to_call(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=2)
+    fleet.add_tasks(tasks=["A", "B", "C"])
+    granted(fleet, "A", "alice")
+    granted(fleet, "B", "bob")
+
+    denied = claim(fleet, "C", "carol")
+
+    assert (denied.reason, denied.limit) == ("DENIED_LIMIT", "max_concurrent_claims")
+    assert "max_concurrent_claims = 2" in denied.detail
+    assert next_for(fleet, "carol").reason == "DENIED_LIMIT"
+    # A claim that one has already takes no further place.
+    assert claim(fleet, "A", "alice").success
+    assert submit(fleet, "A", "alice", 1).accepted
+    assert claim(fleet, "C", "carol").success
+
+
+def test_max_concurrent_claims_is_exact_where_counting_is_dear(home: Home) -> None:
+    """A store that takes long to count is not asked for every claim; the lane adds and takes away what it does itself."""
+    store = home.gated()
+    fleet = limited(home, store, max_concurrent_claims=2)
+    fleet.add_tasks(tasks=["A", "B", "C", "D"])
+    store.on("count", after=lambda: time.sleep(0.02), times=float("inf"))  # the store's own slowness, not ours
+
+    assert [claim(fleet, name, "alice").reason for name in "ABC"] == ["GRANTED", "GRANTED", "DENIED_LIMIT"]
+    assert submit(fleet, "A", "alice", 1).accepted
+    assert claim(fleet, "C", "alice").reason == "GRANTED"
+    assert claim(fleet, "D", "alice").reason == "DENIED_LIMIT"
+    fleet.release_claim(task_id="B", expected_generation=1, session_id="s-alice")
+    assert claim(fleet, "D", "alice").reason == "GRANTED"
+
+
+def test_a_grant_that_conflicted_takes_no_place(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_concurrent_claims=2)
+    rival = home.connect()
+    fleet.add_tasks(tasks=["A", "B", "C"])
+    store.on("count", after=lambda: time.sleep(0.02), times=float("inf"))
+    store.on("commit", when=writing(e.ClaimAcquired, "A"), before=lambda: rival.cancel_task(task_id="A"))
+
+    assert claim(fleet, "A", "alice").reason == "DENIED_COMPLETED"
+
+    assert [claim(fleet, name, "alice").reason for name in "BC"] == ["GRANTED", "GRANTED"]
+
+
+def test_the_profile_default_allows_a_hundred_claims(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, profile="default")
+    names = [f"t-{n:03d}" for n in range(120)]
+    fleet.add_tasks(tasks=names)
+
+    reasons = at_once(home, store, fleet, [ClaimTask(task_key(name), caller("alice")) for name in names])
+
+    assert Counter(reasons) == {"GRANTED": 100, "DENIED_LIMIT": 20}
+
+
+def test_the_profile_default_has_bounds_for_leases(home: Home) -> None:
+    fleet = home.connect(profile="default")
+    fleet.add_tasks(tasks=["T"])
+
+    assert fleet.get_policy().profile == "default"
+    assert claim(fleet, "T", "alice", lease=29).limit == "min_lease_duration_seconds"
+    assert claim(fleet, "T", "alice", lease=3601).limit == "max_lease_duration_seconds"
+    assert claim(fleet, "T", "alice", lease=30).success
+
+
+def test_max_active_sessions_is_exact_when_claims_are_decided_together(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_active_sessions=3)
+    names = [f"t-{n}" for n in range(8)]
+    fleet.add_tasks(tasks=names)
+
+    reasons = at_once(home, store, fleet, [ClaimTask(task_key(name), caller(f"agent-{name}")) for name in names])
+
+    assert reasons == ["GRANTED"] * 3 + ["DENIED_LIMIT"] * 5
+    assert len(fleet.list_sessions()) == 3
+
+
+def test_max_active_sessions_counts_a_session_once_however_many_tasks_it_takes(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_active_sessions=1)
+    names = [f"t-{n}" for n in range(4)]
+    fleet.add_tasks(tasks=names)
+
+    reasons = at_once(home, store, fleet, [ClaimTask(task_key(name), caller("alice")) for name in names])
+
+    assert reasons == ["GRANTED"] * 4
+    denied = claim(fleet, "last", "bob")
+    assert (denied.reason, denied.limit) == ("DENIED_LIMIT", "max_active_sessions")
+    fleet.end_session(session_id="s-alice")
+    assert claim(fleet, "last", "bob").success
+
+
+def test_another_coordinator_knows_of_the_claims_of_the_first(home: Home) -> None:
+    one, other = limited(home, max_concurrent_claims=2), home.connect()
+    one.add_tasks(tasks=["A", "B", "C"])
+    granted(one, "A", "alice")
+    granted(one, "B", "alice")
+
+    assert claim(other, "C", "bob").reason == "DENIED_LIMIT"
+
+
+def test_coordinators_overshoot_by_what_they_decide_at_the_same_time_and_no_further(home: Home) -> None:
+    stores = [home.gated(), home.gated()]
+    fleets = [limited(home, stores[0], max_concurrent_claims=1), home.connect(stores[1])]
+    fleets[0].add_tasks(tasks=["A", "B", "C"])
+    # The second has counted before the first wrote.
+    stores[1].on("commit", when=writing(e.ClaimAcquired, "B"), before=lambda: granted(fleets[0], "A", "alice"))
+
+    assert claim(fleets[1], "B", "bob").success, "rules over several records may overshoot"
+
+    assert [claim(fleet, "C", "carol").reason for fleet in fleets] == ["DENIED_LIMIT"] * 2
+
+
+@pytest.mark.parametrize("how", ["completed", "released", "ended", "taken away"])
+def test_what_is_over_takes_no_place(home: Home, how: str) -> None:
+    fleet = limited(home, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "A", "alice")
+    assert claim(fleet, "B", "bob").reason == "DENIED_LIMIT"
+    match how:
+        case "completed":
+            submit(fleet, "A", "alice", 1)
+        case "released":
+            fleet.release_claim(task_id="A", expected_generation=1, session_id="s-alice")
+        case "ended":
+            fleet.end_session(session_id="s-alice")
+        case _:
+            fleet.force_release(task_id="A")
+
+    assert claim(fleet, "B", "bob").success
+
+
+@pytest.mark.parametrize("task", ["A", "B"])
+@pytest.mark.parametrize("swept", [True, False])
+def test_a_claim_that_has_lapsed_takes_no_place_whether_or_not_anyone_wrote_it_down(home: Home, task: str, swept: bool) -> None:
+    """The limit is on live claims, and no answer may depend on whether a monitor came by."""
+    fleet = limited(home, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "A", "alice", lease=30)
+    home.clock.advance(31)
+    if swept:
+        assert fleet.sweep().expired == 1
+
+    assert claim(fleet, task, "bob").reason == "GRANTED"
+
+
+def test_claim_next_takes_over_at_the_limit(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A"])
+    granted(fleet, "A", "alice", lease=30)
+    home.clock.advance(31)
+
+    assert next_for(fleet, "bob").reason == "GRANTED"

@@ -1,0 +1,180 @@
+"""A holder whose session has ended or whose process is known to be gone holds nothing: found by whoever claims, not by a monitor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import genlock
+from genlock.core.model import Process
+from genlock.engine.processes import identify
+from genlock.errors import SessionEnded
+from tests.engine.gates import Home, claim, granted, later, next_for, submit, told
+
+
+@pytest.fixture
+def victim() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing until it is killed."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
+
+
+def kill(process: subprocess.Popen[bytes], *, reap: bool = True) -> None:
+    """kill -9; returns when the process has ended, with `reap=False` as a zombie of ours."""
+    os.kill(process.pid, signal.SIGKILL)
+    if reap:
+        process.wait()
+    else:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+
+def held_by(fleet: genlock.Coordinator, process: Process | None = None, pid: int | None = None) -> None:
+    """T is alice's, whose session is that process."""
+    fleet.add_tasks(tasks=["T"])
+    fleet.register_session(session_id="s-alice", process=process, pid=pid)
+    granted(fleet, "T", "alice", lease=3600)
+
+
+def orphaned(fleet: genlock.Coordinator) -> list[Any]:
+    return [event.event for event in fleet.read_events(task_id="T").events if event.event_type == "CLAIM_ORPHANED"]
+
+
+@pytest.mark.parametrize("reap", [True, False])
+def test_a_holder_that_was_killed_is_succeeded_at_once(home: Home, victim: subprocess.Popen[bytes], reap: bool) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    assert claim(fleet, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
+    kill(victim, reap=reap)
+
+    assert granted(fleet, "T", "bob") == 2
+
+    (evidence,) = orphaned(fleet)
+    assert (evidence["cause"], evidence["process_gone"], evidence["holder_session_id"]) == ("PROCESS_GONE", True, "s-alice")
+    assert [entry.release_reason for entry in fleet.get_claim_history(task_id="T")] == ["ORPHANED", None]
+    # The zombie's result, should it come after all, is fenced off and kept.
+    refused = submit(fleet, "T", "alice", 1, {"work": "done"})
+    assert (refused.reason, refused.kept) == ("STALE_GENERATION", True)
+
+
+def test_claim_next_finds_the_task_of_a_holder_that_was_killed(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    kill(victim)
+
+    assert next_for(fleet, "bob").task_id == "T"
+    assert len(orphaned(fleet)) == 1
+
+
+def test_who_waits_gets_the_task_of_a_holder_that_is_killed_meanwhile(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    """Nothing tells of a death: the waiter looks again every two seconds."""
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    waiting = later(lambda: next_for(fleet, "bob", wait=20))
+    kill(victim)
+
+    assert waiting.result(20).task_id == "T"
+
+
+def test_a_sweep_finds_a_holder_that_was_killed(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    assert fleet.sweep().orphaned == 0
+    kill(victim)
+
+    assert fleet.sweep().orphaned == 1
+    assert fleet.get_task_state(task_id="T").state == "PENDING"
+    assert fleet.sweep().orphaned == 0
+
+
+def test_a_pid_that_is_used_again_is_not_the_process_that_was(home: Home) -> None:
+    """Our own pid, alive, with another start time: what had the number then is gone."""
+    mine = identify()
+    assert mine is not None
+    fleet = home.connect()
+    held_by(fleet, process=replace(mine, started=mine.started + 1))
+
+    assert granted(fleet, "T", "bob") == 2
+    assert [event["cause"] for event in orphaned(fleet)] == ["PROCESS_GONE"]
+
+
+def test_a_process_of_an_earlier_boot_is_gone(home: Home) -> None:
+    mine = identify()
+    assert mine is not None
+    fleet = home.connect()
+    held_by(fleet, process=replace(mine, boot="an-earlier-one"))
+
+    assert granted(fleet, "T", "bob") == 2
+
+
+@pytest.mark.parametrize("pid", [1, 2**22 - 1])
+def test_a_process_of_another_host_is_not_known_to_be_gone(home: Home, pid: int) -> None:
+    fleet = home.connect()
+    held_by(fleet, process=Process("another-host", "its-boot", pid, 1))
+
+    assert claim(fleet, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    assert fleet.sweep().orphaned == 0
+    home.clock.advance(3600)
+    assert granted(fleet, "T", "bob") == 2
+    assert told(fleet, "T").count("CLAIM_EXPIRED") == 1
+
+
+def test_a_process_that_lives_keeps_its_claim(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+
+    assert claim(fleet, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
+    assert fleet.sweep().orphaned == 0
+    state = fleet.get_task_state(task_id="T")
+    assert state.holder is not None
+    assert state.holder.looks_alive
+
+
+def test_a_session_that_has_ended_holds_nothing(home: Home) -> None:
+    fleet = home.connect()
+    held_by(fleet)
+    assert fleet.end_session(session_id="s-alice").released == ("T",)
+
+    assert granted(fleet, "T", "bob") == 2
+    with pytest.raises(SessionEnded):
+        claim(fleet, "T", "alice")
+
+
+def test_a_claim_whose_session_ended_and_whose_release_was_cut_off_is_orphaned(home: Home) -> None:
+    """Ending a session is one commit and the release of its claims another; whoever comes between finds an orphan."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    held_by(rival)
+    store.on("find", when=lambda query: query.session == "s-alice", before=lambda: granted(rival, "T", "bob"))
+
+    assert fleet.end_session(session_id="s-alice").released == ()
+
+    assert [event["cause"] for event in orphaned(fleet)] == ["SESSION_ENDED"]
+    assert [entry.session_id for entry in fleet.get_claim_history(task_id="T")] == ["s-alice", "s-bob"]
+
+
+def test_a_task_whose_holders_keep_dying_is_held(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    for n in range(5):
+        fleet.register_session(session_id=f"s-agent-{n}", process=_gone())
+        granted(fleet, "T", f"agent-{n}", lease=3600)
+
+    assert claim(fleet, "T", "bob").reason == "DENIED_HELD"
+    assert fleet.get_task_state(task_id="T").failures == 5
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    fleet.reopen_task(task_id="T")
+    assert claim(fleet, "T", "bob").success
+
+
+def _gone() -> Process:
+    mine = identify()
+    assert mine is not None
+    return replace(mine, started=mine.started + 1)

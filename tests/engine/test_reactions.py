@@ -1,0 +1,450 @@
+"""What one record's event asks of others: decided after its cause is done, never lost, never late enough to do harm."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from math import inf
+from typing import Any
+
+import pytest
+
+from genlock.core import events as e
+from genlock.core.commands import AddTask, ClaimTask, Content, Hear, SubmitResult
+from genlock.core.facts import Seen
+from genlock.core.keys import SETTLED, Key
+from genlock.core.model import Task
+from genlock.core.reasons import Status
+from genlock.errors import Closed, StoreFull, StoreUnavailable
+from genlock.store import Committed, Conflict
+from tests.engine.gates import (
+    PATIENCE,
+    PLACE,
+    Home,
+    answered,
+    caller,
+    change_of,
+    claim,
+    complete,
+    die,
+    feed,
+    granted,
+    later,
+    next_for,
+    raising,
+    state,
+    submit,
+    task_key,
+    told,
+    until,
+    writing,
+)
+
+PAIR: list[Any] = ["A", {"id": "B", "depends_on": ["A"]}]
+
+dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+# A reaction is not decided in the commit that causes it
+
+
+def test_a_completion_that_conflicts_opens_nothing(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.ResultAccepted, "A"), before=lambda: rival.force_release(task_id="A"))
+
+    refused = submit(fleet, "A", "alice", generation)
+
+    assert ["A"] in [commit.conflicts for commit in store.commits]
+    assert (refused.accepted, refused.reason) == (False, "STALE_GENERATION")
+    assert (state(fleet, "A"), state(fleet, "B")) == ("PENDING", "BLOCKED")
+    assert claim(fleet, "B", "bob").reason == "DENIED_BLOCKED"
+
+
+def test_the_naive_way_opens_a_dependent_although_the_completion_conflicted(home: Home) -> None:
+    """The trap itself, as proof that the test above can fail: both records in one commit."""
+    store = home.store()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    completion = change_of(store, SubmitResult(task_key("A"), caller("alice"), generation, Content("00", 2)))
+    news = Hear(task_key("B"), caller("alice"), (("A", completion.version),))
+    opening = change_of(store, news, others={"A": Seen(completion.version, Status.COMPLETED)})
+    rival.force_release(task_id="A")
+
+    answers = store.commit([completion, opening])
+
+    assert [type(answer) for answer in answers] == [Conflict, Committed]
+    assert (state(fleet, "A"), state(fleet, "B")) == ("PENDING", "PENDING")
+
+
+def test_a_claim_is_not_granted_on_a_completion_of_the_same_batch_that_then_conflicts(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=[*PAIR, "X"])
+    generation = granted(fleet, "A", "alice")
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    store.on("commit", when=writing(e.ResultAccepted, "A"), before=lambda: rival.force_release(task_id="A"))
+    ahead = later(lambda: claim(fleet, "X", "carol"))
+    stop.wait()
+    # Both come in while the lane is busy, so they are decided in one round; the submission first, as it is the urgent one.
+    submitted = fleet.engine.submit([SubmitResult(task_key("A"), caller("alice"), generation, Content("00", 2))])
+    claimed = fleet.engine.submit([ClaimTask(task_key("B"), caller("bob"))])
+    stop.open()
+
+    assert ahead.result(PATIENCE).success
+    assert answered(submitted)[0].reason == "STALE_GENERATION"
+    assert answered(claimed)[0].reason == "DENIED_BLOCKED"
+    assert (state(fleet, "B"), told(fleet, "B")) == ("BLOCKED", ["TASK_ADDED"])
+
+
+def test_nobody_hears_of_a_fan_in_that_conflicted(home: Home) -> None:
+    """A reaction of a reaction: the parent's fan-in is itself decided in the second commit, and may conflict there."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["P"])
+    parent = granted(fleet, "P", "alice")
+    fleet.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}], mode="fan-out-fan-in")
+    child = granted(fleet, "c1", "bob")
+    store.on("commit", when=writing(e.ResultAccepted, "P"), before=lambda: rival.hold_task(task_id="P"))
+    # One job, so one batch: its second commit tells P of its child and the new task of P.
+    job = fleet.engine.submit(
+        [
+            SubmitResult(task_key("c1"), caller("bob"), child, Content("00", 2)),
+            AddTask(task_key("Q"), caller("bob"), Task(id="Q", depends_on=("P",))),
+        ]
+    )
+
+    assert answered(job)[0].accepted
+    assert [commit.conflicts for commit in store.commits if commit.conflicts] == [["P"]]
+    assert (state(fleet, "P"), state(fleet, "Q")) == ("HELD", "BLOCKED")
+
+
+def test_dependents_are_open_when_the_submission_is_answered(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    stop = home.stop()
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=stop)
+
+    answer = later(lambda: submit(fleet, "A", "alice", generation))
+    stop.wait()
+    assert (state(rival, "A"), state(rival, "B"), answer.done()) == ("COMPLETED", "BLOCKED", False)
+    stop.open()
+
+    assert answer.result(PATIENCE).accepted
+    assert state(rival, "B") == "PENDING"
+    # The cause and the reaction are two commits, in this order.
+    written = [kind for commit in store.commits for kind in commit.tasks]
+    assert written[-2:] == ["A", "B"]
+    assert store.commits[-1].tasks == ["B"]
+
+
+# A late reaction does not reopen what was reset
+
+
+def test_a_reaction_that_is_decided_after_a_reset_opens_nothing(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.ResultAccepted, "A"), after=lambda: rival.reset_task(task_id="A"))
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert (state(fleet, "A"), state(fleet, "B")) == ("PENDING", "BLOCKED")
+    assert claim(fleet, "B", "bob").reason == "DENIED_BLOCKED"
+
+
+def test_a_reaction_that_is_committed_after_a_reset_opens_nothing(home: Home) -> None:
+    """It was decided on the completion, which was reset before the reaction was written."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=lambda: rival.reset_task(task_id="A"))
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert (state(fleet, "A"), state(fleet, "B")) == ("PENDING", "BLOCKED")
+    assert claim(fleet, "B", "bob").reason == "DENIED_BLOCKED"
+
+
+def test_a_reaction_that_is_committed_after_a_reset_opens_nothing_for_a_moment_either(home: Home) -> None:
+    """Whoever claims right behind the late write must not find the task open: a grant is not taken back by looking again."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    reasons: list[str] = []
+    store.on(
+        "commit",
+        when=writing(e.DependencyMet, "B"),
+        before=lambda: rival.reset_task(task_id="A"),
+        after=lambda: reasons.append(claim(rival, "B", "bob").reason),
+    )
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert reasons == ["DENIED_BLOCKED"]
+
+
+def test_a_fan_in_that_is_committed_after_a_reset_of_the_last_child_completes_nothing(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["P"])
+    parent = granted(fleet, "P", "alice")
+    fleet.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}], mode="fan-out-fan-in")
+    child = granted(fleet, "c1", "bob")
+    store.on("commit", when=writing(e.ResultAccepted, "P"), before=lambda: rival.reset_task(task_id="c1"))
+
+    assert submit(fleet, "c1", "bob", child).accepted
+
+    assert (state(fleet, "c1"), state(fleet, "P")) == ("PENDING", "BLOCKED")
+    complete(fleet, "c1")
+    assert state(fleet, "P") == "COMPLETED"
+
+
+@dies
+def test_a_claim_that_opens_a_task_itself_while_its_dependency_is_reset_knows_of_it(home: Home) -> None:
+    """Either the claim came first, and its holder is told that its inputs changed, or the reset did, and the task is blocked."""
+    # The reaction to the completion never comes to B.
+    cut_off_after_completion(home)
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    assert state(fleet, "B") == "BLOCKED"
+    store.on("commit", when=writing(e.ClaimAcquired, "B"), before=lambda: rival.reset_task(task_id="A"))
+
+    answer = claim(fleet, "B", "bob")
+
+    if answer.success:
+        assert fleet.get_task_state(task_id="B").inputs_changed == ("A",)
+    else:
+        assert (answer.reason, state(fleet, "B")) == ("DENIED_BLOCKED", "BLOCKED")
+
+
+def test_reactions_repeated_from_the_beginning_of_the_feed_change_nothing(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=[*PAIR, {"id": "C", "depends_on": ["B"]}])
+    complete(fleet, "A")
+    fleet.reset_task(task_id="A")
+    assert state(fleet, "B") == "BLOCKED"
+    before = feed(fleet)
+
+    # Another coordinator has never settled and starts with the first event: the completion comes before the reset.
+    assert home.connect().sweep().settled == 0
+
+    assert feed(fleet) == before
+    assert (state(fleet, "B"), state(fleet, "C")) == ("BLOCKED", "BLOCKED")
+
+
+# A completion between a dependency's read and a dependent's creation
+
+
+@pytest.mark.parametrize("moment", ["before the task exists", "before its dependencies are looked at", "after they were looked at"])
+def test_a_completion_while_a_dependent_is_created_is_not_missed(home: Home, moment: str) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A"])
+    generation = granted(rival, "A", "alice")
+
+    def finish() -> None:
+        assert submit(rival, "A", "alice", generation).accepted
+
+    match moment:
+        case "before the task exists":
+            store.on("commit", when=writing(e.TaskAdded, "B"), before=finish)
+        case "before its dependencies are looked at":
+            store.on("commit", when=writing(e.TaskAdded, "B"), after=finish)
+        case _:
+            # The look is the first that takes both at once.
+            store.on("load", when=lambda keys: {task_key("A"), task_key("B")} <= set(keys), after=finish)
+    fleet.add_tasks(tasks=[{"id": "B", "depends_on": ["A"]}])
+
+    assert state(fleet, "A") == "COMPLETED"
+    assert state(fleet, "B") == "PENDING"
+    assert claim(fleet, "B", "bob").success
+
+
+def test_the_naive_way_misses_a_completion_before_the_dependent_exists(home: Home) -> None:
+    """Proof that the first moment above is one: a task that is created blocked, with no look after that, stays so."""
+    store = home.store()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A"])
+    generation = granted(rival, "A", "alice")
+    addition = change_of(store, AddTask(task_key("B"), caller("planner"), Task(id="B", depends_on=("A",))))
+    assert submit(rival, "A", "alice", generation).accepted
+
+    assert isinstance(store.commit([addition])[0], Committed)
+
+    assert (state(fleet, "A"), state(fleet, "B")) == ("COMPLETED", "BLOCKED")
+
+
+# A crash between a completion and its reactions, with no monitor
+
+
+def cut_off_after_completion(home: Home) -> None:
+    """A coordinator completes A and dies before B is told."""
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=PAIR)
+    generation = granted(doomed, "A", "alice")
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=die)
+    with pytest.raises(Closed):
+        submit(doomed, "A", "alice", generation)
+
+
+@dies
+def test_after_a_crash_the_dependent_is_left_blocked_and_a_claim_of_it_is_granted(home: Home) -> None:
+    cut_off_after_completion(home)
+    fleet = home.connect()
+    assert (state(fleet, "A"), state(fleet, "B")) == ("COMPLETED", "BLOCKED")
+
+    assert claim(fleet, "B", "bob").success
+
+
+@dies
+def test_after_a_crash_claim_next_finds_the_dependent(home: Home) -> None:
+    cut_off_after_completion(home)
+
+    assert next_for(home.connect(), "bob").task_id == "B"
+
+
+@dies
+def test_after_a_crash_ready_finds_the_dependent(home: Home) -> None:
+    cut_off_after_completion(home)
+
+    assert [line.task.id for line in home.connect().ready()] == ["B"]
+
+
+@dies
+def test_after_a_crash_a_waiting_caller_gets_the_dependent(home: Home) -> None:
+    cut_off_after_completion(home)
+
+    assert next_for(home.connect(), "bob", wait=PATIENCE).task_id == "B"
+
+
+@dies
+def test_after_a_crash_the_children_of_a_spawn_are_created_by_the_next_who_looks(home: Home) -> None:
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["P"])
+    generation = granted(doomed, "P", "alice")
+    store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
+    with pytest.raises(Closed):
+        doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "c1"}, {"id": "c2"}])
+    fleet = home.connect()
+
+    assert {next_for(fleet, "bob").task_id, next_for(fleet, "bob").task_id} == {"c1", "c2"}
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+
+
+@dies
+def test_after_a_crash_a_parent_whose_last_child_is_done_is_granted(home: Home) -> None:
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["P"])
+    parent = granted(doomed, "P", "alice")
+    doomed.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}])
+    child = granted(doomed, "c1", "bob")
+    store.on("commit", when=writing(e.ChildFinished, "P"), before=die)
+    with pytest.raises(Closed):
+        submit(doomed, "c1", "bob", child)
+    fleet = home.connect()
+    assert state(fleet, "P") == "BLOCKED"
+
+    assert claim(fleet, "P", "carol").success
+
+
+# Settling
+
+
+@dies
+def test_settling_moves_the_cursor_and_settling_again_writes_nothing(home: Home) -> None:
+    cut_off_after_completion(home)
+    fleet = home.connect()
+    key = Key(*PLACE, SETTLED, SETTLED)
+    assert key not in home.store().load([key]).records
+
+    assert fleet.sweep().settled >= 1
+
+    assert state(fleet, "B") == "PENDING"
+    assert key in home.store().load([key]).records
+    before = feed(fleet)
+    assert before[-2:] == ["DEPENDENCY_MET", "SETTLED"]
+    assert (fleet.sweep().settled, home.connect().sweep().settled) == (0, 0)
+    assert feed(fleet) == before
+
+
+@dies
+def test_a_store_that_fails_while_settling_costs_no_reaction(home: Home) -> None:
+    """The cursor must not move past what was not written."""
+    cut_off_after_completion(home)
+    store = home.gated()
+    fleet = home.connect(store)
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=raising(StoreUnavailable("for a while")), times=inf)
+    with suppress(StoreUnavailable):
+        assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    store.clear()
+
+    assert next_for(fleet, "bob").task_id == "B"
+
+
+@dies
+def test_conflicts_while_settling_cost_no_reaction(home: Home) -> None:
+    cut_off_after_completion(home)
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    numbers = iter(range(1000))
+
+    def meddle() -> None:
+        rival.edit_task(task_id="B", changes={"title": f"edited {next(numbers)}"})
+
+    # For longer than a reaction has patience; then the rival leaves it alone.
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=meddle, times=inf)
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    store.clear()
+
+    assert next_for(fleet, "bob").task_id == "B"
+
+
+def test_a_store_that_fails_in_the_second_commit_costs_no_reaction(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=raising(StoreUnavailable("for a moment")))
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert next_for(fleet, "bob").task_id == "B"
+
+
+def test_a_coordinator_that_has_settled_before_does_not_take_a_failed_reaction_for_done(home: Home) -> None:
+    """Whoever skips its own events when it settles must be sure of their reactions."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=raising(StoreFull("for a while")), times=inf)
+    assert submit(fleet, "A", "alice", generation).accepted
+    store.clear()
+
+    assert next_for(fleet, "bob").task_id == "B"
+
+
+def test_a_completion_opens_more_dependents_than_one_second_commit_takes(home: Home) -> None:
+    fleet = home.connect()
+    many = [f"d-{n:04d}" for n in range(1100)]
+    fleet.add_tasks(tasks=["A", *({"id": name, "depends_on": ["A"]} for name in many)])
+    assert len(fleet.blocked(limit=2000)) == 1100
+
+    complete(fleet, "A")
+
+    # Nobody sweeps and nobody asks for work: the lane that broke off goes on by itself.
+    until(fleet, lambda: not fleet.blocked(limit=1))
+    assert [line.task.id for line in fleet.ready(limit=2000)] == many

@@ -1,0 +1,97 @@
+"""No work is lost: a refused result is kept before the answer says so, or the answer is an error."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from genlock.core import events as e
+from genlock.errors import GenlockError, StoreFull, StoreUnavailable
+from tests.engine.gates import PATIENCE, Home, claim, complete, granted, later, raising, submit, told, writing
+
+
+def test_a_refused_result_is_kept_before_the_answer(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice", lease=30)
+    home.clock.advance(31)
+    granted(fleet, "T", "bob")
+    before, after = home.stop(), home.stop()
+    store.on("commit", when=writing(e.ResultRejected), before=before, after=after)
+
+    answer = later(lambda: submit(fleet, "T", "alice", 1, {"work": "done"}))
+    before.wait()
+    assert (answer.done(), rival.list_refused_results()) == (False, ())
+    before.open()
+    after.wait()
+    # It is there, and still nobody was told.
+    assert not answer.done()
+    assert [result.result_data for result in rival.list_refused_results()] == [{"work": "done"}]
+    after.open()
+
+    refused = answer.result(PATIENCE)
+    assert (refused.reason, refused.work_lost, refused.kept) == ("STALE_GENERATION", True, True)
+    assert [result.id for result in rival.list_refused_results()] == [refused.refused_id]
+    assert told(fleet, "T").count("RESULT_ACCEPTED") == 0
+
+
+@pytest.mark.parametrize("error", [StoreFull("no room"), StoreUnavailable("away")])
+def test_a_refused_result_that_cannot_be_kept_is_an_error_and_not_said_to_be_kept(home: Home, error: GenlockError) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    store.on("commit", when=writing(e.ResultRejected), before=raising(error), times=inf)
+
+    with pytest.raises(type(error)):
+        submit(fleet, "T", "alice", 1, {"work": "done"})
+
+    store.clear()
+    assert fleet.list_refused_results() == ()
+    # Handing it in again is all that it takes.
+    assert submit(fleet, "T", "alice", 1, {"work": "done"}).kept
+    assert len(fleet.list_refused_results()) == 1
+
+
+def test_a_refused_result_is_kept_once_the_store_is_back(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    store.on("commit", when=writing(e.ResultRejected), before=raising(StoreUnavailable("for a moment")), times=2)
+
+    assert submit(fleet, "T", "alice", 1, {"work": "done"}).kept
+
+    assert len(fleet.list_refused_results()) == 1
+
+
+def test_the_same_refused_result_handed_in_at_two_coordinators_at_once_is_kept_once(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    store.on("commit", when=writing(e.ResultRejected), before=lambda: submit(rival, "T", "alice", 1, {"work": "done"}))
+
+    refused = submit(fleet, "T", "alice", 1, {"work": "done"})
+
+    assert sum(len(commit.conflicts) for commit in store.commits) == 1
+    assert refused.kept
+    assert [result.id for result in fleet.list_refused_results()] == [refused.refused_id]
+
+
+def test_a_grant_whose_session_cannot_be_registered_is_no_grant_to_whoever_asked(home: Home) -> None:
+    """Whether or not the claim was written, nobody was told of it; asking again gives it at the same generation, and the session."""
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    store.on("commit", when=writing(e.SessionRegistered), before=raising(StoreFull("no room")), times=inf)
+    with pytest.raises(StoreFull):
+        claim(fleet, "T", "alice")
+    store.clear()
+
+    again = claim(fleet, "T", "alice")
+
+    assert (again.success, again.claim.generation if again.claim else 0) == (True, 1)
+    assert [session.session_id for session in fleet.list_sessions()] == ["s-alice"]

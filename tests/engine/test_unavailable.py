@@ -1,0 +1,160 @@
+"""The store cannot be reached for a while: calls wait for it until their deadline, and nothing is done twice."""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+import pytest
+
+from genlock.core import events as e
+from genlock.core.commands import RenewLease
+from genlock.core.keys import project_key
+from genlock.engine.jobs import NextTask
+from genlock.errors import StoreFull, StoreUnavailable
+from tests.engine.gates import (
+    PATIENCE,
+    PLACE,
+    Home,
+    answered,
+    caller,
+    claim,
+    granted,
+    later,
+    next_for,
+    raising,
+    state,
+    submit,
+    task_key,
+    told,
+    writing,
+)
+
+away = raising(StoreUnavailable("the store is away"))
+
+
+@pytest.mark.parametrize("where", ["commit", "load"])
+def test_a_claim_waits_for_a_store_that_comes_back(home: Home, where: str) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on(where, before=away, times=3)
+
+    assert claim(fleet, "T", "alice").success
+
+    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+
+@pytest.mark.parametrize("where", ["commit", "load", "find"])
+def test_claim_next_waits_for_a_store_that_comes_back(home: Home, where: str) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on(where, before=away, times=3)
+
+    assert next_for(fleet, "alice").task_id == "T"
+
+    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+
+def test_a_waiting_claim_next_outlives_an_outage(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A"])
+    granted(fleet, "A", "alice")
+    asleep = home.stop()
+    store.on("wait", before=asleep)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    asleep.wait()
+    for method in ("load", "find", "read_events"):
+        store.on(method, before=away, times=2)
+    asleep.open()
+    rival.add_tasks(tasks=["B"])
+
+    assert waiting.result(PATIENCE).task_id == "B"
+
+
+@pytest.mark.parametrize("where", ["commit", "load"])
+def test_a_store_that_stays_away_until_the_deadline_is_an_error_and_no_denial(home: Home, where: str) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    store.on(where, before=away, times=inf)
+    began = time.monotonic()
+
+    with pytest.raises(StoreUnavailable):
+        claim(fleet, "T", "alice")
+
+    assert time.monotonic() - began >= 0.2, "it did not wait for the store to come back"
+    store.clear()
+    assert told(fleet, "T") == ["TASK_ADDED"]
+    assert claim(fleet, "T", "alice").success
+
+
+def test_a_store_that_is_full_is_said_at_once_and_changes_nothing(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on("commit", before=raising(StoreFull("no room")), times=1)
+
+    with pytest.raises(StoreFull):
+        claim(fleet, "T", "alice")
+
+    assert state(fleet, "T") == "PENDING"
+    assert claim(fleet, "T", "alice").success
+
+
+def test_what_must_be_decided_again_anyway_is_not_decided_twice_after_an_outage(home: Home) -> None:
+    """More renewals than one change takes are put off to the next batch; the outage that meets the same batch must not double them."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["X", "T", "free"])
+    granted(fleet, "T", "alice")
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    later(lambda: claim(fleet, "X", "somebody"))
+    stop.wait()
+    many = store.limits.events
+    renewals = fleet.engine.submit([RenewLease(task_key("T"), caller("alice"), 1) for _ in range(many)])
+    wanted = fleet.engine.submit([NextTask(project_key(*PLACE), caller("bob"))])
+    store.on("find", before=away)
+    stop.open()
+
+    assert [answer.reason for answer in answered(renewals)] == ["RENEWED"] * many
+    assert answered(wanted)[0].task_id == "free"
+    assert told(fleet, "T").count("LEASE_RENEWED") == many
+
+
+def test_a_waiter_that_was_told_of_an_error_is_granted_nothing_afterwards(home: Home) -> None:
+    """An error ends its wait; a task that comes later must not go to someone who no longer listens."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["X"])
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    later(lambda: claim(fleet, "X", "somebody"))
+    stop.wait()
+    # One batch: bob goes to wait, then the look into another project breaks it off.
+    waiter = fleet.engine.submit([NextTask(project_key(*PLACE), caller("bob"), wait_until=time.monotonic() + PATIENCE)], patience=PATIENCE)
+    other = fleet.engine.submit([NextTask(project_key("default", "elsewhere"), caller("bob"))])
+    store.on("find", when=lambda query: query.project == "elsewhere", before=raising(StoreFull("cannot even read")))
+    stop.open()
+    assert isinstance(answered(other)[0], StoreFull)
+    assert isinstance(answered(waiter)[0], StoreFull)
+
+    fleet.add_tasks(tasks=["B"])
+
+    assert next_for(fleet, "carol").task_id == "B"
+    assert [entry.session_id for entry in fleet.get_claim_history(task_id="B")] == ["s-carol"]
+
+
+def test_a_result_is_accepted_once_however_often_the_store_was_away(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    store.on("commit", when=writing(e.ResultAccepted), before=away, times=2)
+
+    assert submit(fleet, "T", "alice", generation).accepted
+
+    assert told(fleet, "T").count("RESULT_ACCEPTED") == 1

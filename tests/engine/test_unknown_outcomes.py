@@ -1,0 +1,143 @@
+"""The connection breaks inside a commit: whether it was done is read from the store, and everything is done exactly once."""
+
+from __future__ import annotations
+
+import pytest
+
+from genlock.core import events as e
+from genlock.errors import OutcomeUnknown, StoreUnavailable
+from tests.engine.gates import Home, claim, granted, next_for, raising, state, submit, told, writing
+
+broken = raising(OutcomeUnknown("the connection broke"))
+away = raising(StoreUnavailable("the store is away"))
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_claim_of_unknown_outcome_is_granted_once(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on("commit", when=writing(e.ClaimAcquired), after=broken if done else None, before=None if done else broken)
+
+    result = claim(fleet, "T", "alice")
+
+    assert result.success
+    assert result.claim is not None
+    assert result.claim.generation == 1
+    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+    # The first commit was the one that counted, or there was a second one.
+    assert len([commit for commit in store.commits if commit.tasks == ["T"] and writing(e.ClaimAcquired)(commit.changes)]) == 1
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_result_of_unknown_outcome_is_accepted_once_and_opens_its_dependents(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.ResultAccepted), after=broken if done else None, before=None if done else broken)
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert told(fleet, "A").count("RESULT_ACCEPTED") == 1
+    assert state(fleet, "B") == "PENDING"
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_claim_next_of_unknown_outcome_takes_one_task(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["t-1", "t-2", "t-3"])
+    store.on("commit", when=writing(e.ClaimAcquired), after=broken if done else None, before=None if done else broken)
+
+    result = next_for(fleet, "alice")
+
+    assert result.success
+    held = fleet.get_active_claims_for_session(session_id="s-alice")
+    assert [claim.task_id for claim in held] == [result.task_id]
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_reaction_of_unknown_outcome_is_done_once(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
+    generation = granted(fleet, "A", "alice")
+    store.on("commit", when=writing(e.DependencyMet), after=broken if done else None, before=None if done else broken)
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert told(fleet, "B") == ["TASK_ADDED", "DEPENDENCY_MET"]
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_ids_of_unknown_outcome_are_given_out_once(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    first = fleet.next_id()
+    store.on("commit", when=writing(e.IdsTaken), after=broken if done else None, before=None if done else broken)
+
+    assert [first, fleet.next_id(), fleet.next_id()] == ["0001", "0002", "0003"]
+
+
+def test_a_batch_of_unknown_outcome_is_sorted_out_record_by_record(home: Home) -> None:
+    """The commit was done, but for one record that someone else had changed."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A", "B", "C"])
+    store.on("commit", when=writing(e.ClaimAcquired, "B"), before=lambda: granted(rival, "B", "bob"), after=broken)
+
+    answers = fleet.batch_claim(task_ids=["A", "B", "C"], agent_id="alice", session_id="s-alice")
+
+    assert [answer.reason for answer in answers.values() if not isinstance(answer, Exception)] == [
+        "GRANTED",
+        "DENIED_ACTIVE_CLAIM",
+        "GRANTED",
+    ]
+    assert {name: told(fleet, name).count("CLAIM_ACQUIRED") for name in "ABC"} == {"A": 1, "B": 1, "C": 1}
+
+
+def test_another_s_event_at_the_version_we_wrote_is_not_taken_for_ours(home: Home) -> None:
+    """Ours was not done, and the version it would have made exists all the same: only the digest tells them apart."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+
+    def overtaken() -> None:
+        granted(rival, "T", "bob")
+        broken()
+
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), before=overtaken)
+
+    result = claim(fleet, "T", "alice")
+
+    assert (result.success, result.reason, result.current_holder) == (False, "DENIED_ACTIVE_CLAIM", "bob")
+    assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+
+
+def test_finding_out_waits_for_a_store_that_is_away(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), after=broken)
+    store.on("read_events", before=away, times=3)
+
+    assert claim(fleet, "T", "alice").success
+
+    assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+
+
+def test_an_outcome_that_stays_unknown_is_said_to_be_so(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), after=broken)
+    store.on("read_events", before=away, times=float("inf"))
+
+    with pytest.raises(OutcomeUnknown):
+        claim(fleet, "T", "alice")
+
+    store.clear()
+    # It was done; asking again by the same session and agent gives the same claim.
+    again = claim(fleet, "T", "alice")
+    assert (again.success, again.claim.generation if again.claim else 0) == (True, 1)

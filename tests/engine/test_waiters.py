@@ -1,0 +1,301 @@
+"""claim_next waits: it wakes when there is something for it, in order of arrival, and by no monitor's grace."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+import genlock
+from genlock.core import events as e
+from genlock.core.keys import project_key
+from genlock.engine.jobs import Job, NextTask
+from genlock.engine.watcher import Watcher
+from genlock.errors import Closed
+from genlock.store import MAX_DUE, EventQuery
+from tests.engine.gates import (
+    PATIENCE,
+    PLACE,
+    GatedStore,
+    Home,
+    Stop,
+    answered,
+    caller,
+    granted,
+    later,
+    next_for,
+    submit,
+    until,
+    writing,
+)
+
+
+def asks_for_next(fleet: genlock.Coordinator, who: str, tracks: str | None = None, project: str = "default") -> Job:
+    """A waiter that stands in the queue when this returns."""
+    wanted = None if tracks is None else frozenset([tracks])
+    request = NextTask(project_key("default", project), caller(who), tracks=wanted, wait_until=time.monotonic() + PATIENCE)
+    return fleet.engine.submit([request], patience=PATIENCE)
+
+
+def falls_asleep(home: Home, store: GatedStore) -> Stop:
+    """Arrived at when a waiter has looked, found nothing, and asks when to look again."""
+    stop = home.stop()
+    store.on("find", when=lambda query: query.due_before == MAX_DUE and query.limit == 1, after=stop)
+    return stop
+
+
+@pytest.fixture
+def only_the_feed_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes away what would wake a sleeper anyway after a while: then a wake-up that is lost is lost."""
+    monkeypatch.setattr("genlock.engine.lane._LOOK_AT_CLAIMS_SECONDS", 3600.0)
+    monkeypatch.setattr("genlock.engine.lane._SETTLE_PAUSE", 3600.0)
+
+
+# Time
+
+
+def test_a_lease_that_runs_out_wakes_who_waits(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice", lease=30)
+    asleep = falls_asleep(home, store)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    asleep.wait()
+    asleep.open()
+
+    home.clock.advance(29)
+    home.clock.advance(1)
+
+    result = waiting.result(PATIENCE)
+    assert (result.task_id, result.claim.generation if result.claim else 0) == ("T", 2)
+    history = fleet.get_claim_history(task_id="T")
+    assert [(entry.session_id, entry.release_reason) for entry in history] == [("s-alice", "EXPIRED"), ("s-bob", None)]
+
+
+def test_a_renewed_lease_does_not_wake_who_waits(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice", lease=30)
+    waiting = asks_for_next(fleet, "bob")
+    home.clock.advance(20)
+    assert fleet.renew_lease(task_id="T", expected_generation=1, session_id="s-alice").success
+
+    home.clock.advance(20)
+
+    # The lane has looked again since: this call was behind the waiter's look.
+    assert fleet.renew_lease(task_id="T", expected_generation=1, session_id="s-alice").success
+    assert waiting.left == 1
+
+
+def test_a_lease_that_runs_out_by_the_wall_clock_wakes_who_waits(home: Home) -> None:
+    """No clock of ours, nobody pokes: the waiter itself knows when to look."""
+    url = "memory://" if home.kind == "memory" else f"sqlite://{home.path}"
+    with genlock.connect(url) as fleet:
+        fleet.add_tasks(tasks=["T"])
+        granted(fleet, "T", "alice", lease=1)
+        began = time.monotonic()
+
+        assert next_for(fleet, "bob", wait=PATIENCE).task_id == "T"
+
+        assert time.monotonic() - began < PATIENCE / 2
+
+
+def test_a_task_that_may_not_begin_before_wakes_who_waits_when_it_may(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[{"id": "T", "not_before": home.clock.now() + timedelta(seconds=60)}])
+    asleep = falls_asleep(home, store)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    asleep.wait()
+    asleep.open()
+
+    home.clock.advance(60)
+
+    assert waiting.result(PATIENCE).task_id == "T"
+
+
+def test_who_has_waited_long_enough_is_told_that_nothing_is_ready(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice")
+    began = time.monotonic()
+
+    assert next_for(fleet, "bob", wait=0.1).reason == "NOTHING_READY"
+
+    assert time.monotonic() - began >= 0.1
+
+
+# The feed
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+@pytest.mark.parametrize("by", ["the same coordinator", "another coordinator"])
+def test_a_task_that_is_added_between_the_look_and_the_sleep_is_not_missed(home: Home, by: str) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    stop = home.stop()
+    store.on("find", when=lambda query: query.heads > 0, after=stop)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    stop.wait()
+    # It has looked and found nothing.
+    adding = later(lambda: (fleet if by == "the same coordinator" else rival).add_tasks(tasks=["T"]))
+    if by == "another coordinator":
+        adding.result(PATIENCE)
+    stop.open()
+
+    assert waiting.result(PATIENCE).task_id == "T"
+    adding.result(PATIENCE)
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_a_look_without_watching_first_misses_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The naive way, as proof that the test above can fail: nobody watches the feed while the waiter looks."""
+    monkeypatch.setattr(Watcher, "watch", lambda self, place, sleeper: None)
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    stop = home.stop()
+    store.on("find", when=lambda query: query.heads > 0, after=stop)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    stop.wait()
+    rival.add_tasks(tasks=["T"])
+    stop.open()
+
+    with pytest.raises(TimeoutError):
+        waiting.result(0.2)
+    fleet.close()
+    with pytest.raises(Closed):
+        waiting.result(PATIENCE)
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_who_waits_at_one_coordinator_is_woken_by_what_another_does(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    rival.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
+    generation = granted(rival, "A", "alice")
+    asleep = falls_asleep(home, store)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    asleep.wait()
+    asleep.open()
+
+    assert submit(rival, "A", "alice", generation).accepted
+
+    assert waiting.result(PATIENCE).task_id == "B"
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_who_waits_is_woken_by_a_release(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    rival.add_tasks(tasks=["T"])
+    granted(rival, "T", "alice")
+    asleep = falls_asleep(home, store)
+    waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
+    asleep.wait()
+    asleep.open()
+
+    rival.release_claim(task_id="T", expected_generation=1, session_id="s-alice")
+
+    assert waiting.result(PATIENCE).task_id == "T"
+
+
+def test_the_feed_is_watched_from_before_the_look(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice")
+    store.calls.clear()
+
+    next_for(fleet, "bob", wait=0.05)
+
+    tail = next(
+        at for at, (name, given) in enumerate(store.calls) if name == "read_events" and isinstance(given, EventQuery) and given.tail
+    )
+    look = next(at for at, (name, given) in enumerate(store.calls) if name == "find" and given.heads)
+    assert tail < look
+
+
+# Order
+
+
+def test_waiters_are_served_in_the_order_in_which_they_came(home: Home) -> None:
+    fleet = home.connect()
+    waiting = [asks_for_next(fleet, f"agent-{n}") for n in range(5)]
+
+    for n in range(5):
+        fleet.add_tasks(tasks=[f"t-{n}"])
+        assert answered(waiting[n])[0].task_id == f"t-{n}"
+        assert [job.left for job in waiting[n + 1 :]] == [1] * (4 - n)
+
+
+def test_waiters_are_served_in_order_when_many_tasks_come_at_once(home: Home) -> None:
+    fleet = home.connect()
+    waiting = [asks_for_next(fleet, f"agent-{n}") for n in range(8)]
+
+    fleet.add_tasks(tasks=[f"t-{n}" for n in range(8)])
+
+    assert [answered(job)[0].task_id for job in waiting] == [f"t-{n}" for n in range(8)]
+
+
+def test_who_comes_later_does_not_go_before_those_who_wait(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["X"])
+    waiting = asks_for_next(fleet, "alice", tracks="A")
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    busy = later(lambda: fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody"))
+    stop.wait()
+    rival.add_tasks(tasks=["A-001-only"])
+    late = fleet.engine.submit([NextTask(project_key(*PLACE), caller("bob"), tracks=frozenset("A"))])
+    stop.open()
+
+    assert busy.result(PATIENCE).success
+    assert answered(waiting)[0].task_id == "A-001-only"
+    assert answered(late)[0].reason == "NOTHING_READY"
+
+
+def test_a_waiter_that_lost_a_race_keeps_its_place(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    rival.add_tasks(tasks=[])
+    first, second = asks_for_next(fleet, "first"), asks_for_next(fleet, "second")
+    # The first task that comes is snatched away from the first waiter at the last moment, and then there is another one.
+    snatched = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "t-1"), before=lambda: granted(rival, "t-1", "snatcher"), after=snatched)
+    rival.add_tasks(tasks=["t-1"])
+    snatched.wait()
+    assert store.commits[-1].conflicts == ["t-1"]
+    rival.add_tasks(tasks=["t-2"])
+    snatched.open()
+
+    until(rival, lambda: bool(rival.get_claim_history(task_id="t-2")))
+    assert [entry.session_id for entry in rival.get_claim_history(task_id="t-2")] == ["s-first"]
+    assert answered(first)[0].task_id == "t-2"
+    rival.add_tasks(tasks=["t-3"])
+    assert answered(second)[0].task_id == "t-3"
+
+
+def test_a_waiter_whom_nothing_suits_lets_the_next_one_go_first(home: Home) -> None:
+    fleet = home.connect()
+    picky, easy = asks_for_next(fleet, "picky", tracks="A"), asks_for_next(fleet, "easy", tracks="B")
+
+    fleet.add_tasks(tasks=["B-001-one"])
+
+    assert answered(easy)[0].task_id == "B-001-one"
+    fleet.add_tasks(tasks=["A-001-one"])
+    assert answered(picky)[0].task_id == "A-001-one"
+
+
+def test_a_task_of_another_project_serves_only_who_waits_there(home: Home) -> None:
+    fleet = home.connect()
+    here, there = asks_for_next(fleet, "here"), asks_for_next(fleet, "there", project="elsewhere")
+
+    fleet.add_tasks(tasks=["T"], project_id="elsewhere")
+
+    assert answered(there)[0].task_id == "T"
+    assert here.left == 1
+    fleet.add_tasks(tasks=["U"])
+    assert answered(here)[0].task_id == "U"

@@ -1,0 +1,25 @@
+"""The embedded stores keep the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from genlock.store import Clock, Store
+from genlock.stores.memory import MemoryStore
+from genlock.stores.sqlite import SQLiteStore
+from genlock.testing import StoreContract
+
+MEMORIES: dict[Path, MemoryStore] = {}
+
+
+class TestSQLiteStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return SQLiteStore(place / "genlock.db", clock=clock)
+
+
+class TestMemoryStore(StoreContract):
+    persistent = False
+    processes = False
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return MEMORIES.setdefault(place, MemoryStore()).handle(clock=clock)

@@ -1,0 +1,416 @@
+"""The contract can fail: stores that break one promise each, and the clauses that must notice.
+
+Every broken store is the memory store with one thing done as one might do it in a hurry.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+import unicodedata
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from genlock.errors import BadArgument, CursorLost, OverLimit
+from genlock.store import (
+    Audit,
+    Change,
+    Clock,
+    Committed,
+    Conflict,
+    EventPage,
+    EventQuery,
+    Key,
+    Page,
+    Payloads,
+    Query,
+    Recorded,
+    Snapshot,
+    Store,
+    Stored,
+)
+from genlock.testing import StoreContract, contract_upkeep
+from tests.stores import test_contract
+
+
+class Whole:
+    """A store that breaks nothing: all it does is done by another. The handles of one place share `notes`."""
+
+    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
+        self.inner, self.notes, self.limits = inner, notes, inner.limits
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        return self.inner.load(keys, with_index=with_index)
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        return self.inner.commit(changes)
+
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        return self.inner.find(query, count_by=count_by)
+
+    def read_events(self, query: EventQuery) -> EventPage:
+        return self.inner.read_events(query)
+
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        self.inner.wait(projects, after, timeout)
+
+    def purge(self, key: Key, before_version: int, base: bytes) -> None:
+        self.inner.purge(key, before_version, base)
+
+    def payloads(self) -> Payloads:
+        return self.inner.payloads()
+
+    def set_epoch(self, epoch: int) -> None:
+        self.inner.set_epoch(epoch)
+
+    def audit(self) -> Audit:
+        return self.inner.audit()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def at(self, key: Key) -> tuple[int, bytes]:
+        """Version and digest of a record at present."""
+        stored = self.inner.load([key]).records.get(key)
+        return (stored.version, stored.digest) if stored else (0, b"")
+
+
+class SwapsByVersionAlone(Whole):
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        digests = [self.at(change.key) for change in changes]
+        return self.inner.commit(
+            [
+                change._replace(read_digest=digest) if change.read_version == version else change
+                for change, (version, digest) in zip(changes, digests, strict=True)
+            ]
+        )
+
+
+class ChecksBeforeItWrites(Whole):
+    """Reads, compares, and then writes without a condition."""
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        fits = [self.at(change.key) == (change.read_version, change.read_digest) for change in changes]
+        time.sleep(0.001)  # a store on the other end of a network takes its time
+        return [self.force(change) if fit else Conflict() for change, fit in zip(changes, fits, strict=True)]
+
+    def force(self, change: Change) -> Committed | Conflict:
+        answer: Committed | Conflict = Conflict()
+        while isinstance(answer, Conflict):
+            version, digest = self.at(change.key)
+            (answer,) = self.inner.commit([change._replace(read_version=version, read_digest=digest)])
+        return answer
+
+
+class WritesEventsOfTheRefused(Whole):
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        answers = self.inner.commit(changes)
+        for change, answer in zip(changes, answers, strict=True):
+            if isinstance(answer, Conflict):
+                self.notes.setdefault("ghosts", []).extend(Recorded(change.key, *event, 0) for event in change.events)
+        return answers
+
+    def read_events(self, query: EventQuery) -> EventPage:
+        page = self.inner.read_events(query)
+        ghosts = [ghost for ghost in self.notes.get("ghosts", []) if isinstance(ghost, Recorded) and ghost.key == query.record]
+        return page._replace(events=[*page.events, *ghosts])
+
+
+class CommitsAllOrNone(Whole):
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        if any(self.at(change.key) != (change.read_version, change.read_digest) for change in changes):
+            return [Conflict() for _ in changes]
+        return self.inner.commit(changes)
+
+
+class AnswersInItsOwnOrder(Whole):
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        return self.inner.commit(sorted(changes, key=lambda change: change.digest))
+
+
+class WritesUpToTheLimit(Whole):
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        answers: list[Committed | Conflict] = []
+        for change in changes[: self.limits.batch]:
+            answers += self.inner.commit([change])
+        if len(changes) > self.limits.batch:
+            raise OverLimit("too many")
+        return answers
+
+
+class LoadsKeyByKey(Whole):
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        parts = [self.inner.load([])]
+        for key in keys:
+            time.sleep(0)  # as above
+            parts.append(self.inner.load([key], with_index=with_index))
+        return parts[0]._replace(records={key: stored for part in parts for key, stored in part.records.items()})
+
+
+class RemembersWhatItLoaded(Whole):
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        snapshot = self.inner.load(keys, with_index=with_index)
+        memory: dict[Key, Stored] = self.__dict__.setdefault("memory", {})
+        return snapshot._replace(records={key: memory.setdefault(key, stored) for key, stored in snapshot.records.items()})
+
+
+class ShowsSomeEventsTooLate(Whole):
+    """Some events come to light only after a later one has been read: as when positions are given before the commit."""
+
+    def read_events(self, query: EventQuery) -> EventPage:
+        page = self.inner.read_events(query)
+        shown: set[int] = self.__dict__.setdefault("shown", set())
+        late = [event for event in page.events[:-1] if event.version % 3 == 0 and event.position not in shown and not query.record]
+        shown.update(event.position for event in late)
+        return page._replace(events=[event for event in page.events if event not in late])
+
+
+class RepeatsTheLastOfAPage(Whole):
+    def read_events(self, query: EventQuery) -> EventPage:
+        page = self.inner.read_events(query)
+        if page.more and len(page.events) > 1:
+            return page._replace(cursor=self.inner.read_events(replace(query, limit=len(page.events) - 1)).cursor)
+        return page
+
+
+class HasOneCursorAPage(Whole):
+    def read_events(self, query: EventQuery) -> EventPage:
+        page = self.inner.read_events(query)
+        return page._replace(cursors=[page.cursor for _ in page.cursors])
+
+
+class NeverLosesACursor(Whole):
+    def read_events(self, query: EventQuery) -> EventPage:
+        try:
+            return self.inner.read_events(query)
+        except (CursorLost, BadArgument):
+            return self.inner.read_events(replace(query, after=None))
+
+
+class FindsDependentsLate(Whole):
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        page = self.inner.find(query, count_by=count_by)
+        if query.waits_on is None:
+            return page
+        pages = self.notes.setdefault(repr(query), [page])
+        pages.append(page)
+        before = pages[-2]
+        assert isinstance(before, Page)
+        return before
+
+
+class PagesByNumber(Whole):
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        skipped = int(query.after or 0)
+        page = self.inner.find(replace(query, after=None, limit=skipped + query.limit), count_by=count_by)
+        return page._replace(records=page.records[skipped:], next=page.next and str(skipped + query.limit))
+
+
+class LeavesOutTheInstantItself(Whole):
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        before = None if query.due_before is None else query.due_before - 1
+        return self.inner.find(replace(query, due_before=before), count_by=count_by)
+
+
+class CountsAPage(Whole):
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        page = self.inner.find(query, count_by=count_by)
+        return page._replace(counts={name: min(count, query.limit) for name, count in page.counts.items()})
+
+
+class TakesHeadsOfAllPoolsTogether(Whole):
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        page = self.inner.find(query, count_by=count_by)
+        return page._replace(records=page.records[: query.heads]) if query.heads else page
+
+
+class KeepsTheFirstBase(Whole):
+    def purge(self, key: Key, before_version: int, base: bytes) -> None:
+        old = self.inner.read_events(EventQuery(key.tenant, key.project, record=key)).base
+        self.inner.purge(key, before_version, base if old is None else old)
+
+
+class OverwritingPayloads:
+    def __init__(self, inner: Payloads) -> None:
+        self.open, self.drop, self.inner = inner.open, inner.drop, inner
+
+    def put(self, key: Key, digest: str, data: bytes) -> None:
+        self.inner.drop(key, digest)
+        self.inner.put(key, digest, data)
+
+
+class OverwritesPayloads(Whole):
+    def payloads(self) -> Payloads:
+        payloads: Payloads = OverwritingPayloads(self.inner.payloads())
+        return payloads
+
+
+class TakesAnyEpoch(Whole):
+    def set_epoch(self, epoch: int) -> None:
+        if epoch > self.inner.load([]).epoch:
+            self.inner.set_epoch(epoch)
+
+
+class WaitsNoTime(Whole):
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        self.inner.wait(projects, after, 0)
+
+
+class WaitsAllTheTime(Whole):
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        time.sleep(timeout)
+
+
+class IsNeverClosed(Whole):
+    def close(self) -> None:
+        pass
+
+
+class Folds(Whole):
+    """Takes ids for equal that are not."""
+
+    def fold(self, id: str) -> str:
+        raise NotImplementedError
+
+    def folded(self, key: Key) -> Key:
+        return key._replace(id=self.fold(key.id))
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        snapshot = self.inner.load([self.folded(key) for key in keys], with_index=with_index)
+        return snapshot._replace(records={key: snapshot.records[self.folded(key)] for key in keys if self.folded(key) in snapshot.records})
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        return self.inner.commit([change._replace(key=self.folded(change.key)) for change in changes])
+
+
+class FoldsCase(Folds):
+    def fold(self, id: str) -> str:
+        return id.casefold()
+
+
+class DropsTrailingBlanks(Folds):
+    def fold(self, id: str) -> str:
+        return id.rstrip()
+
+
+class NormalisesLetters(Folds):
+    def fold(self, id: str) -> str:
+        return unicodedata.normalize("NFC", id)
+
+
+class JoinsNames(Whole):
+    """Keys as one text, with a dash between the parts."""
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        joined = {"-".join(key): key for key in self.notes.setdefault("keys", []) if isinstance(key, Key)}
+        real = {key: joined.get("-".join(key), key) for key in keys}
+        snapshot = self.inner.load(list(real.values()), with_index=with_index)
+        return snapshot._replace(records={key: snapshot.records[at] for key, at in real.items() if at in snapshot.records})
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        self.notes.setdefault("keys", []).extend(change.key for change in changes)
+        return self.inner.commit(changes)
+
+
+BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]] = [
+    (SwapsByVersionAlone, ["test_the_same_version_with_another_digest_is_a_conflict"]),
+    (
+        ChecksBeforeItWrites,
+        [
+            "test_one_of_many_threads_wins_a_record_at_one_version_and_digest",
+            "test_one_of_many_threads_on_one_handle_wins_a_record",
+            "test_one_of_many_threads_creates_a_record",
+            "test_no_increment_is_lost_among_many_threads",
+        ],
+    ),
+    (
+        WritesEventsOfTheRefused,
+        ["test_of_a_change_that_conflicts_nothing_is_written", "test_a_second_writer_between_read_and_write_makes_a_conflict"],
+    ),
+    (CommitsAllOrNone, ["test_changes_of_a_batch_stand_or_fall_alone"]),
+    (
+        AnswersInItsOwnOrder,
+        ["test_changes_of_a_batch_stand_or_fall_alone", "test_the_position_of_a_commit_is_that_of_its_last_event_in_the_feed"],
+    ),
+    (
+        WritesUpToTheLimit,
+        [
+            "test_a_batch_over_the_limit_is_refused_before_anything_is_written",
+            "test_a_body_over_the_limit_is_refused_before_anything_is_written",
+        ],
+    ),
+    (LoadsKeyByKey, ["test_a_load_is_one_consistent_read"]),
+    (RemembersWhatItLoaded, ["test_two_handles_see_each_others_commits_at_once"]),
+    (ShowsSomeEventsTooLate, ["test_a_reader_by_cursor_misses_and_doubles_nothing_while_threads_commit"]),
+    (RepeatsTheLastOfAPage, ["test_every_cursor_continues_right_after_its_page"]),
+    (HasOneCursorAPage, ["test_a_page_has_the_cursor_behind_each_event_if_asked"]),
+    (
+        NeverLosesACursor,
+        [
+            "test_a_cursor_of_another_store_is_lost",
+            "test_a_cursor_of_an_older_epoch_is_lost",
+            "test_a_cursor_before_what_was_purged_is_lost",
+            "test_what_is_no_cursor_is_refused",
+        ],
+    ),
+    (FindsDependentsLate, ["test_who_waits_on_a_record_is_found_exactly_and_at_once"]),
+    (PagesByNumber, ["test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go"]),
+    (LeavesOutTheInstantItself, ["test_due_records_come_in_order_of_time_and_the_instant_is_included"]),
+    (CountsAPage, ["test_counts_do_not_end_at_a_page"]),
+    (TakesHeadsOfAllPoolsTogether, ["test_heads_are_the_first_of_every_pool_in_order"]),
+    (KeepsTheFirstBase, ["test_a_second_purge_swaps_the_base", "test_a_purge_leaves_replay_intact"]),
+    (OverwritesPayloads, ["test_a_payload_once_put_stays"]),
+    (
+        TakesAnyEpoch,
+        ["test_the_epoch_is_zero_at_birth_and_goes_only_upwards", "test_of_many_who_raise_the_epoch_to_the_same_number_one_does"],
+    ),
+    (WaitsNoTime, ["test_a_wait_on_a_quiet_feed_lasts_until_its_timeout"]),
+    (WaitsAllTheTime, ["test_a_waiter_is_woken_by_another_handles_commit", "test_a_waiter_on_several_projects_is_woken_by_any"]),
+    (IsNeverClosed, ["test_a_closed_store_says_so"]),
+    (FoldsCase, ["test_upper_and_lower_case_are_apart"]),
+    (DropsTrailingBlanks, ["test_blanks_distinguish"]),
+    (NormalisesLetters, ["test_letters_are_kept_as_given"]),
+    (JoinsNames, ["test_names_that_would_be_equal_if_joined_are_apart"]),
+]
+
+CLAUSES = [(broken, clause) for broken, clauses in BROKEN for clause in clauses]
+
+
+class Broken(StoreContract):
+    """The contract of a memory store with something around it."""
+
+    def __init__(self, around: Callable[[Store, dict[str, list[object]]], Store]) -> None:
+        self.around = around
+        self.notes: dict[Path, dict[str, list[object]]] = {}
+        self.memory = test_contract.TestMemoryStore()
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return self.around(self.memory.open(place, clock), self.notes.setdefault(place, {}))
+
+
+def run(contract: StoreContract, clause: str, place: Path) -> None:
+    """Calls one clause as pytest would."""
+    method = getattr(contract, clause)
+    with contract.handles(place) as another:
+        given: dict[str, Callable[[], object]] = {"another": lambda: another, "store": another, "tmp_path": lambda: place}
+        method(**{name: given[name]() for name in inspect.signature(method).parameters})
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What never comes need not be waited for so long."""
+    monkeypatch.setattr(contract_upkeep, "PATIENCE", 1.0)
+
+
+@pytest.mark.parametrize(("broken", "clause"), CLAUSES, ids=[f"{broken.__name__}-{clause}" for broken, clause in CLAUSES])
+def test_a_broken_promise_is_noticed(broken: Callable[[Store, dict[str, list[object]]], Store], clause: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run(Broken(broken), clause, tmp_path)
+
+
+@pytest.mark.parametrize("clause", sorted({clause for _, clause in CLAUSES}))
+def test_the_wrapper_alone_breaks_nothing(clause: str, tmp_path: Path) -> None:
+    run(Broken(Whole), clause, tmp_path)
