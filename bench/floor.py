@@ -77,6 +77,8 @@ class Replay:
         self._projects = {
             (tenant, project): number for number, tenant, project in self._db.execute("SELECT id, tenant, project FROM project")
         }
+        for tenant, name in {(change.key.tenant, change.index.session) for commit in commits for change in commit if change.index.session}:
+            self._db.execute("INSERT INTO session (tenant, name) VALUES (?, ?) ON CONFLICT DO NOTHING", (tenant, name))
         self._pools = {(project, name): number for number, project, name in self._db.execute("SELECT id, project, name FROM pool")}
         self._sessions = {(tenant, name): number for number, tenant, name in self._db.execute("SELECT id, tenant, name FROM session")}
         self._rows = {

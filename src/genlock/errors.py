@@ -14,6 +14,7 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     │   └── ResultNotFound      no such refused result, or no such payload
     ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
     │   ├── TaskExists
+    │   ├── LimitReached        the tenant has as many of them as it may have
     │   └── SessionEnded
     ├── CursorLost              the feed cannot be continued from this cursor; start anew
     ├── CounterExhausted
@@ -84,6 +85,10 @@ class NotAllowed(GenlockError):
 
 class TaskExists(NotAllowed):
     """A task of this id exists already, with another definition."""
+
+
+class LimitReached(NotAllowed):
+    """One more would be over a limit of the tenant; the message names it."""
 
 
 class SessionEnded(NotAllowed):

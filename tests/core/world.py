@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from genlock.core import codec
 from genlock.core import commands as c
@@ -162,7 +163,7 @@ class World:
             return [reaction.command]
         assert isinstance(reaction.command, c.Hear)
         waiting = [name for name, record in self.tasks.items() if reaction.waits_on in index_of(record).waits_on]
-        return [c.Hear(key_of(name), c.Caller("genlock", "genlock"), reaction.command.others) for name in waiting]
+        return [replace(reaction.command, key=key_of(name)) for name in waiting]
 
     def deliver(self, at: int = 0) -> None:
         """One piece of news arrives."""

@@ -15,7 +15,7 @@ from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.view import claimable
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Item
-from genlock.errors import SessionEnded
+from genlock.errors import GenlockError
 
 _MOST_LOOKED_AT = 5000
 
@@ -26,15 +26,8 @@ def explanation(round: Round, item: Item) -> Explanation:
     before = round.cells[claim.key].record
     assert isinstance(before, TaskRecord)
     decided = round.decide(item)
-    if isinstance(decided, SessionEnded):
-        return Explanation(
-            task_id=claim.key.id,
-            state=before.state,
-            ready=False,
-            reason=ClaimReason.DENIED_LIMIT,
-            because=(str(decided),),
-            try_next=("register a new session",),
-        )
+    if isinstance(decided, GenlockError):
+        raise decided
     assert isinstance(decided, Decision)
     outcome: ClaimResult = decided.outcome
     record: TaskRecord = decided.record or before

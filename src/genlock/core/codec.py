@@ -20,6 +20,7 @@ from genlock.core.events import Event
 from genlock.errors import StoreCorrupt, StoreForeign
 
 FORMAT = b"1"
+_START = FORMAT + b"{"
 
 _encoder = msgspec.json.Encoder()
 encode_json = _encoder.encode
@@ -121,7 +122,7 @@ def event_to_builtins(event: Event) -> dict[str, Any]:
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    if body[:1] != FORMAT:
+    if body[:2] != _START:
         digits = body[: body.find(b"{")]
         if digits.isdigit():
             raise StoreForeign(f"written in format {digits.decode()}, this version knows {FORMAT.decode()}; install a newer genlock")
@@ -132,3 +133,5 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         raise StoreCorrupt(f"bytes that cannot be read ({error}): {body[:60]!r}…") from None
     except UnicodeDecodeError as error:
         raise StoreCorrupt(f"bytes that are no UTF-8 ({error.reason} at {error.start})") from None
+    except RecursionError:
+        raise StoreCorrupt("bytes that are nested without end") from None

@@ -66,8 +66,8 @@ def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
     wanted: tuple[Key, ...] = ()
     if claim is not None and claim.state is ClaimState.ACTIVE and claim.session != command.by.session:
         wanted = (key.beside(SESSION, claim.session),)
-    if record.state is Status.BLOCKED:
-        # Nothing is noted for a crash between a completion and its reactions: whoever meets BLOCKED looks for itself.
+    if record.dependencies or record.children:
+        # Nothing is noted for a crash between a completion and its reactions: whoever comes looks for itself.
         waiting = [other for heard in (record.dependencies, record.children) for other, news in heard.items() if not news.finished]
         wanted += tuple([key.beside(TASK, other) for other in waiting])
     return wanted

@@ -51,19 +51,12 @@ def index_of(record: model.Record) -> Index:
 
 
 def _index_of_task(record: model.TaskRecord) -> Index:
-    claim = record.claim
-    active = claim is not None and claim.state is ClaimState.ACTIVE
-    offered = record.state is Status.PENDING or record.state is Status.BACKLOG
-    dependencies = record.dependencies
-    return Index(
-        record.state,
-        pool_of(record) if offered else None,
-        order_of(record) if offered else None,
-        _due_at(record),
-        claim.session if claim is not None and active else None,
-        record.task.parent,
-        tuple([MET + other if heard.finished else other for other, heard in dependencies.items()]) if dependencies else (),
-    )
+    claim, state, known = record.claim, record.state, record.dependencies
+    waits_on = tuple([MET + other if heard.finished else other for other, heard in known.items()]) if known else ()
+    session = claim.session if claim is not None and claim.state is ClaimState.ACTIVE else None
+    if state is Status.PENDING or state is Status.BACKLOG:
+        return Index(state, pool_of(record), order_of(record), _due_at(record), session, record.task.parent, waits_on)
+    return Index(state, None, None, _due_at(record), session, record.task.parent, waits_on)
 
 
 def _due_at(record: model.TaskRecord) -> int | None:

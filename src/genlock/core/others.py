@@ -24,7 +24,7 @@ from genlock.core.model import (
 )
 from genlock.core.policy import PROFILES, Policy, change_limits, change_policy
 from genlock.core.reasons import RefusedState, Verdict
-from genlock.errors import BadArgument, NotAllowed, ResultNotFound, SessionEnded, SessionNotFound, StoreCorrupt
+from genlock.errors import BadArgument, LimitReached, NotAllowed, ResultNotFound, SessionEnded, SessionNotFound, StoreCorrupt
 
 
 def _decided(record: Any, command: c.Command, facts: Facts, outcome: Any, kind: type[e.Event], **fields: Any) -> Decision:
@@ -47,6 +47,9 @@ def decide_register(record: SessionRecord | None, command: c.RegisterSession, fa
         same = record.process == command.by.process and record.agent_type == command.agent_type and record.metadata == command.metadata
         if same and record.user == command.by.actor.user_id:
             return Decision(Verdict.UNCHANGED)
+    most = facts.limits.max_active_sessions
+    if record is None and not command.implied and most is not None and facts.sessions is not None and facts.sessions >= most:
+        raise LimitReached(f"the tenant has {facts.sessions} active sessions, the limit max_active_sessions is {most}; end one first")
     return _decided(
         record,
         command,

@@ -208,9 +208,10 @@ class Round:
                 holder_gone = isinstance(holder, SessionRecord) and gone(holder.process)
         if kind is ClaimTask and limits.max_concurrent_claims is not None:
             claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
-        if kind is ClaimTask and limits.max_active_sessions is not None and session is None and item.wanted[0] not in self._newcomers:
+        newcomer = _newcomer(item, session, record)
+        if newcomer is not None and limits.max_active_sessions is not None and newcomer not in self._newcomers:
             sessions = self.counts.sessions(key.tenant, policy, self.now)
-            sessions += sum(newcomer.tenant == key.tenant for newcomer in self._newcomers)
+            sessions += sum(other.tenant == key.tenant for other in self._newcomers)
         return Facts(
             now=self.now,
             epoch=self.epoch,
@@ -366,3 +367,11 @@ class Round:
 
 
 _MOST_EVENTS_A_DECISION = 8
+
+
+def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key | None:
+    """The session that this command would make known, if there is one."""
+    command = item.command
+    if type(command) is ClaimTask:
+        return item.wanted[0] if session is None else None
+    return command.key if type(command) is RegisterSession and not command.implied and record is None else None

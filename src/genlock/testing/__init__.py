@@ -1,18 +1,15 @@
-"""What a store's author needs: the contract, for pytest."""
+"""What authors of stores, and of programs on Genlock, need for their tests: the store contract, scenarios, a clock to move by hand."""
 
-import pytest
+from typing import TYPE_CHECKING, Any
 
-pytest.register_assert_rewrite(
-    "genlock.testing.sample",
-    "genlock.testing.contract_base",
-    "genlock.testing.contract_feed",
-    "genlock.testing.contract_find",
-    "genlock.testing.contract_follow",
-    "genlock.testing.contract_limits",
-    "genlock.testing.contract_payloads",
-    "genlock.testing.contract_races",
-    "genlock.testing.contract_records",
-    "genlock.testing.contract_upkeep",
-)
+if TYPE_CHECKING:
+    from genlock.testing.contract import StoreContract as StoreContract
 
-from genlock.testing.contract import StoreContract as StoreContract  # noqa: E402 - what is imported before is not rewritten
+
+def __getattr__(name: str) -> Any:
+    # Imported when it is asked for: the contract needs pytest, the clock does not.
+    if name == "StoreContract":
+        from genlock.testing.contract import StoreContract
+
+        return StoreContract
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,14 +12,30 @@ store does not claim to do is said by class attributes: `persistent`, `processes
 
 from __future__ import annotations
 
-from genlock.testing.contract_feed import FeedClauses
-from genlock.testing.contract_find import FindClauses
-from genlock.testing.contract_follow import FollowClauses
-from genlock.testing.contract_limits import LimitClauses, NameClauses
-from genlock.testing.contract_payloads import PayloadClauses
-from genlock.testing.contract_races import RaceClauses
-from genlock.testing.contract_records import RecordClauses
-from genlock.testing.contract_upkeep import CloseClauses, EpochClauses, PurgeClauses, WaitClauses
+import pytest
+
+# What is imported before this is not rewritten, and its failures say less.
+pytest.register_assert_rewrite(
+    "genlock.testing.sample",
+    "genlock.testing.contract_base",
+    "genlock.testing.contract_feed",
+    "genlock.testing.contract_find",
+    "genlock.testing.contract_follow",
+    "genlock.testing.contract_limits",
+    "genlock.testing.contract_payloads",
+    "genlock.testing.contract_races",
+    "genlock.testing.contract_records",
+    "genlock.testing.contract_upkeep",
+)
+
+from genlock.testing.contract_feed import FeedClauses  # noqa: E402
+from genlock.testing.contract_find import FindClauses  # noqa: E402
+from genlock.testing.contract_follow import FollowClauses  # noqa: E402
+from genlock.testing.contract_limits import LimitClauses, NameClauses  # noqa: E402
+from genlock.testing.contract_payloads import PayloadClauses  # noqa: E402
+from genlock.testing.contract_races import RaceClauses  # noqa: E402
+from genlock.testing.contract_records import RecordClauses  # noqa: E402
+from genlock.testing.contract_upkeep import CloseClauses, EpochClauses, PurgeClauses, WaitClauses  # noqa: E402
 
 
 class StoreContract(

@@ -19,20 +19,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Decision, present
 from genlock.core.facts import Facts
-from genlock.core.keys import REFUSED, SESSION, refused_id
+from genlock.core.keys import REFUSED, SESSION, Key, refused_id
 from genlock.core.model import Claim, TaskRecord
 from genlock.core.policy import Expired, TenantLimits
 from genlock.core.reasons import ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
-from genlock.core.task.draft import TaskDraft
+from genlock.core.task.draft import TaskDraft, raised
 from genlock.core.task.due import catch_up, trip_breaker
+from genlock.core.task.fold import evolve_task
 from genlock.core.task.relate import previous_state
 from genlock.core.task.view import claimable, holder_of, overdue, task_claim, waits_for
 from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
@@ -58,6 +59,9 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
         repeated = _repeated_claim(record, command, facts)
         if repeated is not None:
             return repeated
+    if _is_free(record, facts) and _limit(command, facts) is None:
+        # By far the commonest claim, by a shorter way to the same grant.
+        return _grant_free(record, command, facts)
     draft = TaskDraft(record, command, facts)
     if record.state is not Status.PENDING or record.assigned_until is not None:
         catch_up(draft)
@@ -71,10 +75,9 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
     else:
         if _generations_used_up(draft):
             return draft.decided(_denied(draft, ClaimReason.DENIED_HELD, detail=draft.task.hold.reason if draft.task.hold else ""))
-        _grant(draft, command)
-    if facts.session is None:
-        draft.also.append(c.RegisterSession(command.key.beside(SESSION, command.by.session), command.by, implied=True))
-    return draft.decided(_granted(draft))
+        draft.add(_acquired(draft.task, command, facts, draft.at))
+    draft.also += _registration(command, facts)
+    return draft.decided(_granted(command.key, draft.task))
 
 
 def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision | None:
@@ -104,21 +107,21 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
         return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim)
     if not live and not claimable(record):
         return _denied(draft, ClaimReason.DENIED_BLOCKED)
-    limit = _limit(draft, command, live)
+    # A claim of this task that was orphaned just now still stands in the count; one that time has ended does not.
+    orphaned = sum(type(event) is e.ClaimOrphaned for event in draft.events)
+    limit = _limit(command, draft.facts, live=live, orphaned=orphaned)
     return None if limit is None else _denied(draft, ClaimReason.DENIED_LIMIT, limit=limit)
 
 
-def _limit(draft: TaskDraft, command: c.ClaimTask, live: bool) -> str | None:
+def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, orphaned: int = 0) -> str | None:
     """The name of the limit that a grant would break."""
-    facts, limits = draft.facts, draft.facts.limits
+    limits = facts.limits
     if command.lease_seconds < limits.min_lease_duration_seconds:
         return "min_lease_duration_seconds"
     if limits.max_lease_duration_seconds is not None and command.lease_seconds > limits.max_lease_duration_seconds:
         return "max_lease_duration_seconds"
     if live:
         return None
-    # A claim of this task that was orphaned just now still stands in the count; one that time has ended does not.
-    orphaned = sum(type(event) is e.ClaimOrphaned for event in draft.events)
     if limits.max_concurrent_claims is not None and facts.claims is not None and facts.claims - orphaned >= limits.max_concurrent_claims:
         return "max_concurrent_claims"
     full = limits.max_active_sessions is not None and facts.sessions is not None and facts.sessions >= limits.max_active_sessions
@@ -152,46 +155,61 @@ def _generations_used_up(draft: TaskDraft) -> bool:
     return True
 
 
-def _grant(draft: TaskDraft, command: c.ClaimTask) -> None:
-    record, facts = draft.task, draft.facts
-    grace = facts.policy.grace_seconds if facts.policy.expired is Expired.GRACE else 0.0
-    previous = record.claim.generation if record.claim else record.released.generation if record.released else 0
-    key, by = command.key, command.by
-    draft.add(
-        e.ClaimAcquired(
-            timestamp=draft.at,
-            tenant_id=key.tenant,
-            project_id=key.project,
-            task_id=key.id,
-            generation=draft.raised(),
-            session_id=by.session,
-            agent_id=by.agent,
-            actor=by.actor,
-            metadata=command.metadata,
-            claim_id="claim-" + facts.fresh,
-            previous_generation=previous,
-            previous_state=previous_state(record),
-            lease_duration_seconds=command.lease_seconds,
-            expires_at=facts.now + _length(command.lease_seconds),
-            grace_seconds=grace,
-            agent_role=command.role,
-            operation=command.operation,
-        )
+def _is_free(record: TaskRecord, facts: Facts) -> bool:
+    """Is this task such that of all that can be said against a claim only limits are left?"""
+    return (
+        record.state is Status.PENDING
+        and record.claim is None
+        and record.task.assigned_to is None
+        and facts.limits.max_generations_per_task is None
     )
 
 
-def _granted(draft: TaskDraft) -> ClaimResult:
-    record = draft.task
+def _grant_free(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision:
+    """Grants a task that nobody has and nothing holds back."""
+    at = max(facts.now, record.updated_at)
+    event = _acquired(record, command, facts, at)
+    granted = evolve_task(record, event)
+    return Decision(_granted(command.key, granted), (event,), granted, _registration(command, facts))
+
+
+def _acquired(record: TaskRecord, command: c.ClaimTask, facts: Facts, at: datetime) -> e.ClaimAcquired:
+    """The grant as an event, at the lowest generation never granted."""
+    key, by, policy = command.key, command.by, facts.policy
+    last = record.claim or record.released
+    return e.ClaimAcquired(
+        timestamp=at,
+        tenant_id=key.tenant,
+        project_id=key.project,
+        task_id=key.id,
+        generation=raised(record, facts.epoch),
+        session_id=by.session,
+        agent_id=by.agent,
+        actor=by.actor,
+        metadata=command.metadata,
+        claim_id="claim-" + facts.fresh,
+        previous_generation=last.generation if last else 0,
+        previous_state=previous_state(record),
+        lease_duration_seconds=command.lease_seconds,
+        expires_at=facts.now + _length(command.lease_seconds),
+        grace_seconds=policy.grace_seconds if policy.expired is Expired.GRACE else 0.0,
+        agent_role=command.role,
+        operation=command.operation,
+    )
+
+
+def _registration(command: c.ClaimTask, facts: Facts) -> tuple[c.Command, ...]:
+    """A granted claim registers its session."""
+    if facts.session is not None:
+        return ()
+    return (c.RegisterSession(command.key.beside(SESSION, command.by.session), command.by, implied=True),)
+
+
+def _granted(key: Key, record: TaskRecord) -> ClaimResult:
     claim = record.claim
     assert claim is not None
-    return ClaimResult(
-        True,
-        ClaimReason.GRANTED,
-        record.task.id,
-        task_claim(draft.command.key, record, claim),
-        record.task,
-        inputs_changed=record.inputs_changed,
-    )
+    task = record.task
+    return ClaimResult(True, ClaimReason.GRANTED, task.id, task_claim(key, record, claim), task, inputs_changed=record.inputs_changed)
 
 
 def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts) -> Decision:

@@ -49,10 +49,14 @@ class TaskDraft(Draft[TaskRecord]):
 
     def raised(self) -> int:
         """The lowest generation never granted, in this epoch."""
-        record = self.task
-        lowest = record.generation + 1 if record.granted else record.generation
-        return max(lowest, self.facts.epoch * GENERATIONS_PER_EPOCH + 1)
+        return raised(self.task, self.facts.epoch)
 
     def work_product_ref(self, generation: int) -> str:
         """GC 3.6's form."""
         return f"wp-{self.command.key.id}-gen{generation}-{self.facts.fresh[:6]}"
+
+
+def raised(record: TaskRecord, epoch: int) -> int:
+    """The lowest generation never granted to anyone, in this epoch: rule 1 of the clock."""
+    lowest = record.generation + 1 if record.granted else record.generation
+    return max(lowest, epoch * GENERATIONS_PER_EPOCH + 1)

@@ -248,23 +248,25 @@ def _reopened(record: TaskRecord, event: e.TaskReopened) -> TaskRecord:
 
 
 def _heard_dependency(record: TaskRecord, event: e.News) -> TaskRecord:
-    record = replace(record, updated_at=event.timestamp, dependencies=record.dependencies | event.others)
-    return _resting(_noted(record, event))
+    changed = _inputs_changed(record, event, record.dependencies)
+    heard = record.dependencies | event.others
+    return _resting(replace(record, updated_at=event.timestamp, dependencies=heard, inputs_changed=changed))
 
 
 def _heard_child(record: TaskRecord, event: e.News) -> TaskRecord:
+    changed = _inputs_changed(record, event, record.children)
+    heard = record.children | event.others
     spawning = tuple(child for child in record.spawning if child.id not in event.others)
-    record = replace(record, updated_at=event.timestamp, children=record.children | event.others, spawning=spawning)
-    return _resting(_noted(record, event))
+    return _resting(replace(record, updated_at=event.timestamp, children=heard, spawning=spawning, inputs_changed=changed))
 
 
-def _noted(record: TaskRecord, event: e.News) -> TaskRecord:
+def _inputs_changed(record: TaskRecord, event: e.News, known: dict[str, Heard]) -> tuple[str, ...]:
     """What has begun or ended on inputs that are open again is marked; it keeps what it has."""
-    if not isinstance(event, (e.DependencyReopened, e.ChildReopened)):
-        return record
     begun = record.state is Status.COMPLETED or (record.claim is not None and record.claim.state is ClaimState.ACTIVE)
-    new = tuple(other for other in event.others if other not in record.inputs_changed)
-    return replace(record, inputs_changed=record.inputs_changed + new) if begun and new else record
+    if not begun or not isinstance(event, (e.DependencyReopened, e.ChildReopened)):
+        return record.inputs_changed
+    lost = [other for other in event.others if other in known and known[other].finished]
+    return tuple(dict.fromkeys([*record.inputs_changed, *lost]))
 
 
 def _spawned(record: TaskRecord, event: e.SubtasksSpawned) -> TaskRecord:
