@@ -568,6 +568,21 @@ def check_all_told(world: World) -> None:
             assert waits or record.early
 
 
+def test_a_task_that_waits_for_its_own_child_hears_of_it_as_dependency_and_as_child() -> None:
+    world = World()
+    world.add("T")
+    world.add("T::1", parent="T", depth=1)
+    world.settle()
+    world.ask(c.EditTask(key_of("T"), changes={"depends_on": ("T::1",)}))
+    world.settle()
+    world.finish("T::1")
+    world.settle()
+    assert world.task("T").state is Status.PENDING
+    world.ask(c.ResetTask(key_of("T::1")))
+    world.settle()
+    assert world.task("T").state is Status.BLOCKED
+
+
 @holds_for(moves, cancelled)
 def test_a_task_is_never_granted_to_anyone_while_it_knows_of_something_unfinished(moved: list[Move], policy: Policy) -> None:
     world = graph(policy)

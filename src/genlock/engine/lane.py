@@ -39,7 +39,7 @@ from genlock.store import MAX_DUE, Query, Store
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
 _SETTLE_EVENTS = 1000
-_SETTLE_EVENTS_UNDER_LOAD = 20_000
+_UPKEEP_PAUSE = 0.05
 _SETTLE_PAUSE = 0.2
 _LOOK_AT_CLAIMS_SECONDS = 2.0
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
@@ -107,10 +107,14 @@ class Lane:
                 if items is None:
                     break
                 self._current = items
-                self._process(items)
+                if items:
+                    self._process(items)
                 self._current = []
-                with contextlib.suppress(StoreError):
+                try:
                     self._upkeep()
+                except StoreError:
+                    # It is tried again after a pause; what callers ask for meanwhile says itself what is wrong.
+                    time.sleep(_UPKEEP_PAUSE)
         finally:
             # Also if a bug of ours ends the thread: its traceback is printed, and nobody is left waiting for an answer.
             self._end()
@@ -309,6 +313,9 @@ class Lane:
             moved[key] = moved.get(key, 0) + events
         for place, events in moved.items():
             self._events[place] = self._events.get(place, 0) + events
+            if self._events[place] >= _SETTLE_EVENTS:
+                self._events[place] = 0
+                self._unsettled.add(place)
             if complete:
                 self._settler.committed(place, events)
         if not complete:
@@ -363,12 +370,6 @@ class Lane:
                 time.sleep(random.uniform(0, min(0.002 * 2 ** (attempt - 1), 0.05)))
         if self._denials and now - self._flushed >= FLUSH_SECONDS:
             self._flush_denials()
-        if self._events:
-            idle = not (self._normal or self._urgent or self._again)
-            most = _SETTLE_EVENTS if idle else _SETTLE_EVENTS_UNDER_LOAD
-            for place in [place for place, events in self._events.items() if events >= most]:
-                del self._events[place]
-                self._unsettled.add(place)
         for place in list(self._unsettled):
             _, more = self._settler.settle_page(place, now + 5)
             if not more:
