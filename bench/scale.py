@@ -46,34 +46,32 @@ def last_track(path: Path, size: int) -> tuple[Coordinator, str | None]:
     return fleet, "Q"
 
 
-def cycle_seconds(fleet: Coordinator, track: str | None, cycles: int) -> float:
-    """Median of claim_next + submit."""
-    times = []
-    for _ in range(cycles):
-        start = time.perf_counter()
-        granted = fleet.claim_next(agent_id="a", session_id="s", tracks=track)
-        assert granted.claim is not None, granted
-        fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="s")
-        times.append(time.perf_counter() - start)
-    return percentile(times, 0.5)
+def cycle_seconds(fleet: Coordinator, track: str | None) -> float:
+    """One claim_next + submit."""
+    start = time.perf_counter()
+    granted = fleet.claim_next(agent_id="a", session_id="s", tracks=track)
+    assert granted.claim is not None, granted
+    fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="s")
+    return time.perf_counter() - start
 
 
 def compare(title: str, build: Build) -> list[Line]:
-    medians = {}
-    for size in (SMALL, LARGE):
-        with tempfile.TemporaryDirectory() as name:
-            fleet, track = build(Path(name) / "plan.db", size)
-            # With the last ten asked for there are only ten; they are taken, reset and taken again.
-            if track is None:
-                medians[size] = cycle_seconds(fleet, None, CYCLES)
-            else:
-                rounds = []
-                for _ in range(CYCLES // LAST):
-                    rounds.append(cycle_seconds(fleet, track, LAST))
-                    for task in ids_of(LAST, "Q"):
+    """Both plans are open at once and take turns, so that both see the same machine."""
+    times: dict[int, list[float]] = {SMALL: [], LARGE: []}
+    with tempfile.TemporaryDirectory() as name:
+        plans = {size: build(Path(name) / f"{size}.db", size) for size in (SMALL, LARGE)}
+        for fleet, _ in plans.values():
+            fleet.sweep()
+        for cycle in range(CYCLES):
+            for size, (fleet, track) in plans.items():
+                times[size].append(cycle_seconds(fleet, track))
+                if track is not None and cycle % LAST == LAST - 1:
+                    # There are only ten: they are taken, reset and taken again.
+                    for task in ids_of(LAST, track):
                         fleet.reset_task(task_id=task)
-                medians[size] = percentile(rounds, 0.5)
+        for fleet, _ in plans.values():
             fleet.close()
+    medians = {size: percentile(taken, 0.5) for size, taken in times.items()}
     return [
         Line(f"{title}: at {SMALL:,}, median", f"{medians[SMALL] * 1e6:,.0f} µs"),
         Line(f"{title}: at {LARGE:,}, median", f"{medians[LARGE] * 1e6:,.0f} µs"),
