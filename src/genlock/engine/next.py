@@ -116,20 +116,30 @@ class Counter:
         assert isinstance(request, NextTask)
         if anew or place not in self.offers:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt)
-        offer = self.offers[place]
+        refused = self._serve(item, request, self.offers[place])
+        if refused:
+            # The first ones turned out to be nobody's (held there and then, say): look further down.
+            self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt)
+            refused = self._serve(item, request, self.offers[place])
+        return refused is None
+
+    def _serve(self, item: Item, request: NextTask, offer: Offer) -> int | None:
+        """None if the request is answered, else how many tasks were tried in vain."""
+        tried = 0
         for cell in offer.choose(request):
             item.command = as_claim(request, cell)
             item.wanted = told(item.command)
             self.round.prepare_others([item])
             decision = self.round.decide(item)
             if isinstance(decision, GenlockError):
-                return True
+                return None
             if decision is not None and decision.outcome.success:
                 offer.took(cell)
-                return True
+                return None
             if decision is not None and decision.outcome.reason is ClaimReason.DENIED_LIMIT:
-                return True
-        return False
+                return None
+            tried += 1
+        return tried
 
 
 def as_claim(request: NextTask, cell: Cell) -> ClaimTask:

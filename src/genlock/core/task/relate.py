@@ -35,9 +35,12 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
     news: dict[type[e.TaskEvent], dict[str, Heard]] = {}
     for other in others:
         seen = draft.facts.others.get(other)
-        kind = None if seen is None else _news_of(record, other, seen, reset)
-        if seen is not None and kind is not None:
-            news.setdefault(kind, {})[other] = Heard(seen.version, seen.status)
+        if seen is None:
+            continue
+        # One may be both: a task that depends on its own child.
+        for kind in (_dependency_news(record, other, seen, reset), _child_news(record, other, seen, reset)):
+            if kind is not None:
+                news.setdefault(kind, {})[other] = Heard(seen.version, seen.status)
     idle = record.state in (Status.PENDING, Status.BLOCKED, Status.BACKLOG)
     for kind, heard in news.items():
         draft.happens(kind, by=SYSTEM, others=heard)
@@ -49,17 +52,21 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
         fan_in(draft)
 
 
-def _news_of(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
-    """What kind of news this is to the task, or None if it is none."""
+def _dependency_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
+    """What kind of news this is of a dependency, or None if it is none."""
     known = record.dependencies.get(other)
     finished = seen.status in FINISHED
-    if known is not None:
-        if seen.version <= known.version or (finished == known.finished and (finished or not reset)):
-            return None
-        if not finished:
-            return e.DependencyReopened
-        return e.DependencyCancelled if seen.status is Status.CANCELLED else e.DependencyMet
+    if known is None or seen.version <= known.version or (finished == known.finished and (finished or not reset)):
+        return None
+    if not finished:
+        return e.DependencyReopened
+    return e.DependencyCancelled if seen.status is Status.CANCELLED else e.DependencyMet
+
+
+def _child_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
+    """What kind of news this is of a child, or None if it is none."""
     known = record.children.get(other)
+    finished = seen.status in FINISHED
     if known is None:
         ours = seen.parent == record.task.id and record.state not in FINISHED
         return (e.ChildFinished if finished else e.ChildAdded) if ours else None
