@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import event as note
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
