@@ -159,7 +159,7 @@ def test_adoption_by_an_operator_is_a_generation_of_its_own() -> None:
     world.ask(c.ForceRelease(T))
     world.submit(NAME, "s1", 1, "found")
     (refused,) = [key.id for key in world.cells if key.kind == keys.REFUSED]
-    world.ask(c.AdoptResult(T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1", "alice"))
+    world.ask(c.AdoptResult(T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1"))
     assert told(world, frozenset({1})) == ["1:SUPERSEDED-", "2:COMPLETED+"]
     assert [(entry.session_id, entry.work_product_ref) for entry in history(world)] == [("s1", None), ("operations", "wp-found")]
 

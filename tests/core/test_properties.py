@@ -130,7 +130,7 @@ def command_of(world: World, step: Step, name: str = "T") -> c.Command | None:
     """The command that a step stands for, or None if it is one of the world's own doings."""
     key, caller = key_of(name), by(who(world, step, name), step.agent)
     generation = world.task(name).generation + step.generation
-    adopt = c.AdoptResult(key, caller, f"{name}/1/s9/abc", generation, content("found"), "wp", 1, "s9", "zoe")
+    adopt = c.AdoptResult(key, caller, f"{name}/1/s9/abc", generation, content("found"), "wp", 1, "s9")
     match step.verb:
         case "claim":
             lease, data, operation = step.value

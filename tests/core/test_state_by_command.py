@@ -370,7 +370,7 @@ def _held_fan_out() -> World:
 
 
 def _adopt(caller: c.Caller, generation: int | None) -> c.Command:
-    return c.AdoptResult(T, caller, "T/1/s9/abc", generation, content("found"), "wp-T-gen1-abc", 1, "s9", "zoe")
+    return c.AdoptResult(T, caller, "T/1/s9/abc", generation, content("found"), "wp-T-gen1-abc", 1, "s9")
 
 
 def _submit(caller: c.Caller, generation: int, value: Any = "done") -> c.Command:

@@ -110,7 +110,6 @@ class Operating(Base):
             refused.work_product_ref,
             refused.generation,
             refused.session,
-            refused.agent,
         )
         result: SubmissionResult = yield from self.ask_one(command)
         return result

@@ -103,7 +103,6 @@ class AdoptResult(Command, frozen=True):
     work_product_ref: str = ""
     from_generation: int = 0
     from_session: str = ""
-    from_agent: str = ""
 
 
 # Tasks: acts of operators

@@ -33,7 +33,6 @@ class Sweep(Struct, frozen=True):
     """A request to write down what is due, to look for orphans, and to settle."""
 
     key: Key
-    look_at_claims: bool = True
 
 
 class Settle(Struct, frozen=True):

@@ -244,7 +244,8 @@ class Lane:
         found = self._settler.settle(place, now + 5) > 0
         if now >= self._looked_at.get(place, 0):
             self._looked_at[place] = now + _LOOK_AT_CLAIMS_SECONDS
-            result = self._check_claims(place, most=64)
+            # Those who hold tasks: lapsed, vanished, silent. The first few do for a look in passing.
+            result = self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE), most=64)
             found = found or bool(result.expired or result.orphaned)
         return found
 
@@ -383,14 +384,9 @@ class Lane:
         place, until = request.key.place, time.monotonic() + 60
         if isinstance(request, Settle):
             return SweepResult(settled=self._settler.settle(place, until))
-        swept = self._check_claims(place, most=None) if request.look_at_claims else SweepResult()
-        self._check(Query(*place, due_before=MAX_DUE), None)
+        swept = self._check(Query(*place, due_before=MAX_DUE), None)
         settled = self._settler.settle(place, until)
         return SweepResult(swept.expired, swept.orphaned, swept.stale, settled)
-
-    def _check_claims(self, place: tuple[str, str], most: int | None) -> SweepResult:
-        """Looks at those who hold tasks: lapsed, vanished, silent."""
-        return self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE), most)
 
     def _check(self, query: Query, most: int | None) -> SweepResult:
         expired = orphaned = stale = 0
