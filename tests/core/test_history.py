@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+import genlock
 from genlock.core import commands as c
 from genlock.core import keys
 from genlock.core.history import claim_history
@@ -13,6 +14,7 @@ from genlock.core.model import Actor, Task
 from genlock.core.policy import Expired, Policy
 from genlock.core.reasons import ReleaseReason, SpawnMode
 from genlock.core.results import ClaimHistory
+from genlock.testing.clock import ManualClock
 from tests.core.world import START, World, by, content, key_of
 
 T = key_of("A-003-event-bus")
@@ -174,3 +176,12 @@ def test_a_fan_in_is_a_generation_of_the_coordinator_itself() -> None:
     world.settle()
     assert told(world) == ["1:SPAWNED", "2:COMPLETED+"]
     assert history(world)[1].session_id == "genlock"
+
+
+@pytest.mark.parametrize(("keep", "log"), [(False, ["CLAIM_ACQUIRED", "CLAIM_RELEASED"]), (True, ["CLAIM_ACQUIRED"])])
+def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(keep: bool, log: list[str]) -> None:
+    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=[NAME])
+        fleet.claim_task(task_id=NAME)
+        fleet.spawn_subtasks(task_id=NAME, generation=1, subtasks=["a part of it"], keep=keep)
+        assert [entry.event for entry in fleet.get_session_memory().task_log] == log

@@ -7,6 +7,7 @@ fold of its decoded events, and checks that event times never run back).
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -25,13 +26,13 @@ from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Seen
 from genlock.core.index import index_of, microseconds
 from genlock.core.model import Record, SessionRecord, Task, TaskRecord
-from genlock.core.policy import CancelledDependency, Expired, Policy, TenantLimits
+from genlock.core.policy import CancelledDependency, Expired, Policy, TenantLimits, change_limits, change_policy
 from genlock.core.reasons import ClaimReason, ClaimState, ReleaseReason, SpawnMode, Status
 from genlock.core.results import ClaimResult, SubmissionResult
 from genlock.core.rules import evolve
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.check import check
-from genlock.errors import GenlockError
+from genlock.errors import BadArgument, GenlockError
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from tests.core.world import World, by, content, key_of
@@ -718,6 +719,65 @@ def test_every_other_record_too_is_the_fold_of_its_decoded_events(commands: list
 
 def codec_of(record: Record | None) -> bytes:
     return b"" if record is None else codec.encode_record(record)
+
+
+@pytest.mark.parametrize("name", ["grace_seconds", "claim_ttl_seconds", "stale_threshold_seconds", "lock_timeout_hours"])
+@pytest.mark.parametrize("value", [1e8, 1e11, 1e14])
+def test_no_policy_that_is_accepted_leads_beyond_the_calendar(name: str, value: float) -> None:
+    for expired in Expired:
+        try:
+            policy = change_policy(Policy(), {"expired": expired, name: value})
+        except BadArgument:
+            return
+        world = World(policy=policy)
+        world.add("T")
+        world.claim("T")
+        index_of(world.task("T"))
+        world.pass_time(61)
+        world.ask(c.CheckDue(key_of("T")))
+        index_of(world.task("T"))
+        world.ask(c.AssignTask(key_of("T"), agent="bob"))
+        index_of(world.task("T"))
+
+
+def test_a_limit_that_is_accepted_does_not_lead_beyond_the_calendar() -> None:
+    try:
+        limits = change_limits(TenantLimits(), {"min_lease_duration_seconds": 1e12})
+    except BadArgument:
+        return
+    world = World()
+    world.add("T")
+    world.claim("T")
+    world.limits = limits
+    world.ask(c.RenewLease(key_of("T"), by("s1"), 1))
+
+
+def test_metadata_nested_as_deep_as_may_be_is_taken_or_refused_and_the_coordinator_lives_on() -> None:
+    store = MemoryStore(clock=ManualClock())
+    answers: list[str] = []
+
+    def claim() -> None:
+        with genlock.connect(store.handle(clock=ManualClock()), session_id="s1", agent_id="alice") as fleet:
+            fleet.add_tasks(tasks=["T"])
+            nested: list[Any] = []
+            for depth in range(1, 1100):
+                nested = [nested]
+                if depth < 900:
+                    continue
+                try:
+                    fleet.claim_task(task_id="T", metadata={"x": nested}, agent_id="alice")
+                    fleet.force_release(task_id="T")
+                    answers.append(fleet.get_task_state(task_id="T").state)
+                except GenlockError as error:
+                    answers.append(type(error).__name__)
+
+    # In a thread of its own: how deep is too deep depends on how deep one stands already.
+    thread = threading.Thread(target=claim)
+    thread.start()
+    thread.join(60)
+    assert set(answers) <= {Status.PENDING, "BadArgument"}
+    assert answers[-1] == "BadArgument"
+    assert check(store) == []
 
 
 def test_whole_numbers_where_fractions_are_expected_are_kept_as_what_they_read_back_as() -> None:

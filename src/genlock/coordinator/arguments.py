@@ -22,6 +22,7 @@ LEASE_SECONDS = 300.0
 _YEAR_SECONDS = 366 * 86400
 _LARGEST_LIMIT = 100_000
 _LARGEST_METADATA = 4096
+MOST_NESTING = 64
 
 _canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
@@ -127,11 +128,28 @@ def plain(metadata: Any) -> dict[str, Any]:
     """Metadata as plain JSON values."""
     if metadata is None:
         return {}
+    check_nesting("metadata", metadata)
     text = _json("metadata", dict(check_mapping("metadata", metadata)))
     values: dict[str, Any] = msgspec.json.decode(text)
     if len(text) > _LARGEST_METADATA:
         raise BadArgument(f"metadata has {len(text):,} bytes, at most {_LARGEST_METADATA:,} are kept; keep it elsewhere and name it")
     return values
+
+
+def check_nesting(name: str, value: Any) -> None:
+    """Metadata is read back with every look at its record, so it may not be nested deeper than any reader can follow."""
+    level = [value]
+    for _ in range(MOST_NESTING):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return
+    raise BadArgument(f"{name} is nested more than {MOST_NESTING} levels deep")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def pack(result_data: Any) -> tuple[Content, bytes]:

@@ -249,9 +249,13 @@ def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
             name, outcome, reference = "RESULT_SUBMITTED", "ACCEPTED", event.work_product_ref
         case e.ResultRejected() if mine:
             name, outcome = "RESULT_SUBMITTED", "REJECTED"
-        case e.ClaimReleased() | e.SubtasksSpawned() if mine:
+        case e.ClaimReleased() if mine:
             name = "CLAIM_RELEASED"
-        case e.ClaimExpired() | e.ClaimOrphaned() | e.ClaimSuperseded() if event.holder_session_id == session:
+        case e.SubtasksSpawned() if mine and not event.keep:
+            name = "CLAIM_RELEASED"
+        case e.ClaimExpired() | e.ClaimOrphaned() | e.ClaimSuperseded() | e.TaskReset() | e.TaskCancelled() if (
+            event.holder_session_id == session
+        ):
             name = "CLAIM_LOST"
         case _:
             pass

@@ -165,6 +165,8 @@ class TaskReset(Occurrence, frozen=True):
     """The task is to be done again, at a higher generation."""
 
     previous_state: Status
+    holder_session_id: str = ""
+    holder_agent_id: str = ""
 
 
 class TaskCancelled(Occurrence, frozen=True):
@@ -172,6 +174,8 @@ class TaskCancelled(Occurrence, frozen=True):
 
     previous_state: Status
     reason: str = ""
+    holder_session_id: str = ""
+    holder_agent_id: str = ""
 
 
 class TaskHeld(Occurrence, frozen=True):

@@ -102,6 +102,9 @@ PROFILES: Final[dict[str, TenantLimits]] = {
     ),
 }
 
+_MOST: Final = {"seconds": 3_155_760_000, "hours": 876_600, "days": 36_525}
+"""A hundred years, by the unit that a setting's name ends with."""
+
 STANDARD_TRACKS: Final[dict[str, str]] = {
     "A": "Core Architecture",
     "B": "Data Layer",
@@ -142,6 +145,8 @@ def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
         raise BadArgument(f"{noun}: {error}") from None
     for name in kind.__struct_fields__:
         value = getattr(new, name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value < 1e15:
+        # Nothing that is counted in time may lead beyond the calendar.
+        most = _MOST.get(name.rpartition("_")[2], 10**15)
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value <= most:
             raise BadArgument(f"{noun} {name}: {value} is out of range (0 or more)")
     return new

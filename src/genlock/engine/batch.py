@@ -28,7 +28,7 @@ from genlock.core.rules import decide
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.jobs import Item
 from genlock.engine.processes import gone
-from genlock.errors import GenlockError, OutcomeUnknown, OverLimit, StoreError
+from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError
 from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
 
 _FRESH_DIGITS = 32
@@ -53,11 +53,15 @@ class Cell:
         """Folds a decision's events in and chains them."""
         if not decision.events:
             return
+        version, digest, sealed = self.version, self.digest, []
         for event in decision.events:
-            sealed = seal(event, self.version + 1, self.digest)
-            self.version, self.digest = sealed.version, sealed.digest
-            self.sealed.append(sealed)
-            self.events.append(event)
+            chained = seal(event, version + 1, digest)
+            version, digest = chained.version, chained.digest
+            sealed.append(chained)
+        # Only now that all could be written down is anything taken over.
+        self.version, self.digest = version, digest
+        self.sealed += sealed
+        self.events += decision.events
         self.record = decision.record
 
     def change(self) -> Change:
@@ -261,15 +265,24 @@ class Round:
             item.decision = error
             self._note_cells(item, cell)
             return error
+        except _UNWRITABLE as error:
+            # An edge let something through that it should have refused; its caller is told, and the lane lives on.
+            item.decision = BadArgument(f"{command.key.id}: cannot be decided ({error})")
+            return item.decision  # type: ignore[no-any-return]
         if decision.events:
             if len(cell.sealed) + len(decision.events) > self._most_events:
                 if cell.sealed:
                     return None
                 item.decision = OverLimit(f"{command.key.id}: {len(decision.events)} events in one change")
                 return item.decision  # type: ignore[no-any-return]
+            try:
+                before = cell.record
+                cell.apply(decision)
+            except _UNWRITABLE as error:
+                item.decision = BadArgument(f"{command.key.id}: cannot be written ({error})")
+                return item.decision  # type: ignore[no-any-return]
             if self._claims or item.wanted:
-                self._count(item, cell.record, decision)
-            cell.apply(decision)
+                self._count(item, before, decision)
         item.decision = decision
         self._note_cells(item, cell)
         if decision.also:
@@ -367,6 +380,7 @@ class Round:
 
 
 _MOST_EVENTS_A_DECISION = 8
+_UNWRITABLE = (OverflowError, RecursionError, UnicodeEncodeError)
 
 
 def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key | None:

@@ -105,7 +105,7 @@ def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) 
     """The task is to be done again: result and claim are gone from the record (not from its history)."""
     draft = TaskDraft(present(record, unknown(command)), command, facts)
     holder = _holder(draft)
-    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=draft.task.state)
+    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=draft.task.state, **_loser(draft))
     return draft.decided(_result(draft, holder))
 
 
@@ -117,7 +117,7 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
     if record.state is Status.CANCELLED:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    draft.happens(e.TaskCancelled, generation=draft.raised(), previous_state=record.state, reason=command.reason)
+    draft.happens(e.TaskCancelled, generation=draft.raised(), previous_state=record.state, reason=command.reason, **_loser(draft))
     return draft.decided(_result(draft, holder))
 
 
@@ -144,15 +144,19 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
 
 def supersede(draft: TaskDraft, verb: str) -> None:
     """Takes the right away without giving it to anyone."""
-    claim = draft.task.claim
     draft.happens(
         e.ClaimSuperseded,
         generation=draft.raised(),
         previous_generation=draft.task.generation,
         superseded_by=verb,
-        holder_session_id=claim.session if claim else "",
-        holder_agent_id=claim.agent if claim else "",
+        **_loser(draft),
     )
+
+
+def _loser(draft: TaskDraft) -> dict[str, Any]:
+    """Whoever loses its claim by this, for the event."""
+    claim = draft.task.claim
+    return {"holder_session_id": claim.session, "holder_agent_id": claim.agent} if claim else {}
 
 
 def check_size(task: Task) -> None:
