@@ -34,6 +34,9 @@ def test_closing_twice_is_fine(home: Home) -> None:
     fleet.close()
     fleet.close()
 
+    with pytest.raises(Closed):
+        claim(fleet, "T", "alice")
+
 
 CALLS: dict[str, Callable[[genlock.Coordinator], object]] = {
     "claim_task": lambda fleet: claim(fleet, "T", "alice"),
