@@ -123,7 +123,7 @@ def _check_record(stored: Stored, history: _History) -> Iterator[str]:
             kept, asked = getattr(stored.index, field), getattr(wanted, field)
             same = sorted(kept) == sorted(asked) if field == "waits_on" else kept == asked
             if not same:
-                yield f"index field {field} is {kept!r}, the record says {asked!r}"
+                yield f"index field {field} is {kept!r}, the record says {str(asked) if isinstance(asked, str) else asked!r}"
 
 
 def _name_of(record: Record) -> str | None:

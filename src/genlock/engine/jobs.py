@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from genlock.core.commands import Caller, Command, SubmitResult
 from genlock.core.keys import Key
 from genlock.errors import GenlockError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 
 class NextTask(Struct, frozen=True):
@@ -99,7 +101,7 @@ _arrivals = count()
 class Item:
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "cells", "command", "decision", "job", "number", "request", "wanted")
+    __slots__ = ("at", "attempt", "command", "decision", "job", "number", "request", "wanted")
 
     def __init__(self, job: Job | None, at: int, request: Request) -> None:
         self.job = job
@@ -109,7 +111,6 @@ class Item:
         self.command: Any = request
         self.attempt = 0
         self.wanted: tuple[Key, ...] = ()
-        self.cells: list[Any] = []
         self.decision: Any = None
 
 

@@ -94,7 +94,8 @@ class Gate:
 
     def _sign(self, fd: int) -> None:
         with suppress(OSError):  # a file that can only be read locks as well; it just does not say who has it
-            os.pwrite(fd, self._pid, 0)
+            if os.pread(fd, len(self._pid), 0) != self._pid:  # to look is cheaper than to write, and mostly we were the last
+                os.pwrite(fd, self._pid, 0)
 
     def _queue(self, fd: int, work: Callable[[], R]) -> R:
         if self._porter is None:
@@ -173,7 +174,7 @@ def _holder(file: Path) -> str:
         pid = int(file.read_bytes())
     except (OSError, ValueError):
         return "someone has locked"
-    state = _state_of(pid)
+    state = state_of(pid)
     if state is None:
         return f"process {pid} has locked (it cannot be seen from here: it may be in another container)"
     if state in "Tt":
@@ -181,7 +182,7 @@ def _holder(file: Path) -> str:
     return f"process {pid} has locked (its state is {state})"
 
 
-def _state_of(pid: int) -> str | None:
+def state_of(pid: int) -> str | None:
     """The letter of the process's state, as ps shows it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
