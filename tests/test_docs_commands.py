@@ -16,7 +16,7 @@ import sys
 import termios
 from fcntl import ioctl
 from pathlib import Path
-from select import select
+from select import POLLIN, poll
 from struct import pack
 
 import pytest
@@ -71,7 +71,9 @@ def answers_of(commands: list[Typed], folder: Path) -> list[list[str]]:
     os.close(theirs)
     shown = b""
     try:
-        while select([ours], [], [], SECONDS)[0]:
+        ready = poll()
+        ready.register(ours, POLLIN)
+        while ready.poll(SECONDS * 1000):
             try:
                 piece = os.read(ours, 65536)
             except OSError:  # the terminal is gone with the last process on it

@@ -318,6 +318,7 @@ pieces = st.lists(st.sampled_from([*MARKS, *WORDS, *ODDITIES, *PLAN_WORDS]), max
 
 @settings(deadline=None)
 @given(text=st.text() | pieces)
+@example(text="? :")
 @example(text="- " * 5000)
 @example(text="{a: " * 5000)
 @example(text=LAUGHS.replace("a9:", "tasks:"))

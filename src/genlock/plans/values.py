@@ -91,6 +91,8 @@ def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, in
             frames.pop()
         elif isinstance(event, (CollectionStartEvent, ScalarEvent, AliasEvent)):
             is_key = bool(frames) and frames[-1].key is None
+            if is_key and isinstance(event, CollectionStartEvent):
+                return places  # a key that is a mapping or a list: no plan has that, and what follows has no path
             if is_key:
                 frames[-1].key = event.value if isinstance(event, ScalarEvent) else ""
             path = frames[-1].path_within() if frames else ()
