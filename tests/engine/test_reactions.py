@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from genlock.core import events as e
+from genlock.core.codec import decode_record
 from genlock.core.commands import AddTask, ClaimTask, Content, Hear, SubmitResult
 from genlock.core.facts import Seen
 from genlock.core.keys import SETTLED, Key
-from genlock.core.model import Task
+from genlock.core.model import SettledRecord, Task
 from genlock.core.reasons import Status
 from genlock.errors import Closed, StoreFull, StoreUnavailable
-from genlock.store import Committed, Conflict
+from genlock.store import Committed, Conflict, EventQuery
 from tests.engine.gates import (
     PATIENCE,
     PLACE,
@@ -435,6 +436,43 @@ def test_a_coordinator_that_has_settled_before_does_not_take_a_failed_reaction_f
     store.clear()
 
     assert next_for(fleet, "bob").task_id == "B"
+
+
+@dies
+def test_events_of_another_between_our_own_are_not_taken_for_ours(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=[f"early-{n:04d}" for n in range(1100)])
+    assert fleet.sweep().settled == 0
+    cut_off_after_completion(home)
+    assert state(fleet, "B") == "BLOCKED"
+
+    # So many that the lane looks back by itself; it must not skip what lies between them and those before.
+    fleet.add_tasks(tasks=[f"late-{n:04d}" for n in range(1100)])
+
+    until(fleet, lambda: state(fleet, "B") == "PENDING")
+
+
+def test_who_leaves_much_behind_spares_the_next_one_the_reading(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=[f"t-{n:04d}" for n in range(1100)])
+    end = len(feed(fleet))
+    fleet.close()
+
+    store = home.store()
+    key = Key(*PLACE, SETTLED, SETTLED)
+    record = decode_record(SETTLED, store.load([key]).records[key].body)
+    assert isinstance(record, SettledRecord)
+    unread = store.read_events(EventQuery(*PLACE, after=record.cursor)).events
+    assert [(recorded.key.kind, recorded.position) for recorded in unread] == [(SETTLED, end + 1)]
+
+
+def test_who_leaves_little_behind_writes_nothing_for_it(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    fleet.close()
+
+    key = Key(*PLACE, SETTLED, SETTLED)
+    assert key not in home.store().load([key]).records
 
 
 def test_a_completion_opens_more_dependents_than_one_second_commit_takes(home: Home) -> None:

@@ -20,7 +20,7 @@ from genlock.coordinator.sessions import Sessions
 from genlock.coordinator.working import Working
 from genlock.core.results import FeedEvent
 from genlock.engine.engine import Engine
-from genlock.engine.processes import identify
+from genlock.engine.processes import identify, own
 from genlock.errors import Closed
 
 
@@ -39,7 +39,7 @@ class Connection:
         _open_connections.add(self)
 
     def _operations(self) -> Operations:
-        if self._live.engine.pid != os.getpid():
+        if self._live.engine.pid != own.pid:
             # Threads, locks and connections did not come along: what was opened before the fork is left to the parent.
             if self._closed:
                 raise Closed("the coordinator is closed")

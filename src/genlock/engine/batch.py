@@ -37,7 +37,20 @@ _FRESH_DIGITS = 32
 class Cell:
     """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
 
-    __slots__ = ("conflicted", "digest", "error", "events", "key", "read", "read_digest", "read_version", "record", "sealed", "version")
+    __slots__ = (
+        "conflicted",
+        "digest",
+        "error",
+        "events",
+        "key",
+        "position",
+        "read",
+        "read_digest",
+        "read_version",
+        "record",
+        "sealed",
+        "version",
+    )
 
     def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
         self.key = key
@@ -45,6 +58,8 @@ class Cell:
         self.events: list[Any] = []
         self.conflicted = False
         self.error: GenlockError | None = None
+        self.position = 0
+        """Of the last of its events in the feed, once it is committed."""
         self.read = self.record = record
         self.read_version = self.version = 0 if stored is None else stored.version
         self.read_digest = self.digest = b"" if stored is None else stored.digest
@@ -123,6 +138,8 @@ class Round:
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
+        self.troubled = False
+        """Is there anything that could not be committed?"""
 
     # Loading
 
@@ -263,7 +280,6 @@ class Round:
             decision = decide(cell.record, command, self.facts(item, cell.record))
         except GenlockError as error:
             item.decision = error
-            self._note_cells(item, cell)
             return error
         except _UNWRITABLE as error:
             # An edge let something through that it should have refused; its caller is told, and the lane lives on.
@@ -284,7 +300,6 @@ class Round:
             if self._claims or item.wanted:
                 self._count(item, before, decision)
         item.decision = decision
-        self._note_cells(item, cell)
         if decision.also:
             item.decision = decision = self._register(decision)
         return decision
@@ -312,13 +327,10 @@ class Round:
         if item.wanted and decision.also and self.cells[item.wanted[0]].record is None:
             self._newcomers.add(item.wanted[0])
 
-    def _note_cells(self, item: Item, cell: Cell) -> None:
-        """The changed records among those that the decision rests on."""
-        cells = self.cells
-        item.cells = [cell] if cell.sealed else []
-        for key in item.wanted:
-            if cells[key].sealed:
-                item.cells.append(cells[key])
+    def cells_of(self, item: Item) -> list[Cell]:
+        """The changed records among those that the item's decision rests on."""
+        keys = (item.command.key, *item.wanted)
+        return [cell for cell in map(self.cells.get, keys) if cell is not None and cell.sealed]
 
     # Committing
 
@@ -331,25 +343,28 @@ class Round:
         most = self.store.limits.body_bytes
         for cell in cells:
             change = cell.change()
-            if len(change.body) > most or any(len(sealed.body) > most for sealed in cell.sealed):
+            if len(change.body) > most or max([len(sealed.body) for sealed in cell.sealed]) > most:
                 cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
                 continue
             changes.append(change)
             fitting.append(cell)
         committed = []
         batch = self.store.limits.batch
+        counted = self.counts.is_kept
         for start in range(0, len(changes), batch):
             answers = self._commit(changes[start : start + batch], until)
             for cell, answer in zip(fitting[start : start + batch], answers, strict=True):
-                if isinstance(answer, Committed):
+                if type(answer) is Committed:
+                    cell.position = answer.position
                     committed.append(cell)
-                    if cell.key.kind == TASK:
+                    if counted and cell.key.kind == TASK:
                         self.counts.changed(cell.key, cell.read, cell.record)
                 elif isinstance(answer, GenlockError):
                     cell.error = answer
                 else:
                     cell.conflicted = True
         if len(committed) < len(cells):
+            self.troubled = True
             self.counts.forget()
         return committed
 

@@ -44,6 +44,11 @@ class Counts:
         number = counted + self._since.get(tenant, 0)
         return number if number < limit else number - self._lapsed(tenant, now)
 
+    @property
+    def is_kept(self) -> bool:
+        """Is anything kept that changes would add to?"""
+        return bool(self._kept)
+
     def changed(self, key: Key, before: Record | None, after: Record | None) -> None:
         """A task was committed here: what that adds or takes away counts at once, also while a count is kept."""
         number = claimed(after) - claimed(before)

@@ -99,7 +99,7 @@ _arrivals = count()
 class Item:
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "cells", "command", "decision", "job", "number", "request", "wanted")
+    __slots__ = ("at", "attempt", "command", "decision", "job", "number", "request", "wanted")
 
     def __init__(self, job: Job | None, at: int, request: Request) -> None:
         self.job = job
@@ -109,7 +109,6 @@ class Item:
         self.command: Any = request
         self.attempt = 0
         self.wanted: tuple[Key, ...] = ()
-        self.cells: list[Any] = []
         self.decision: Any = None
 
 

@@ -26,12 +26,14 @@ from genlock.core.results import ClaimResult, SweepResult
 from genlock.core.rules import Reaction
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Cell, Memo, Round
+from genlock.engine.bell import Bell
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
+from genlock.engine.spans import spans_of
 from genlock.engine.watcher import Watcher
 from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
 from genlock.store import MAX_DUE, Query, Store
@@ -57,7 +59,7 @@ class Lane:
         self._settler = Settler(store, self._counts, profile)
         self._denials = Denials(coordinator)
         self._flushed = time.monotonic()
-        self._changed = threading.Condition(threading.Lock())
+        self._bell = Bell()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
         self._current: list[Item] = []
@@ -80,23 +82,23 @@ class Lane:
     def submit(self, job: Job) -> None:
         """Queues a job."""
         queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
-        with self._changed:
+        with self._bell.lock:
             if self._closing:
                 raise Closed("the coordinator is closed")
             queue.append(job)
-            self._changed.notify()
+            self._bell.ring()
 
     def poke(self) -> None:
         """Something may have changed for those who wait."""
-        with self._changed:
+        with self._bell.lock:
             self._woken = True
-            self._changed.notify()
+            self._bell.ring()
 
     def close(self) -> None:
         """Finishes the batch under way and answers the rest `Closed`."""
-        with self._changed:
+        with self._bell.lock:
             self._closing = True
-            self._changed.notify()
+            self._bell.ring()
 
     # The thread
 
@@ -105,6 +107,8 @@ class Lane:
             while True:
                 items = self._gather()
                 if items is None:
+                    with contextlib.suppress(GenlockError):
+                        self._settler.leave()
                     break
                 self._current = items
                 if items:
@@ -121,12 +125,12 @@ class Lane:
 
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
-        with self._changed:
+        with self._bell.lock:
             while not (self._closing or self._urgent or self._normal or self._again or self._woken or self._unsettled):
                 timeout = self._sleep()
                 if timeout is not None and timeout <= 0:
                     break
-                self._changed.wait(timeout)
+                self._bell.sleep(timeout)
             if self._closing:
                 return None
             self._woken = False
@@ -167,7 +171,7 @@ class Lane:
         try:
             decided = self._decide(round, items)
             committed = round.commit(until)
-            ready = self._sort_out(decided)
+            ready = self._sort_out(decided, round) if round.troubled else decided
             reactions = reactions_of(committed)
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
             if committed or also:
@@ -262,12 +266,12 @@ class Lane:
                 wake = min(wake, now + max(0.0, (due_at - microseconds(round.now)) / 1e6) + 0.0005)
         self._wake_at = wake if self._wake_at is None or self._wake_at <= now else min(self._wake_at, wake)
 
-    def _sort_out(self, decided: list[Item]) -> list[Item]:
+    def _sort_out(self, decided: list[Item], round: Round) -> list[Item]:
         """Parts what can be answered from what must be decided again."""
         ready: list[Item] = []
         now = time.monotonic()
         for item in decided:
-            cells = item.cells
+            cells = round.cells_of(item) if isinstance(item.command, Command) else []
             if cells:
                 error = next((cell.error for cell in cells if cell.error), None)
                 conflicted = any(cell.conflicted for cell in cells)
@@ -284,7 +288,6 @@ class Lane:
         if item.job is not None and now > item.job.deadline:
             return False
         item.attempt += 1
-        item.cells = []
         self._again.append(item)
         return True
 
@@ -306,19 +309,16 @@ class Lane:
                 complete = False
                 for item, _ in also:
                     item.decision = error
-        moved: dict[tuple[str, str], int] = {}
-        for cell in committed:
-            place = cell.key[:2]
-            moved[place] = moved.get(place, 0) + len(cell.events)
-        for key, events in reactor.written.items():
-            moved[key] = moved.get(key, 0) + events
-        for place, events in moved.items():
-            self._events[place] = self._events.get(place, 0) + events
+        moved: set[tuple[str, str]] = set()
+        for span in (*spans_of(committed), *reactor.written):
+            place = span.place
+            moved.add(place)
+            self._events[place] = self._events.get(place, 0) + span.events
             if self._events[place] >= _SETTLE_EVENTS:
                 self._events[place] = 0
                 self._unsettled.add(place)
             if complete:
-                self._settler.committed(place, events)
+                self._settler.committed(span)
         if not complete:
             self._unsettled.update(moved)
         if self._waiting and any(item.request.key.place in moved for item in self._waiting):
@@ -423,7 +423,7 @@ class Lane:
         if self._denials:
             with contextlib.suppress(GenlockError):
                 self._flush_denials()
-        with self._changed:
+        with self._bell.lock:
             jobs = [*self._urgent, *self._normal]
             self._urgent.clear()
             self._normal.clear()

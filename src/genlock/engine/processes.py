@@ -15,6 +15,17 @@ from pathlib import Path
 from genlock.core.model import Process
 
 
+class _Own:
+    """This process, known without asking the system at every call."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+
+
+own = _Own()
+os.register_at_fork(after_in_child=own.__init__)  # type: ignore[misc]
+
+
 @cache
 def host() -> str:
     """This machine's name."""

@@ -17,6 +17,7 @@ from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Cell, Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import Item, plain_item
+from genlock.engine.spans import Span, spans_of
 from genlock.errors import Busy, GenlockError, StoreUnavailable
 from genlock.store import Query, Store
 
@@ -53,8 +54,8 @@ class Reactor:
         self._store = store
         self._counts = counts
         self._profile = profile
-        self.written: dict[tuple[str, str], int] = {}
-        """How many events came of it, by project."""
+        self.written: list[Span] = []
+        """What came of it."""
 
     def run(self, reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> bool:
         """Runs them; False if some reactions were left for settling. An `also` that fails becomes its item's outcome."""
@@ -86,12 +87,12 @@ class Reactor:
         round.prepare([item for item, _ in everything])
         decisions = [(item, owner, round.decide(item)) for item, owner in everything]
         committed = round.commit(until)
-        for cell in committed:
-            self.written[cell.key.place] = self.written.get(cell.key.place, 0) + len(cell.events)
+        self.written += spans_of(committed)
         outcome = _Outcome(reactions_of(committed), [], [])
         for item, owner, decision in decisions:
-            error = next((cell.error for cell in item.cells if cell.error), None)
-            if decision is None or isinstance(error, StoreUnavailable) or any(cell.conflicted for cell in item.cells):
+            cells = round.cells_of(item) if round.troubled else ()
+            error = next((cell.error for cell in cells if cell.error), None)
+            if decision is None or isinstance(error, StoreUnavailable) or any(cell.conflicted for cell in cells):
                 self._again(outcome, item, owner, error, until)
             elif error is not None or isinstance(decision, GenlockError):
                 if owner is not None:

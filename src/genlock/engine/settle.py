@@ -16,6 +16,7 @@ from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
 from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, told
+from genlock.engine.spans import Span, spans_of
 from genlock.errors import CursorLost
 from genlock.store import EventPage, EventQuery, Query, Recorded, Store
 
@@ -29,15 +30,18 @@ class Settler:
         self._store = store
         self._counts = counts
         self._profile = profile
-        self._seen: dict[tuple[str, str], str] = {}
-        """Where this coordinator itself has settled to; the store is told only of what was worth telling."""
-        self._positions: dict[tuple[str, str], int] = {}
-        self._own: dict[tuple[str, str], int] = {}
-        """How many events behind that are this coordinator's own, with all their reactions done."""
+        self._seen: dict[tuple[str, str], tuple[str | None, int]] = {}
+        """Where this coordinator itself has settled to, as cursor and position; the store is told only of what was worth telling."""
+        self._own: dict[tuple[str, str], tuple[int, int]] = {}
+        """The last unbroken run of events in the feed that are this coordinator's own, with all their reactions done."""
 
-    def committed(self, place: tuple[str, str], events: int) -> None:
-        """So many events were written here, and what they asked of others was done."""
-        self._own[place] = self._own.get(place, 0) + events
+    def committed(self, span: Span) -> None:
+        """These events were written, and what they asked of others was done."""
+        if not span.unbroken:
+            self._own.pop(span.place, None)
+            return
+        run = self._own.get(span.place)
+        self._own[span.place] = (run[0] if run is not None and run[1] + 1 == span.first else span.first), span.last
 
     def settle(self, place: tuple[str, str], until: float) -> int:
         """Repeats reactions up to the present end of the feed; the number of events that came of it."""
@@ -49,35 +53,46 @@ class Settler:
 
     def settle_page(self, place: tuple[str, str], until: float) -> tuple[int, bool]:
         """The next piece of that, so that a long feed does not keep others waiting; are there more?"""
-        if self._all_ours(place):
+        if self._skips_own(place):
             return 0, False
         stored = self._stored_cursor(place)
-        page = self._read(place, self._seen.get(place, stored))
+        seen = self._seen.get(place)
+        if seen is None and stored is None and self._own.get(place, (0, 0))[0] == 1:
+            # Nobody has ever settled here, and all there is is ours.
+            self._seen[place] = None, 0
+            if self._skips_own(place):
+                return 0, False
+        page = self._read(place, seen[0] if seen is not None else stored)
         came, complete = self._repeat(page, until)
         if not complete:
             # The cursor must not move past what was not written; whoever settles next begins here again.
             return came, False
-        self._note(place, page)
+        self._seen[place] = page.cursor, page.position
         # Where nothing came of it, the store need not know: the next one reads these few events again.
         if came or page.more:
             self._move(place, stored, page.cursor)
         return came, page.more
 
-    def _all_ours(self, place: tuple[str, str]) -> bool:
+    def leave(self) -> None:
+        """Spares whoever comes next the reading of what was our own, if it is much."""
+        for place, (first, last) in list(self._own.items()):
+            if last - first >= _PAGE:
+                stored = self._stored_cursor(place)
+                if (stored is None or place in self._seen) and self.settle_page(place, 0) == (0, False):
+                    cursor, position = self._seen.get(place, (None, 0))
+                    if cursor is not None and position == last:
+                        self._move(place, stored, cursor)
+
+    def _skips_own(self, place: tuple[str, str]) -> bool:
         """Is all that the feed has got since we last looked our own? Then nothing was cut off, and nothing need be read."""
-        known = self._positions.get(place)
-        if known is None:
+        seen, run = self._seen.get(place), self._own.get(place)
+        if seen is None or run is None or not run[0] - 1 <= seen[1] <= run[1]:
             return False
         end = self._store.read_events(EventQuery(*place, tail=True))
-        if end.position - known != self._own.get(place, 0):
+        if end.position != run[1]:
             return False
-        self._note(place, end)
+        self._seen[place] = end.cursor, end.position
         return True
-
-    def _note(self, place: tuple[str, str], page: EventPage) -> None:
-        self._seen[place] = page.cursor
-        self._positions[place] = page.position
-        self._own[place] = 0
 
     def _read(self, place: tuple[str, str], cursor: str | None) -> EventPage:
         try:
@@ -100,7 +115,7 @@ class Settler:
             if record is not None:
                 for reaction in react(recorded.key, record, event, recorded.version):
                     complete = self._run(reactor, reaction, until) and complete
-        return sum(reactor.written.values()), complete
+        return sum(span.events for span in reactor.written), complete
 
     def _run(self, reactor: Reactor, reaction: Reaction, until: float) -> bool:
         """One reaction to the end, however many wait for it."""
@@ -128,7 +143,8 @@ class Settler:
         item = plain_item(command)
         round.prepare([item])
         round.decide(item)
-        round.commit(0)
+        for span in spans_of(round.commit(0)):
+            self.committed(span)
 
 
 _MARKS = tuple(f'"event_type":"{name}"'.encode() for name in REACTING)

@@ -94,7 +94,8 @@ class Gate:
 
     def _sign(self, fd: int) -> None:
         with suppress(OSError):  # a file that can only be read locks as well; it just does not say who has it
-            os.pwrite(fd, self._pid, 0)
+            if os.pread(fd, len(self._pid), 0) != self._pid:  # to look is cheaper than to write, and mostly we were the last
+                os.pwrite(fd, self._pid, 0)
 
     def _queue(self, fd: int, work: Callable[[], R]) -> R:
         if self._porter is None:
