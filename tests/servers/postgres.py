@@ -107,8 +107,8 @@ def running(version: int = 18, **settings: str) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The server that most tests share. Those that stop one have their own."""
-    with running() as server:
+    """The server that most tests share. It does not sync: tests of durability, and those that stop a server, have their own."""
+    with running(fsync="off", full_page_writes="off", wal_level="minimal", max_wal_senders="0", autovacuum="off") as server:
         os.environ[_ADDRESS] = server.address
         yield server
         del os.environ[_ADDRESS]

@@ -42,7 +42,7 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
 
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
     """Our error for what happened in a commit. A server that shuts down may have heard us: then nobody knows."""
-    if isinstance(error, Broken) or (isinstance(error, Refused) and error.state[:3] in ("57P", "08", "08P")):
+    if isinstance(error, Broken) or (isinstance(error, Refused) and error.state.startswith(("57P", "08"))):
         return OutcomeUnknown(f"{where}: the commit broke off ({error}); it may have been done or not")
     return fault_of(error, where)
 
@@ -54,10 +54,6 @@ def _refusal(state: str, message: str) -> GenlockError:
             return StoreFull(f"{message}; nothing was written")
         case _, "25006" | "42501":
             return StoreReadOnly(message)
-        case "28", _:
-            return StoreUnavailable(f"{message}: look at the user and the password in the URL")
-        case _, "3D000":
-            return StoreUnavailable(f"{message}: create the database first")
         case _, "22021" | "22P05":
             return BadArgument(f"there is text that cannot be stored ({message})")
         case _, "54000":

@@ -36,9 +36,6 @@ class Link:
         try:
             self._connection = psycopg.connect(conninfo or settings.conninfo, autocommit=True)
         except psycopg.Error as error:
-            state = error.sqlstate or ""
-            if state:
-                raise Refused(state, _one_line(str(error))) from None
             raise Unreachable(_one_line(str(error))) from None
         self.pg: PGconn = self._connection.pgconn
         self._reading, self._either = select.poll(), select.poll()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -47,7 +47,7 @@ def settings_of(url: str) -> Settings:
             raise BadArgument(f"{name} is given twice in a PostgreSQL URL")
         else:
             own[name] = value
-    conninfo = _conninfo(urlunsplit(parts._replace(query=urlencode(others))))
+    conninfo = _conninfo(urlunsplit(parts._replace(query=urlencode(others, quote_via=quote))))
     schema = _read(own, "schema", _schema, "genlock")
     pooled = _read(own, "pooled", _switch, False)
     direct = _conninfo(own["listen_url"]) if "listen_url" in own else None if pooled else conninfo

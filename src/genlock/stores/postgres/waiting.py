@@ -39,4 +39,5 @@ def wait(
         if left <= 0:
             return
         listener.want()
-        moves.wait(marks, since, min(left, LOOK if listener.hears else DEAF))
+        if moves.wait(marks, since, min(left, LOOK if listener.hears else DEAF)):
+            return

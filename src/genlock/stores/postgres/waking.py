@@ -29,6 +29,8 @@ LINGER = 5.0
 """Seconds that the listener stays after the last one who waited."""
 IDLE_SECONDS = 60.0
 """Seconds without a commit after which the thread that notifies ends."""
+LAST_WORDS = 1.0
+"""Seconds that closing waits for a notification under way."""
 MOST_MARKS = 500
 """Feeds named in one notification; more are not named but meant all together."""
 
@@ -59,12 +61,14 @@ class Moves:
             self._marks.update(dict.fromkeys(marks or (), self._serial))
             self._changed.notify_all()
 
-    def wait(self, marks: Collection[int], since: int, seconds: float) -> None:
-        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over."""
+    def wait(self, marks: Collection[int], since: int, seconds: float) -> bool:
+        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Is it known to have moved?"""
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._closed or self._all > since or any(self._marks.get(mark, 0) > since for mark in marks), seconds
-            )
+            self._changed.wait_for(lambda: self._closed or self._all > since or self._moved(marks, since), seconds)
+            return self._moved(marks, since)
+
+    def _moved(self, marks: Collection[int], since: int) -> bool:
+        return any(self._marks.get(mark, 0) > since for mark in marks)
 
     @property
     def closed(self) -> bool:
@@ -120,7 +124,10 @@ class Notifier:
         """Sends what has not been sent yet: others should not wait for it because we are leaving."""
         with self._bell:
             self._closed = True
+            thread = self._thread
             self._bell.notify()
+        if thread is not None:
+            thread.join(LAST_WORDS)
         if self._pending:
             self._send()
 
