@@ -46,7 +46,9 @@ class Link:
         """Settles what this connection is to be like. Behind a pooler it is another's tomorrow, and stays as it is."""
         if not self._settings.pooled:
             self.script(
-                "SET default_transaction_isolation = 'read committed'; SET jit = off; SET client_min_messages = error;"
+                "SET default_transaction_isolation = 'read committed'; SET client_min_messages = error;"
+                # Our statements have one plan each. One that was made while a table was small must not be kept when it is large.
+                "SET jit = off; SET enable_seqscan = off;"
                 f"SET statement_timeout = {round(self._settings.statement_timeout * 1000)};"
                 f"SET lock_timeout = {round(self._settings.lock_timeout * 1000)};"
                 f"SET idle_in_transaction_session_timeout = {round(self._settings.statement_timeout * 3000)}"

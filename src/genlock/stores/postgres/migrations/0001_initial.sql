@@ -219,6 +219,10 @@ BEGIN
     IF current_setting('synchronous_commit') = 'off' THEN
         PERFORM set_config('synchronous_commit', 'on', true);
     END IF;
+    -- Behind a pooler nobody has set it.
+    IF current_setting('lock_timeout') = '0' THEN
+        PERFORM set_config('lock_timeout', '4s', true);
+    END IF;
 
     place_ids := genlock.places_of(tenants, projects);
     IF cardinality(pools) > 0 THEN
