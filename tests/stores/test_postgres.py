@@ -184,6 +184,18 @@ def test_who_may_not_create_the_schema_is_told_so(postgres: Postgres, url: str) 
         PostgresStore(url.replace("genlock@", "guest@"))
 
 
+def test_who_may_only_use_the_schema_can_work_in_it(url: str, store: PostgresStore) -> None:
+    schema = schema_of(url)
+    run_sql(url, f"CREATE ROLE {schema}_agent LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}_agent")
+    run_sql(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_agent")
+    run_sql(url, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_agent")
+    agent = PostgresStore(url.replace("genlock@", f"{schema}_agent@"))
+    commit(agent, make_change(make_key(), index=Index(pool="p", session="s", waits_on=("d",))))
+    agent.payloads().put(make_key(), "d", b"data")
+    agent.purge(make_key(), 2, b"base")
+    agent.close()
+
+
 def test_two_schemas_of_one_database_never_meet(postgres: Postgres) -> None:
     stores = [PostgresStore(postgres.url()) for _ in range(2)]
     commit(stores[0], make_change(make_key()))

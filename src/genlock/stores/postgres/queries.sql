@@ -300,7 +300,8 @@ genlock.project AS p JOIN genlock.waits AS w ON w.project = p.id AND w.dependenc
 INSERT INTO genlock.payload (name, size) VALUES ($1::bytea, $2::int8) ON CONFLICT (name) DO NOTHING RETURNING id;
 
 -- name: add_pieces
-INSERT INTO genlock.piece (payload, number, data) SELECT $1::int8, $2::int8 + d.at, d.data FROM unnest($3::bytea[]) WITH ORDINALITY AS d (data, at);
+INSERT INTO genlock.piece (payload, number, data)
+SELECT $1::int8, $2::int8 + d.at, d.data FROM unnest($3::bytea[]) WITH ORDINALITY AS d (data, at);
 
 -- name: find_payload
 SELECT id, size FROM genlock.payload WHERE name = $1::bytea;
@@ -319,7 +320,8 @@ DELETE FROM genlock.piece USING gone WHERE piece.payload = gone.id;
 -- name: notify
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('genlock_' || 'genlock.record'::regclass::oid, $1::text) IS NULL
 WHERE EXISTS (
-    SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = 'genlock.record'::regclass::oid AND objid = 0 AND objsubid = 2 AND granted
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = 'genlock.record'::regclass::oid AND objid = 0 AND objsubid = 2 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 );
 

@@ -186,8 +186,9 @@ END $$;
 -- One commit. Each change that still fits is written with its events; the rest are named in `lost` by their places.
 --
 -- The changes come sorted by key, updates before creations, and the places sorted too, so that all who write lock in one order: names,
--- updates, creations, turns. Eight numbers belong to each (place, kind, version read, version, state, pool, due_at, session); where there are few
--- different names, the number is that of a name in its own list, and 0 if there is none. An event has two: its change and its version.
+-- updates, creations, turns. Eight numbers belong to each (place, kind, version read, version, state, pool, due_at, session); where there
+-- are few different names, the number is that of a name in its own list, and 0 if there is none. An event has two: its change and its
+-- version.
 -- heads are the last positions of the places before this commit: with them whoever sent the events knows where they are.
 CREATE FUNCTION genlock.commit_changes(
     tenants text[], projects text[], kinds text[], states text[],
@@ -226,7 +227,8 @@ BEGIN
 
     place_ids := genlock.places_of(tenants, projects);
     IF cardinality(pools) > 0 THEN
-        pool_ids := genlock.pools_of(ARRAY(SELECT place_ids[n.place] FROM unnest(pool_places) WITH ORDINALITY AS n (place, at) ORDER BY n.at), pools);
+        pool_ids := genlock.pools_of(
+            ARRAY(SELECT place_ids[n.place] FROM unnest(pool_places) WITH ORDINALITY AS n (place, at) ORDER BY n.at), pools);
     END IF;
     IF cardinality(sessions) > 0 THEN
         session_ids := genlock.sessions_of(session_tenants, sessions);
@@ -235,8 +237,9 @@ BEGIN
     IF updates > 0 THEN
         WITH updated AS (
             UPDATE genlock.record AS r
-            SET version = fields[c.at * 8 - 4], digest = c.digest, state = states[fields[c.at * 8 - 3]], pool = pool_ids[fields[c.at * 8 - 2]],
-                ord = c.ord, due_at = nullif(fields[c.at * 8 - 1], none), session = session_ids[fields[c.at * 8]], parent = c.parent,
+            SET version = fields[c.at * 8 - 4], digest = c.digest, state = states[fields[c.at * 8 - 3]],
+                pool = pool_ids[fields[c.at * 8 - 2]], ord = c.ord, due_at = nullif(fields[c.at * 8 - 1], none),
+                session = session_ids[fields[c.at * 8]], parent = c.parent,
                 waits = c.waits, waited = CASE WHEN r.waits IS DISTINCT FROM c.waits THEN coalesce(r.waits, '[]') END, body = c.body
             FROM unnest(names, orders, parents, waiting, read_digests, digests, bodies)
                 WITH ORDINALITY AS c (name, ord, parent, waits, read_digest, digest, body, at)
@@ -246,7 +249,8 @@ BEGIN
             RETURNING c.at, r.id, r.waited
         )
         SELECT coalesce(array_agg(u.at ORDER BY u.at), '{}'), coalesce(array_agg(u.id ORDER BY u.at), '{}'),
-            array_agg(u.at ORDER BY u.at) FILTER (WHERE u.waited IS NOT NULL), array_agg(u.waited ORDER BY u.at) FILTER (WHERE u.waited IS NOT NULL)
+            array_agg(u.at ORDER BY u.at) FILTER (WHERE u.waited IS NOT NULL),
+            array_agg(u.waited ORDER BY u.at) FILTER (WHERE u.waited IS NOT NULL)
         INTO fitting, ids, moved, before FROM updated AS u;
     END IF;
 
@@ -254,8 +258,8 @@ BEGIN
         new_ids := ARRAY(SELECT nextval('genlock.record_id_seq') FROM generate_series(updates + 1, total));
         WITH created AS (
             INSERT INTO genlock.record (id, project, kind, name, version, digest, state, pool, ord, due_at, session, parent, waits, body)
-            SELECT new_ids[c.at - updates], place_ids[fields[c.at * 8 - 7]], kinds[fields[c.at * 8 - 6]], c.name, fields[c.at * 8 - 4], c.digest,
-                states[fields[c.at * 8 - 3]], pool_ids[fields[c.at * 8 - 2]], c.ord, nullif(fields[c.at * 8 - 1], none),
+            SELECT new_ids[c.at - updates], place_ids[fields[c.at * 8 - 7]], kinds[fields[c.at * 8 - 6]], c.name, fields[c.at * 8 - 4],
+                c.digest, states[fields[c.at * 8 - 3]], pool_ids[fields[c.at * 8 - 2]], c.ord, nullif(fields[c.at * 8 - 1], none),
                 session_ids[fields[c.at * 8]], c.parent, c.waits, c.body
             FROM unnest(names, orders, parents, waiting, digests, bodies) WITH ORDINALITY AS c (name, ord, parent, waits, digest, body, at)
             WHERE c.at > updates ORDER BY c.at
@@ -302,7 +306,8 @@ BEGIN
         heads[n] := genlock.head_of(place_ids[n]);
     END LOOP;
     INSERT INTO genlock.event (at, record, version, digest, body)
-    SELECT (place_ids[e.place]::int8 << 40) + heads[e.place] + row_number() OVER (PARTITION BY e.place ORDER BY e.at), e.record, e.version, e.digest, e.body
+    SELECT (place_ids[e.place]::int8 << 40) + heads[e.place] + row_number() OVER (PARTITION BY e.place ORDER BY e.at),
+        e.record, e.version, e.digest, e.body
     FROM (
         SELECT fields[event_fields[n.at * 2 - 1] * 8 - 7] AS place, ids[event_fields[n.at * 2 - 1]] AS record,
             event_fields[n.at * 2] AS version, n.digest, n.body, n.at
@@ -313,8 +318,9 @@ END $$;
 
 
 -- Drops events and swaps the base in. One who comes late, when more has been purged already, changes nothing.
-CREATE FUNCTION genlock.purge_events(place_tenant text, place_project text, record_kind text, record_name text, before_version int8, new_base bytea)
-RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION genlock.purge_events(
+    place_tenant text, place_project text, record_kind text, record_name text, before_version int8, new_base bytea
+) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     number int4;
     row_id int8;
