@@ -336,7 +336,7 @@ def test_memory_that_is_used_after_a_fork_is_a_clear_error(opened: str) -> None:
     assert run_script(script) == ["child True", "parent GRANTED"]
 
 
-def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(tmp_path: Path) -> None:
+def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(lasting: str) -> None:
     script = """
         import os, sys, genlock
         fleet = genlock.connect(sys.argv[1], agent_id="a")
@@ -350,4 +350,4 @@ def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(tmp_
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
     """
-    assert run_script(script, str(tmp_path / "genlock.db")) == ["closed"]
+    assert run_script(script, lasting) == ["closed"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
@@ -90,9 +90,9 @@ class Link:
         self._send(self.pg.send_query, text.encode())
         self._answer()
 
-    def _send(self, send: object, *arguments: object) -> None:
+    def _send(self, send: Callable[..., None], *arguments: object) -> None:
         try:
-            send(*arguments)  # type: ignore[operator]
+            send(*arguments)
         except psycopg.Error as error:
             raise self._broken(str(error)) from None
 
