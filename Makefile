@@ -32,7 +32,7 @@ endef
 help: ## Show this help
 	@echo "Genlock: one plan, many agents, one authoritative result."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'ARGS="…" is passed on by run, test, nightly, bench and race: make test ARGS="-k claim -x"'
 
@@ -64,9 +64,13 @@ bench: $(READY) ## Measure, and compare with the floors
 race: $(READY) ## Let eight claimers race for one task, 500 times, by library and by command line
 	$(PY) -m bench race $(ARGS)
 
+.PHONY: bench-stores
+bench-stores: $(READY) ## Measure the stores on servers
+	$(PY) -m bench.stores
+
 .PHONY: servers
-servers: ## Make ready the servers that tests start
-	@echo "Nothing to make ready: the embedded stores need no server."
+servers: $(READY) ## Make ready the servers that tests start
+	@$(PY) -m tests.servers.postgres
 
 .PHONY: nightly
 nightly: $(READY) ## Run the slow tests too

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest_plugins = ["tests.servers.postgres"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

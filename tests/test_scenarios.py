@@ -1,4 +1,4 @@
-"""Every scenario script, on every embedded store, by the synchronous and by the asynchronous API."""
+"""Every scenario script, on every store, by the synchronous and by the asynchronous API."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ from genlock.engine.check import Fault, check
 from genlock.engine.processes import identify
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
+from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
+from tests.servers.postgres import Postgres
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "postgres")
 APIS = ("sync", "async")
 
 
@@ -57,8 +59,9 @@ class Awaited:
 class Theatre:
     """Plays each script once for each store and API, however many tests look at it."""
 
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
+    def __init__(self, folders: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
         self._folders = folders
+        self._request = request
         self._played: dict[tuple[str, str, str], Performance] = {}
 
     def performance(self, name: str, store: str, api: str) -> Performance:
@@ -83,6 +86,10 @@ class Theatre:
             memory = MemoryStore(clock=clock)
             handle = memory.handle(clock=clock)
             return memory, lambda: handle
+        if store == "postgres":
+            server: Postgres = self._request.getfixturevalue("postgres")
+            url = server.url()
+            return PostgresStore(url, clock=clock), lambda: PostgresStore(url, clock=clock)
         file = self._folders.mktemp("scenario") / "genlock.db"
         return SQLiteStore(file, clock=clock), lambda: SQLiteStore(file, clock=clock)
 
@@ -120,8 +127,8 @@ def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
 
 
 @pytest.fixture(scope="session")
-def theatre(tmp_path_factory: pytest.TempPathFactory) -> Theatre:
-    return Theatre(tmp_path_factory)
+def theatre(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Theatre:
+    return Theatre(tmp_path_factory, request)
 
 
 @pytest.fixture(scope="session")

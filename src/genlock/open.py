@@ -2,14 +2,15 @@
 
 genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
 genlock.connect("sqlite:///path/x.db")   that file
+genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
 genlock.connect("memory://")             nothing that lasts; for tests
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, Final
 
@@ -175,4 +176,27 @@ def _open_sqlite(url: str, clock: Clock | None) -> Store:
     return SQLiteStore(path, clock=clock)
 
 
-_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {"sqlite": _open_sqlite, "memory": _open_memory}
+def _open_postgres(url: str, clock: Clock | None) -> Store:
+    with _driver("psycopg", "postgres"):
+        from genlock.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock)
+
+
+@contextmanager
+def _driver(package: str, extra: str) -> Iterator[None]:
+    """The block imports a store; without its driver the error says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
+
+
+_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {
+    "sqlite": _open_sqlite,
+    "memory": _open_memory,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+}

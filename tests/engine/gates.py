@@ -40,8 +40,10 @@ from genlock.store import (
     Store,
 )
 from genlock.stores.memory import MemoryStore
+from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
+from tests.servers.postgres import url_for
 
 T = TypeVar("T")
 
@@ -259,9 +261,26 @@ class Home:
     def store(self, clock: ManualClock | None = None) -> Store:
         """A handle of its own, as another process would have one."""
         clock = clock or self.clock
-        store: Store = self._memory.handle(clock=clock) if self.kind == "memory" else SQLiteStore(self.path, clock=clock)
+        store = self._handle(clock)
         self._stores.append(store)
         return store
+
+    @property
+    def url(self) -> str:
+        """What `connect` takes for this place."""
+        return {"memory": "memory://", "sqlite": f"sqlite://{self.path}"}.get(self.kind) or url_for(self.path)
+
+    def elsewhere(self) -> Store:
+        """A store of the same kind with nothing in it, as a replica that has lost everything would be."""
+        return self._memory_or(MemoryStore(clock=self.clock), self.path.with_name("replica.db"), self.clock)
+
+    def _handle(self, clock: ManualClock) -> Store:
+        return self._memory_or(self._memory.handle(clock=clock), self.path, clock)
+
+    def _memory_or(self, memory: MemoryStore, path: Path, clock: ManualClock) -> Store:
+        if self.kind == "memory":
+            return memory
+        return SQLiteStore(path, clock=clock) if self.kind == "sqlite" else PostgresStore(url_for(path), clock=clock)
 
     def gated(self, clock: ManualClock | None = None) -> GatedStore:
         return GatedStore(self.store(clock))
@@ -292,7 +311,7 @@ class Home:
             connection._close()
         for store in self._stores:
             store.close()
-        store = self._memory if self.kind == "memory" else SQLiteStore(self.path, clock=self.clock)
+        store = self._handle(self.clock)
         faults = check(store)
         store.close()
         assert faults == []

@@ -1,13 +1,17 @@
-"""The embedded stores keep the contract."""
+"""The stores keep the contract."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from genlock.store import Clock, Store
 from genlock.stores.memory import MemoryStore
+from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
+from tests.servers.postgres import url_for
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -23,3 +27,9 @@ class TestMemoryStore(StoreContract):
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return MEMORIES.setdefault(place, MemoryStore()).handle(clock=clock)
+
+
+@pytest.mark.usefixtures("postgres")
+class TestPostgresStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return PostgresStore(url_for(place), clock=clock)
