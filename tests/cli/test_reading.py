@@ -205,7 +205,7 @@ def backlog(stage: Stage) -> str:
             [f"genlock events --follow --task {TASK}", f"genlock unlock {TASK} --force"],
         ),
         (early, "DENIED_BLOCKED", "waits for not before 2999-01-01T00:00:00Z", ["genlock edit later --set not_before=null"]),
-        (blocked, "DENIED_BLOCKED", f"waits for {TASK}", [f"genlock explain {TASK}"]),
+        (blocked, "DENIED_BLOCKED", f"waits for {TASK}", [f"genlock claim {TASK}"]),
     ],
 )
 def test_explain_says_why_and_what_to_type(

@@ -131,8 +131,8 @@ def test_explain_is_told_in_sentences(stage: Stage) -> None:
             f"  {CORE}, IN_PROGRESS: bob (session bob) is at work, lease until",
             "    WHEN",
             "what you can type:",
+            f"  genlock claim {LONG}",
             "  genlock explain A-002-api",
-            f"  genlock explain {LONG}",
         ],
     )
 

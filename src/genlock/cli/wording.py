@@ -113,4 +113,9 @@ def to_type(explanation: Explanation, *, dependencies: tuple[str, ...] = ()) -> 
             # "not before …" is no task's id.
             others = [other for other in explanation.waits_for if " " not in other]
             early = (command("edit", task, "--set", "not_before=null"),) if len(others) < len(explanation.waits_for) else ()
-            return (*(command("explain", other) for other in others[:3]), *early)
+            ready = [root.task_id for root in explanation.roots if root.state is not None and root.state.value == "PENDING"][:3]
+            return (
+                *(command("claim", other) for other in ready),
+                *(command("explain", other) for other in others[:3] if other not in ready),
+                *early,
+            )
