@@ -127,7 +127,7 @@ def test_an_unknown_database_is_unavailable_and_named(postgres: Postgres) -> Non
         PostgresStore(postgres.address.replace("/postgres", "/nowhere"))
 
 
-def test_a_wrong_password_is_unavailable_and_said(postgres: Postgres) -> None:
+def test_a_role_that_may_not_log_in_is_unavailable_and_said(postgres: Postgres) -> None:
     run_sql(postgres.address, "CREATE ROLE stranger NOLOGIN")
     with pytest.raises(StoreUnavailable, match="stranger"):
         PostgresStore(postgres.address.replace("genlock@", "stranger@"))
@@ -139,7 +139,7 @@ def test_without_its_driver_the_error_names_the_extra() -> None:
         sys.modules["psycopg"] = None
         import genlock
         try:
-            genlock.open.open_store("postgresql://127.0.0.1/x")
+            genlock.open_store("postgresql://127.0.0.1/x")
         except genlock.GenlockError as error:
             print(error)
     """
