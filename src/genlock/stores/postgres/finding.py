@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from genlock.store import Key, Page, Query, Stored
-from genlock.stores.places import decode_token, encode_token
+from genlock.store import Page, Query
+from genlock.stores.pages import Row, page_of, records_of
+from genlock.stores.places import decode_token
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import Value
 
 _BEFORE_ALL = (-(2**63), -1)
 
-Row = tuple[Any, ...]
 Queries = dict[str, str]
 
 
@@ -19,14 +19,14 @@ def find(link: Link, queries: Queries, query: Query) -> Page:
     """One page. One row more than the page has tells whether it is the last."""
     if query.heads:
         rows: list[Row] = link.rows(queries["find_heads"], *_common(query), query.heads)
-        return Page(_records(query, rows))
+        return Page(records_of(query, rows))
     if query.pool is not None:
-        return _page(query, _by_pool(link, queries, query), names=False)
+        return page_of(query, _by_pool(link, queries, query), names=False)
     if query.due_before is not None:
         last = decode_token(query.after, tuple[int, int]) if query.after is not None else _BEFORE_ALL
         rows = link.rows(queries["find_due"], *_common(query), query.due_before, *last, query.limit + 1)
-        return _page(query, rows, names=False)
-    return _page(query, _by_name(link, queries, query), names=True)
+        return page_of(query, rows, names=False)
+    return page_of(query, _by_name(link, queries, query), names=True)
 
 
 def count(link: Link, queries: Queries, query: Query, count_by: str) -> Page:
@@ -71,17 +71,3 @@ def _by_pool(link: Link, queries: Queries, query: Query) -> list[Row]:
     order, last = decode_token(query.after, tuple[str | None, int]) if query.after is not None else (None, None)
     values = (*_common(query), query.pool, last, query.limit + 1)
     return link.rows(queries["find_pool"], *values) if order is None else link.rows(queries["find_pool_after"], *values, order)
-
-
-def _page(query: Query, rows: list[Row], *, names: bool) -> Page:
-    """The page, continued by name, or else by the last column and the row: order or instant."""
-    records = _records(query, rows[: query.limit])
-    if len(rows) <= query.limit:
-        return Page(records)
-    last = rows[query.limit - 1]
-    return Page(records, encode_token(last[0], last[1]) if names else encode_token(last[-1], last[7]))
-
-
-def _records(query: Query, rows: list[Row]) -> list[Stored]:
-    tenant, kind = query.tenant, query.kind
-    return [Stored(Key(tenant, row[0], kind, row[1]), *row[2:7]) for row in rows]
