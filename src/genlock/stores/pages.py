@@ -1,4 +1,4 @@
-"""Pages of what `find` found, for stores that answer in rows: project, id, version, digest, body, pool, order, row number; last the instant."""
+"""Pages of what `find` found, for stores that answer in rows: project, id, version, digest, body, pool, order, row number, instant."""
 
 from __future__ import annotations
 
