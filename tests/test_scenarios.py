@@ -1,4 +1,4 @@
-"""Every scenario script, on every store, by the synchronous and by the asynchronous API."""
+"""Every scenario script, on every store; on the embedded ones by the synchronous and by the asynchronous API."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from genlock.engine.check import Fault, check
 from genlock.engine.processes import identify
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
-from genlock.stores.postgres import PostgresStore
-from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
-from tests.servers.postgres import Postgres
+from tests.servers import stores
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
-STORES = ("memory", "sqlite", "postgres")
 APIS = ("sync", "async")
+# What the two APIs do differently they do above the store: on a server one of them will do.
+STAGES = [(store, api) for store in stores.ALL for api in APIS if store not in stores.SERVERS or api == "sync"]
 
 
 class Performance(NamedTuple):
@@ -86,12 +85,9 @@ class Theatre:
             memory = MemoryStore(clock=clock)
             handle = memory.handle(clock=clock)
             return memory, lambda: handle
-        if store == "postgres":
-            server: Postgres = self._request.getfixturevalue("postgres")
-            url = server.url()
-            return PostgresStore(url, clock=clock), lambda: PostgresStore(url, clock=clock)
+        stores.need(self._request, store)
         file = self._folders.mktemp("scenario") / "genlock.db"
-        return SQLiteStore(file, clock=clock), lambda: SQLiteStore(file, clock=clock)
+        return stores.opened(store, file, clock), lambda: stores.opened(store, file, clock)
 
 
 def _play_sync(script: str, store: Store, clock: ManualClock) -> Run:
@@ -136,8 +132,7 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite-scenarios")) or os.environ.get("GENLOCK_REWRITE") == "1"
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize(("store", "api"), STAGES)
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_replay(
     name: str, store: str, api: str, theatre: Theatre, rewrite: bool
@@ -152,7 +147,7 @@ def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_repla
     assert performance.faults == []
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", stores.ALL)
 @pytest.mark.parametrize("enum", [ClaimReason, RenewReason, ReleaseAnswer, SubmitReason])
 def test_every_reason_occurs_in_some_scenario(enum: type[StrEnum], store: str, theatre: Theatre) -> None:
     occurred = {reason for name in SCRIPTS for reason in theatre.performance(name, store, "sync").run.reasons}

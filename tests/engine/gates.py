@@ -40,10 +40,8 @@ from genlock.store import (
     Store,
 )
 from genlock.stores.memory import MemoryStore
-from genlock.stores.postgres import PostgresStore
-from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
-from tests.servers.postgres import url_for
+from tests.servers import stores
 
 T = TypeVar("T")
 
@@ -250,6 +248,7 @@ class Home:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
+        self.slowness = stores.LASTING[kind].slowness if kind in stores.LASTING else 1
         self.path = folder / "genlock.db"
         self.clock = ManualClock()
         self._memory = MemoryStore(clock=self.clock)
@@ -268,19 +267,16 @@ class Home:
     @property
     def url(self) -> str:
         """What `connect` takes for this place."""
-        return {"memory": "memory://", "sqlite": f"sqlite://{self.path}"}.get(self.kind) or url_for(self.path)
+        return "memory://" if self.kind == "memory" else stores.LASTING[self.kind].url(self.path)
 
     def elsewhere(self) -> Store:
         """A store of the same kind with nothing in it, as a replica that has lost everything would be."""
-        return self._memory_or(MemoryStore(clock=self.clock), self.path.with_name("replica.db"), self.clock)
+        if self.kind == "memory":
+            return MemoryStore(clock=self.clock)
+        return stores.opened(self.kind, self.path.with_name("replica.db"), self.clock)
 
     def _handle(self, clock: ManualClock) -> Store:
-        return self._memory_or(self._memory.handle(clock=clock), self.path, clock)
-
-    def _memory_or(self, memory: MemoryStore, path: Path, clock: ManualClock) -> Store:
-        if self.kind == "memory":
-            return memory
-        return SQLiteStore(path, clock=clock) if self.kind == "sqlite" else PostgresStore(url_for(path), clock=clock)
+        return self._memory.handle(clock=clock) if self.kind == "memory" else stores.opened(self.kind, self.path, clock)
 
     def gated(self, clock: ManualClock | None = None) -> GatedStore:
         return GatedStore(self.store(clock))

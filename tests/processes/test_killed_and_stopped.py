@@ -16,18 +16,15 @@ import genlock
 from genlock.core.reasons import Status
 from genlock.engine.check import check
 from tests.processes.crew import PATIENCE, Fact, Member, all_go
-from tests.servers.postgres import url_for
+from tests.servers import stores
 
 WORKERS = 8
 VICTIMS = 4
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=stores.LASTING)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/genlock.db"
-    request.getfixturevalue("postgres")
-    return url_for(tmp_path)
+    return stores.LASTING[stores.asked_for(request)].url(tmp_path / "genlock.db")
 
 
 def layered_plan() -> list[dict[str, object]]:

@@ -21,7 +21,7 @@ from genlock.engine.check import check
 from tests.processes import operations
 from tests.processes.crew import Fact, Member
 from tests.processes.operations import CHILDREN, FIRST, PLAN, SECOND, STEPS, VICTIM
-from tests.servers.postgres import url_for
+from tests.servers import stores
 
 PROGRAM = Path(operations.__file__)
 AT_ONCE = 4.0
@@ -39,7 +39,7 @@ BEYOND = {"sqlite": {"purge.dropped", "payload.dropped"}, "postgres": {"purge.do
 
 
 def url_of(kind: str, folder: Path) -> str:
-    return f"sqlite://{folder}/genlock.db" if kind == "sqlite" else url_for(folder)
+    return stores.LASTING[kind].url(folder / "genlock.db")
 
 
 def run(source: Member, kind: str, folder: Path, failpoint: str = "") -> tuple[list[Fact], int]:
@@ -52,12 +52,9 @@ def run(source: Member, kind: str, folder: Path, failpoint: str = "") -> tuple[l
     return [json.loads(line) for line in said.read_text().splitlines()] if said.exists() else [], status
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=EVERY)
 def kind(request: pytest.FixtureRequest) -> str:
-    kind: str = request.param
-    if kind == "postgres":
-        request.getfixturevalue("postgres")
-    return kind
+    return stores.asked_for(request)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from genlock.core.keys import COUNTER, Key
 from genlock.core.model import CounterRecord
 from genlock.engine.check import check
 from tests.processes.crew import Fact, Member, all_at_once, all_go
-from tests.servers.postgres import url_for
+from tests.servers import stores
 
 PROCESSES = 16
 TASKS = 1000
@@ -33,13 +33,11 @@ def crew() -> Iterator[list[Member]]:
         yield members
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=stores.LASTING)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
     """The URL of a store, and how many tasks to race for there."""
-    if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/genlock.db", TASKS
-    request.getfixturevalue("postgres")
-    return url_for(tmp_path), TASKS_OF_A_SERVER
+    name = stores.asked_for(request)
+    return stores.LASTING[name].url(tmp_path / "genlock.db"), TASKS_OF_A_SERVER if name in stores.SERVERS else TASKS
 
 
 def plan(tasks: int) -> list[str]:

@@ -12,7 +12,7 @@ from genlock.coordinator.scripts import Read, Script
 from genlock.core.index import MET
 from genlock.core.keys import TASK, Key
 from genlock.core.model import TaskRecord
-from genlock.store import Query
+from genlock.store import MOST_WAITED_ON, Query
 
 if TYPE_CHECKING:
     from genlock.core.graph import Graph
@@ -77,14 +77,14 @@ class Graphs(Base):
     def _behind(self, key: Key, edge: dict[str, TaskRecord]) -> dict[str, TaskRecord]:
         """What waits for these, or has waited: dependents and parents."""
         found: dict[str, TaskRecord] = {}
-        for name in edge:
-            for waits_on in (name, MET + name):
-                found |= self._waiting(key, waits_on)
+        names = [waits_on for name in edge for waits_on in (name, MET + name)]
+        for start in range(0, len(names), MOST_WAITED_ON):
+            found |= self._waiting(key, tuple(names[start : start + MOST_WAITED_ON]))
         parents = {record.task.parent for record in edge.values() if record.task.parent is not None}
         records = self.read_records([key.beside(TASK, name) for name in parents])
         return found | {at.id: record for at, record in records.items() if isinstance(record, TaskRecord)}
 
-    def _waiting(self, key: Key, waits_on: str) -> dict[str, TaskRecord]:
+    def _waiting(self, key: Key, waits_on: tuple[str, ...]) -> dict[str, TaskRecord]:
         found: dict[str, TaskRecord] = {}
         after: str | None = None
         while True:

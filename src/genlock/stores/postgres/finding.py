@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from genlock.store import Page, Query
 from genlock.stores.pages import Row, page_of, records_of
 from genlock.stores.places import decode_token
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import Value
 
+_encode = msgspec.json.Encoder().encode
 _BEFORE_ALL = (-(2**63), -1)
 
 Queries = dict[str, str]
@@ -45,8 +48,9 @@ def _among(query: Query, count_by: str) -> tuple[str, str | None]:
     """The shortest way to all records that can count."""
     for field in ("pool", "session", "parent", "waits_on", "due_before"):
         value = getattr(query, field)
-        if value is not None:
-            return "among_" + field.partition("_")[0], str(value)
+        if value not in (None, ()):
+            text = _encode(value).decode() if field == "waits_on" else str(value)
+            return "among_" + field.partition("_")[0], text
     if query.heads or count_by == "pool":
         return "among_offered", None
     return "among_claimed" if count_by == "session" else "among_all", None
@@ -60,8 +64,8 @@ def _by_name(link: Link, queries: Queries, query: Query) -> list[Row]:
         return link.rows(queries["find_session"], *common, query.session, project, name, limit)
     if query.parent is not None:
         return link.rows(queries["find_parent"], *common, query.parent, name, limit)
-    if query.waits_on is not None:
-        return link.rows(queries["find_waits"], *common, query.waits_on, name, limit)
+    if query.waits_on:
+        return link.rows(queries["find_waits"], *common, _encode(query.waits_on).decode(), name, limit)
     if query.project is not None:
         return link.rows(queries["find_one"], *common, name or "", name, limit)
     return link.rows(queries["find_all"], *common, project, name, limit)

@@ -228,7 +228,11 @@ ORDER BY r.name LIMIT $7::int8;
 
 -- name: find_waits
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
-FROM genlock.project AS p JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = $5::text
+FROM genlock.project AS p
+CROSS JOIN LATERAL (
+    SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
+    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
+) AS w
 JOIN genlock.record AS r ON r.id = w.record
 LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
 WHERE p.tenant = $1::text AND p.project = $2::text AND ($6::text IS NULL OR r.name > $6::text)
@@ -291,7 +295,10 @@ ON r.project = p.id AND r.session = (SELECT s.id FROM genlock.session AS s WHERE
 genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.parent = $5::text;
 
 -- name: among_waits
-genlock.project AS p JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = $5::text JOIN genlock.record AS r ON r.id = w.record;
+genlock.project AS p CROSS JOIN LATERAL (
+    SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
+    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
+) AS w JOIN genlock.record AS r ON r.id = w.record;
 
 
 -- Payloads.

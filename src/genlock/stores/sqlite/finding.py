@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
+import msgspec
 
 from genlock.store import Page, Query
 from genlock.stores.pages import Row, page_of, records_of
@@ -14,6 +15,7 @@ from genlock.stores.sqlite.queries import QUERIES
 _PROJECT_ID, _POOL_ID, _SESSION_ID = QUERIES["project_id"], QUERIES["pool_id"], QUERIES["session_id"]
 _PROJECTS_OF = QUERIES["projects_of"]
 
+_encode = msgspec.json.Encoder().encode
 _BEFORE_ALL = (-(2**63), -1)
 
 Values = dict[str, str | int | None]
@@ -45,7 +47,7 @@ def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
     counting = QUERIES[f"count_by_{count_by}"].format(among=QUERIES[_among(query, count_by)])
     values = {
         "tenant": query.tenant, "project": query.project, "kind": query.kind, "state": query.state, "pool": query.pool,
-        "due_before": query.due_before, "session": query.session, "parent": query.parent, "waits_on": query.waits_on,
+        "due_before": query.due_before, "session": query.session, "parent": query.parent, "waits_on": _encode(query.waits_on).decode(),
     }  # fmt: skip
     counts: list[Any] = db.execute(counting, values).fetchall()
     return Page(counts=dict(counts))
@@ -54,7 +56,7 @@ def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
 def _among(query: Query, count_by: str) -> str:
     """The shortest way to all records that can count."""
     for field in ("pool", "session", "parent", "waits_on", "due_before"):
-        if getattr(query, field) is not None:
+        if getattr(query, field) not in (None, ()):
             return "among_" + field.partition("_")[0]
     if query.heads or count_by == "pool":
         return "among_offered"
@@ -84,8 +86,8 @@ def _by_project(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
 
 def _by_name(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
     last = decode_token(query.after, tuple[str, str])[1] if query.after is not None else None
-    values |= {"from_name": last or "", "last_name": last, "parent": query.parent, "waits_on": query.waits_on}
-    name = "find_parent" if query.parent is not None else "find_waits" if query.waits_on is not None else "find_all"
+    values |= {"from_name": last or "", "last_name": last, "parent": query.parent, "waits_on": _encode(query.waits_on).decode()}
+    name = "find_parent" if query.parent is not None else "find_waits" if query.waits_on else "find_all"
     return db.execute(QUERIES[name], values).fetchall()
 
 
