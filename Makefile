@@ -70,7 +70,7 @@ bench-stores: $(READY) ## Measure the stores on servers
 
 .PHONY: servers
 servers: $(READY) ## Make ready the servers that tests start
-	@$(PY) -m tests.servers.postgres
+	@$(PY) -m tests.servers
 
 .PHONY: nightly
 nightly: $(READY) ## Run the slow tests too

