@@ -14,6 +14,13 @@ def command(verb: str, *words: object) -> str:
     return " ".join(["genlock", verb, *(quote(str(word)) for word in words)])
 
 
+def without_password(url: str) -> str:
+    """A URL that may be shown."""
+    import re
+
+    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:…@", url)
+
+
 def settle(verb: str, task: str, refused_id: str) -> str:
     """The command that adopts or discards a refused result; the task stands in its name already, and is not typed twice."""
     return command(verb, task, refused_id.removeprefix(f"{task}/"))
