@@ -8,8 +8,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import apsw
-import psycopg
 import pytest
 
 import genlock
@@ -19,20 +17,29 @@ from genlock.stores.postgres import PostgresStore
 from tests.cli.console import Ran, run
 from tests.cli.terminal import shown
 from tests.servers import stores
-from tests.servers.formats import DIALECTS, schema_of
+from tests.servers.formats import DIALECTS, Dialect
 from tests.servers.postgres import Postgres
 
 
-@pytest.fixture(name="url", params=stores.LASTING)
-def _url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return stores.LASTING[stores.asked_for(request)].url(tmp_path / "s.db")
+@pytest.fixture(name="kind", params=DIALECTS)
+def _kind(request: pytest.FixtureRequest) -> str:
+    return stores.asked_for(request)
 
 
-@pytest.fixture(name="old", params=DIALECTS)
-def _old(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    name = stores.asked_for(request)
-    url = stores.LASTING[name].url(tmp_path / "old.db")
-    DIALECTS[name].make_first(url)
+@pytest.fixture(name="url")
+def _url(kind: str, tmp_path: Path) -> str:
+    return stores.LASTING[kind].url(tmp_path / "s.db")
+
+
+@pytest.fixture(name="dialect")
+def _dialect(kind: str) -> Dialect:
+    return DIALECTS[kind]
+
+
+@pytest.fixture(name="old")
+def _old(url: str, dialect: Dialect) -> str:
+    """A store of format 1."""
+    dialect.make_first(url)
     return url
 
 
@@ -46,17 +53,6 @@ def fill(url: str) -> None:
         fleet.add_tasks(tasks=["A-001-x", {"id": "A-002-y", "depends_on": ["A-001-x"]}])
         fleet.claim_task(task_id="A-001-x")
         fleet.add_tasks(tasks=["B-001-x"], project_id="other")
-
-
-def break_record(url: str) -> None:
-    """A change behind Genlock's back."""
-    if url.startswith("sqlite"):
-        db = apsw.Connection(url.removeprefix("sqlite://"))
-        db.execute("UPDATE record SET version = version + 1 WHERE name = 'A-001-x'")
-        db.close()
-    else:
-        with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
-            connection.execute(f"UPDATE {schema_of(url)}.record SET version = version + 1 WHERE name = 'A-001-x'".encode())
 
 
 class TestCreate:
@@ -109,6 +105,15 @@ class TestMigrate:
         assert run("db", "migrate", server).code == 0
         assert run("ready", "--url", server).code == 0
 
+    def test_the_doctor_fixes_a_file_of_an_older_format_only_when_told_to(self, tmp_path: Path) -> None:
+        url = f"sqlite://{tmp_path}/old.db"
+        fill(url)
+        DIALECTS["sqlite"].make_old(url)
+        assert not_ok(run("doctor", "--url", url)) == [("format", "trouble")]
+        assert run("db", "status", url).json()["format"] == 1
+        assert not_ok(run("doctor", "--fix", "--url", url)) == []
+        assert run("db", "status", url).json()["format"] == 2
+
     def test_a_file_of_an_older_format_can_be_backed_up_and_restored(self, tmp_path: Path) -> None:
         url = f"sqlite://{tmp_path}/old.db"
         fill(url)
@@ -133,9 +138,9 @@ class TestCheck:
         assert (ran.code, ran.json()["faults"]) == (0, [])
         assert ran.json()["records"] >= 3
 
-    def test_faults_are_named_and_the_exit_code_is_1(self, url: str) -> None:
+    def test_faults_are_named_and_the_exit_code_is_1(self, url: str, dialect: Dialect) -> None:
         fill(url)
-        break_record(url)
+        dialect.spoil(url)
         ran = run("db", "check", url)
         assert ran.code == 1
         assert {fault["where"] for fault in ran.json()["faults"]} == {"default/default task A-001-x"}
@@ -168,20 +173,21 @@ class TestStatus:
         assert (ran.code, ran.json()["format"], ran.json()["contents"]) == (0, 1, None)
         assert "type: genlock db migrate" in ran.err
 
-    def test_a_newer_format_is_refused(self, url: str) -> None:
+    def test_a_newer_format_is_refused(self, url: str, dialect: Dialect) -> None:
         assert run("db", "create", url).code == 0
-        DIALECTS["sqlite" if url.startswith("sqlite") else "postgres"].make_newer(url, "7.8.9")
+        dialect.make_newer(url, "7.8.9")
         for verb in ("status", "check", "migrate", "create"):
             ran = run("db", verb, url)
             assert (ran.code, ran.error()["code"]) == (1, "STORE_FOREIGN")
             assert "install genlock 7.8.9 or later" in ran.error()["message"]
 
     def test_passwords_are_not_shown(self, server: str) -> None:
-        secret = server.replace("genlock@", "genlock:hunter2@")
+        secret = server.replace("genlock@", "genlock:hunter2@") + "&password=hunter3"
         for verb in ("create", "status", "check", "migrate"):
             ran = run("db", verb, secret)
             assert ran.code == 0
-            assert "hunter2" not in ran.out + ran.err
+            assert "er2" not in ran.out + ran.err
+            assert "er3" not in ran.out + ran.err
 
     @pytest.mark.parametrize("columns", [100, 40])
     def test_on_a_terminal_it_fits(self, url: str, tmp_path: Path, columns: int) -> None:
@@ -210,7 +216,7 @@ class TestDoctorOnAServer:
 
     def test_a_fault_is_named(self, server: str) -> None:
         fill(server)
-        break_record(server)
+        DIALECTS["postgres"].spoil(server)
         ran = run("doctor", "--url", server)
         assert (ran.code, ("replay", "trouble") in not_ok(ran)) == (1, True)
 

@@ -26,6 +26,8 @@ class Dialect(NamedTuple):
     """Takes back what 0002 has added: what is in the store stays."""
     make_newer: Callable[[str, str], None]
     """As if it had been made by a newer version, this one."""
+    spoil: Callable[[str], None]
+    """The version of the record A-001-x is not what its events amount to."""
     structure: Callable[[str], Rows]
     """The whole catalog: tables, columns, types, indexes, functions."""
 
@@ -51,6 +53,10 @@ def _old_sqlite(url: str) -> None:
 
 def _newer_sqlite(url: str, version: str) -> None:
     _sqlite(url, f"BEGIN; PRAGMA user_version = 99; INSERT INTO migration VALUES (99, 'better', 0, '{version}'); COMMIT")
+
+
+def _spoil_sqlite(url: str) -> None:
+    _sqlite(url, "UPDATE record SET version = version + 1 WHERE name = 'A-001-x'")
 
 
 def _structure_of_sqlite(url: str) -> Rows:
@@ -85,6 +91,10 @@ def _newer_postgres(url: str, version: str) -> None:
     _postgres(url, f"UPDATE genlock.meta SET format = 99, made_by = '{version}'")
 
 
+def _spoil_postgres(url: str) -> None:
+    _postgres(url, "UPDATE genlock.record SET version = version + 1 WHERE name = 'A-001-x'")
+
+
 _CATALOG = (
     """SELECT table_name, ordinal_position, column_name, column_default, is_nullable, data_type, udt_name, collation_name, is_identity,
         identity_generation FROM information_schema.columns WHERE table_schema = '{schema}' ORDER BY 1, 2""",
@@ -107,7 +117,7 @@ def _structure_of_postgres(url: str) -> Rows:
 
 
 DIALECTS = {
-    "sqlite": Dialect(_first_sqlite, _old_sqlite, _newer_sqlite, _structure_of_sqlite),
-    "postgres": Dialect(_first_postgres, _old_postgres, _newer_postgres, _structure_of_postgres),
+    "sqlite": Dialect(_first_sqlite, _old_sqlite, _newer_sqlite, _spoil_sqlite, _structure_of_sqlite),
+    "postgres": Dialect(_first_postgres, _old_postgres, _newer_postgres, _spoil_postgres, _structure_of_postgres),
 }
 """By the names of tests/servers/stores.py."""

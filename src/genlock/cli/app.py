@@ -60,7 +60,7 @@ class App:
         if self._flags["url"] not in (None, url):
             from genlock.errors import BadArgument
 
-            raise BadArgument(f"two stores are named, {url} and --url {self._flags['url']}; name one")
+            raise BadArgument("two stores are named, one as an argument and another one by --url; name one")
         self._flags["url"] = url
 
     @functools.cached_property

@@ -68,4 +68,5 @@ def by_the_short_way(app: App) -> Iterator[None]:
     except StoreMissing as error:
         if app.setting("url") is not None:
             raise
-        raise StoreMissing(f"{str(error).partition(';')[0]}; to make one, type: genlock init") from error
+        what = str(error).rpartition("; to make one, type: ")[0]
+        raise StoreMissing(f"{what}; to make one, type: genlock init") from error

@@ -17,8 +17,14 @@ def command(verb: str, *words: object) -> str:
 def without_password(url: str) -> str:
     """A URL that may be shown."""
     import re
+    from urllib.parse import urlsplit, urlunsplit
 
-    return re.sub(r"(://[^/@:]*):[^@/]*@", r"\1:…@", url)
+    parts = urlsplit(url)
+    who, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = who.partition(":")
+    query = re.sub(r"(?:(?<=^)|(?<=&))(password|listen_url)=[^&]*", r"\1=…", parts.query)
+    hidden = parts._replace(netloc=f"{user}{':…' if colon else ''}{at}{host}", query=query)
+    return url if hidden == parts else urlunsplit(hidden)
 
 
 def settle(verb: str, task: str, refused_id: str) -> str:

@@ -108,7 +108,8 @@ def _cannot_open(error: StoreError, path: Path | None) -> Finding:
             means = "it is no store of this version of Genlock"
             return trouble("open", str(error), means, ["genlock config show --origin", f"genlock init --url {other}"])
         case StoreOutdated():
-            return trouble("open", str(error), "another version of Genlock has made it", ["genlock db migrate URL"])
+            means = "an older version of Genlock has made it, and may still be at work"
+            return trouble("format", str(error), means, ["genlock db migrate URL"])
         case StoreCorrupt():
             return trouble("open", str(error), "the file is damaged" if path else "the tables are damaged", [restore_by(path)])
         case StoreReadOnly() if path is not None:

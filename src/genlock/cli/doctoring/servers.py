@@ -17,7 +17,8 @@ def check_server(url: str) -> Iterator[Finding]:
     about = about_store(url)
     if about is not None:
         yield ok("server", about.server)
-        yield ok("format", f"{about.format}")
+        if about.format == about.newest:
+            yield ok("format", f"{about.format}")
 
 
 def check_promises(store: Store) -> Iterator[Finding]:

@@ -109,7 +109,6 @@ def _run(link: Link, settings: Settings, found: int) -> None:
     for migration in migrations:
         if migration.number > found:
             link.script(migration.script)
-            hit("postgres.open.migrated")
     for migration in migrations:
         link.rows(queries["note_migration"], migration.number, migration.name, this_version())
     link.rows(queries["set_format"], FORMAT, this_version())

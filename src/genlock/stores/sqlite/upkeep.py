@@ -20,7 +20,7 @@ _SECONDS = 5.0
 def about(path: Path) -> About:
     """What the file says of itself; nothing is changed."""
     with translated(path):
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:
             raise missing(path)
         make_place(path, read_only=True)
         db = open_reader(open_for_reading(_settings(path), older=True))
