@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, BinaryIO, NoReturn
 from urllib.parse import unquote
 
@@ -46,7 +45,8 @@ from genlock.store import (
     Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
-from genlock.stores.places import FeedState, check_place, decode_cursor, decode_token, encode_cursor, encode_token, feed_mark
+from genlock.stores.pages import feed_page, record_page
+from genlock.stores.places import FeedState, decode_cursor, decode_token, encode_cursor, encode_token, feed_mark
 
 POLL_SECONDS = 0.01
 
@@ -201,25 +201,11 @@ class JournalStore:
         with self._entered() as state:
             check_event_query(query)
             place = state.feed_state(query.tenant, query.project)
-            end = encode_cursor(place, place.head)
-            if query.record is not None:
-                row = state.rows.get(query.record)
-                kept = [event for event in row.events if event.version > query.after_version] if row else []
-                return EventPage(kept[: query.limit], end, more=len(kept) > query.limit, base=row.base if row else None)
-            if query.tail:
-                return EventPage((), end, more=False, position=place.head)
-            position = 0
-            if query.after is not None:
-                given = decode_cursor(query.after)
-                check_place(given, place)
-                position = given.position
-            feed = state.feeds.get((query.tenant, query.project), Feed())
-            events = list(islice((event for event in feed.events if event.position > position), query.limit + 1))
-            more = len(events) > query.limit
-            del events[query.limit :]
-            position = events[-1].position if more else place.head
-            cursors = [encode_cursor(place, event.position) for event in events] if query.cursors else ()
-            return EventPage(events, encode_cursor(place, position), more, position=position, cursors=cursors)
+            if query.record is None:
+                events = state.feeds.get((query.tenant, query.project), Feed()).events
+                return feed_page(query, place, lambda position: (event for event in events if event.position > position))
+            row = state.rows.get(query.record)
+            return record_page(query, place, row.events if row else (), row.base if row else None)
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         deadline = time.monotonic() + timeout

@@ -117,7 +117,7 @@ def status(app: App, url: str | None) -> None:
     answer = {"url": shown, **msgspec.structs.asdict(found)}
     app.answers.give(answer, text=lambda console: _print_status(console, shown, found), bare=[found.format or ""])
     if found.outdated:
-        again = command("db migrate", shown)
+        again = command("db migrate", shown if shown == app.url else "URL")
         app.answers.say(f"it is of an older format than this version of Genlock works with; to bring it up to date, type: {again}")
 
 
