@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 pytest_plugins = ["tests.servers.postgres"]
@@ -13,3 +15,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the outcomes that occur into tests/scenarios instead of comparing them (as GENLOCK_REWRITE=1 does); read the diff",
     )
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests ran on which store; pytest's own closing line comes after it."""
+    from tests import counting  # not before pytest has its hand on the modules of the servers
+
+    found = {outcome: list(_nodeids(terminalreporter, outcome)) for outcome in counting.OUTCOMES}
+    found["failed"] += _nodeids(terminalreporter, "error")
+    if sum(map(len, found.values())) > 1:
+        terminalreporter.ensure_newline()
+        for line in counting.table(found):
+            terminalreporter.write_line(line)
+
+
+def _nodeids(terminalreporter: pytest.TerminalReporter, outcome: str) -> Iterator[str]:
+    for report in terminalreporter.stats.get(outcome, []):
+        if isinstance(report, (pytest.TestReport, pytest.CollectReport)):
+            yield report.nodeid

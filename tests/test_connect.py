@@ -247,10 +247,10 @@ def test_a_store_of_a_newer_format_is_refused_and_left_as_it_is(tmp_path: Path) 
     with genlock.connect(f"sqlite://{file}") as fleet:
         fleet.add_tasks(tasks=["task"])
     db = apsw.Connection(str(file))
-    db.execute("PRAGMA user_version = 99")
+    db.execute("PRAGMA user_version = 99; INSERT INTO migration VALUES (99, 'better', 0, '7.8.9')")
     db.close()
     before = file.read_bytes()
-    with pytest.raises(StoreForeign, match=r"format 99.*newer version"):
+    with pytest.raises(StoreForeign, match=r"format 99.*install genlock 7\.8\.9 or later"):
         genlock.connect(f"sqlite://{file}")
     assert file.read_bytes() == before
 

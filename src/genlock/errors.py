@@ -11,7 +11,8 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     ├── NotFound
     │   ├── TaskNotFound
     │   ├── SessionNotFound
-    │   └── ResultNotFound      no such refused result, or no such payload
+    │   ├── ResultNotFound      no such refused result, or no such payload
+    │   └── StoreMissing        there is no store at this URL yet; says how to make one
     ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
     │   ├── TaskExists
     │   ├── LimitReached        the tenant has as many of them as it may have
@@ -27,6 +28,7 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
         ├── StoreReadOnly
         ├── StoreCorrupt        the bytes are not what was written; names what and where
         ├── StoreForeign        not a Genlock store, or one of a newer format
+        ├── StoreOutdated       of an older format; `genlock db migrate` brings it up to date
         └── OverLimit           a change is larger than this store takes; refused before anything was written
 """
 
@@ -79,6 +81,10 @@ class SessionNotFound(NotFound):
 
 class ResultNotFound(NotFound):
     """There is no such refused result, or its bytes are gone."""
+
+
+class StoreMissing(NotFound):
+    """There is no store here yet, and none was to be created."""
 
 
 class NotAllowed(GenlockError):
@@ -139,6 +145,10 @@ class StoreCorrupt(StoreError):
 
 class StoreForeign(StoreError):
     """The file or server is not a Genlock store, or a newer one than this version knows."""
+
+
+class StoreOutdated(StoreError):
+    """The store is of an older format than this version works with, and is not brought up to date by whoever opens it."""
 
 
 class OverLimit(StoreError):

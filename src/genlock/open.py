@@ -4,15 +4,16 @@ genlock.connect()                        the project's .genlock/genlock.db, or $
 genlock.connect("sqlite:///path/x.db")   that file
 genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
 genlock.connect("memory://")             nothing that lasts; for tests
+genlock.connect("other://…")             a store that was installed beside Genlock; see schemes.py
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.coordinator.arguments import check_number, check_profile
@@ -21,10 +22,14 @@ from genlock.core.model import Process
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.engine.engine import DEADLINE_SECONDS, Engine
 from genlock.engine.processes import host, identify
-from genlock.errors import BadArgument, StoreError
-from genlock.places import FILE, make_folder, project_folder, sqlite_path, sqlite_url
+from genlock.errors import BadArgument, StoreError, StoreMissing
+from genlock.places import FILE, make_folder, project_folder, sqlite_url
+from genlock.schemes import scheme_of
 from genlock.settings import resolve
 from genlock.store import Clock, Store
+
+if TYPE_CHECKING:
+    from genlock.stores.migrations import About, Migrated
 
 
 class _Own(Enum):
@@ -48,14 +53,15 @@ def connect(
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
+    create: bool = True,
 ) -> Coordinator:
     """A coordinator on the store at `url`. What is given here is the default of every call.
 
     `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
-    then only the lease decides.
+    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds), identity)
+    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
 
 
 def connect_async(
@@ -71,24 +77,45 @@ def connect_async(
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
+    create: bool = True,
 ) -> AsyncCoordinator:
     """The same for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds), identity)
+    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
 
 
-def open_store(url: str | None = None, *, clock: Clock | None = None) -> Store:
-    """The store at `url`."""
+def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
+    """The store at `url`. With `create` false, `StoreMissing` if it is not there; otherwise it is made."""
     url = url if url is not None else default_url()
-    if not isinstance(url, str):
-        raise BadArgument(f"a store's URL is a text, not {url!r}")
-    scheme, colon, _ = url.partition("://")
-    if not colon:
-        raise BadArgument(f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}")
-    opener = _SCHEMES.get(scheme)
-    if opener is None:
-        raise BadArgument(f"there is no store for {scheme}://; there are: {', '.join(f'{name}://' for name in _SCHEMES)}")
-    return opener(url, clock)
+    return scheme_of(url).open(url, clock=clock, create=create)
+
+
+def create_store(url: str) -> bool:
+    """Makes the store at `url`, ready to be opened; False if it was there, and is as it was."""
+    try:
+        open_store(url, create=False).close()
+    except StoreMissing:
+        make = scheme_of(url).create
+        if make is not None:
+            make(url)
+        else:
+            open_store(url).close()
+        return True
+    return False
+
+
+def about_store(url: str) -> About | None:
+    """What the store says of its format, whichever it is; None where there are no formats."""
+    about = scheme_of(url).about
+    return None if about is None else about(url)
+
+
+def migrate_store(url: str) -> Migrated:
+    """Brings the store up to date; nothing is done to one that is."""
+    migrate = scheme_of(url).migrate
+    if migrate is None:
+        raise BadArgument(f"stores of {url.partition('://')[0]}:// have no format that could be older: there is nothing to migrate")
+    return migrate(url)
 
 
 def default_url() -> str:
@@ -103,7 +130,9 @@ def default_url() -> str:
     return sqlite_url(folder / FILE)
 
 
-def _opener(url: str | Store | None, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float) -> Callable[[], Engine]:
+def _opener(
+    url: str | Store | None, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float, create: bool
+) -> Callable[[], Engine]:
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
     if url is not None and not isinstance(url, str) and not hasattr(url, "limits"):
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
@@ -115,7 +144,7 @@ def _opener(url: str | Store | None, clock: Clock | None, profile: str, monitor:
         def open_it() -> Store:
             if given.startswith("memory://") and os.getpid() != home:
                 raise StoreError("memory:// does not survive a fork; use a file if processes share work")
-            return open_store(given, clock=clock)
+            return open_store(given, clock=clock, create=create)
     else:
         store: Store = url
         home = os.getpid()
@@ -160,43 +189,3 @@ def _identity(
         process=identify() if isinstance(process, _Own) else process,
         own_process=isinstance(process, _Own),
     )
-
-
-def _open_memory(url: str, clock: Clock | None) -> Store:
-    from genlock.stores.memory import MemoryStore
-
-    return MemoryStore(clock=clock)
-
-
-def _open_sqlite(url: str, clock: Clock | None) -> Store:
-    from genlock.stores.sqlite import SQLiteStore
-
-    path = sqlite_path(url)
-    assert path is not None
-    return SQLiteStore(path, clock=clock)
-
-
-def _open_postgres(url: str, clock: Clock | None) -> Store:
-    with _driver("psycopg", "postgres"):
-        from genlock.stores.postgres import PostgresStore
-
-    return PostgresStore(url, clock=clock)
-
-
-@contextmanager
-def _driver(package: str, extra: str) -> Iterator[None]:
-    """The block imports a store; without its driver the error says how to get it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != package:
-            raise
-        raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
-
-
-_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {
-    "sqlite": _open_sqlite,
-    "memory": _open_memory,
-    "postgresql": _open_postgres,
-    "postgres": _open_postgres,
-}

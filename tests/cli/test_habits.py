@@ -60,7 +60,8 @@ def arguments_of(name: str) -> list[str]:
 
 def test_the_verbs_of_the_issue_are_all_there() -> None:
     promised = """init plan add edit ready next claim renew submit release show history explain agents sessions assign spawn blocking unlock
-    graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo"""
+    graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo
+        db"""
     assert set(promised.split()) == set(VERBS)
 
 
@@ -129,7 +130,7 @@ def test_an_unknown_option_is_a_mistake_of_the_caller(name: str, nowhere: Path, 
     assert list(nowhere.iterdir()) == []
 
 
-NEEDS_NO_STORE = {"init", "demo", "version", "completion", "config show", "config get", "config path", "plan check", "doctor"}
+NEEDS_NO_STORE = {"init", "demo", "version", "completion", "config show", "config get", "config path", "plan check", "doctor", "db create"}
 NAMES_A_FILE = {"restore"}
 """Their file is missed first."""
 
@@ -144,7 +145,7 @@ def test_where_there_is_no_store_nothing_is_made_and_the_error_says_what_to_type
     error = _error(err)
     assert set(error) <= {"code", "message", "faults"}
     if code == 3 and name not in NAMES_A_FILE:
-        assert error["code"] == "NO_PROJECT"
+        assert error["code"] == "STORE_MISSING"
         assert "genlock init" in error["message"]
     assert list(nowhere.iterdir()) == []
 

@@ -168,7 +168,7 @@ class TestBackup:
 
     def test_without_a_store_there_is_nothing_to_copy_and_nothing_is_made(self, tmp_path: Path) -> None:
         refused = run("backup", tmp_path / "b.db", "--url", url_of(tmp_path / "no.db"))
-        assert (refused.code, refused.error()["code"]) == (3, "NO_PROJECT")
+        assert (refused.code, refused.error()["code"]) == (3, "STORE_MISSING")
         assert names_in(tmp_path) == []
 
     def test_what_is_no_file_is_left_to_its_own_tools(self, tmp_path: Path) -> None:
@@ -581,4 +581,4 @@ class TestExport:
 
     def test_without_a_store_nothing_is_made(self, tmp_path: Path) -> None:
         refused = run("export", tmp_path / "all.jsonl", "--url", url_of(tmp_path / "no.db"))
-        assert (refused.code, refused.error()["code"], names_in(tmp_path)) == (3, "NO_PROJECT", [])
+        assert (refused.code, refused.error()["code"], names_in(tmp_path)) == (3, "STORE_MISSING", [])

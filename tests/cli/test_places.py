@@ -155,7 +155,7 @@ def test_only_init_makes_a_store(tmp_path: Path) -> None:
     ran = run("ready", cwd=main)
     assert (ran.code, ran.out) == (3, "")
     assert ran.error() == {
-        "code": "NO_PROJECT",
+        "code": "STORE_MISSING",
         "message": f"there is no store at {main}/.genlock/genlock.db; to make one, type: genlock init",
     }
     assert not (main / ".genlock").exists()

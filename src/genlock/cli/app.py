@@ -53,6 +53,16 @@ class App:
         given: str | None = self.setting("url")
         return given if given is not None else sqlite_url(self.project_folder / FILE)
 
+    def name_store(self, url: str | None) -> None:
+        """A URL that the verb has as its argument counts as --url does."""
+        if url is None:
+            return
+        if self._flags["url"] not in (None, url):
+            from genlock.errors import BadArgument
+
+            raise BadArgument("two stores are named, one as an argument and another one by --url; name one")
+        self._flags["url"] = url
+
     @functools.cached_property
     def who(self) -> Who:
         """On whose behalf this call is made."""

@@ -1,36 +1,72 @@
-"""Opening the fleet for a verb."""
+"""Opening the fleet for a verb, or its store. Only `init` and `db create` make a store."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from genlock.errors import NotFound
-from genlock.open import connect
-from genlock.places import sqlite_path as sqlite_path
+from genlock.errors import NotFound, StoreMissing
+from genlock.open import connect, open_store
 from genlock.settings import login_name
 
 if TYPE_CHECKING:
     from genlock.cli.app import App
     from genlock.coordinator import Coordinator
+    from genlock.store import Store
 
 
 class NoProject(NotFound):
-    """There is no store here yet."""
+    """There is no project here."""
 
 
 def open_fleet(app: App) -> Coordinator:
     """The coordinator for this call. Only a worker's verb needs to know on whose behalf it runs."""
-    url = app.url
+    with by_the_short_way(app):
+        who = app.who if app.worker else None
+        return connect(
+            app.url,
+            create=False,
+            tenant_id=app.setting("tenant"),
+            project_id=app.setting("project"),
+            session_id=who.session if who else app.setting("session"),
+            agent_id=app.setting("agent") or (who.agent if who else None),
+            user_id=app.setting("user") or login_name(),
+            process=who.process if who else None,
+        )
+
+
+def open_instant(url: str) -> Store:
+    """The store for reading, of one instant where there is such a thing."""
+    from genlock.places import sqlite_path
+
     path = sqlite_path(url)
+    if path is None:
+        return open_store(url, create=False)
+    from genlock.stores.sqlite import SQLiteStore
+
+    return SQLiteStore(path, create=False, instant=True)
+
+
+def must_exist(app: App) -> None:
+    """`StoreMissing` if there is nothing that a doctor could look at; what is wrong with what is there is for him to say."""
+    from genlock.places import sqlite_path
+
+    path = sqlite_path(app.url)
     if path is not None and not path.exists():
-        raise NoProject(f"there is no store at {path}; to make one, type: genlock init" + (f" --url {url}" if app.setting("url") else ""))
-    who = app.who if app.worker else None
-    return connect(
-        url,
-        tenant_id=app.setting("tenant"),
-        project_id=app.setting("project"),
-        session_id=who.session if who else app.setting("session"),
-        agent_id=app.setting("agent") or (who.agent if who else None),
-        user_id=app.setting("user") or login_name(),
-        process=who.process if who else None,
-    )
+        from genlock.stores.sqlite.opening import missing
+
+        with by_the_short_way(app):
+            raise missing(path)
+
+
+@contextmanager
+def by_the_short_way(app: App) -> Iterator[None]:
+    """Where the project's own store is missing it is made without naming it."""
+    try:
+        yield
+    except StoreMissing as error:
+        if app.setting("url") is not None:
+            raise
+        what = str(error).rpartition("; to make one, type: ")[0]
+        raise StoreMissing(f"{what}; to make one, type: genlock init") from error

@@ -14,6 +14,19 @@ def command(verb: str, *words: object) -> str:
     return " ".join(["genlock", verb, *(quote(str(word)) for word in words)])
 
 
+def without_password(url: str) -> str:
+    """A URL that may be shown."""
+    import re
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    who, at, host = parts.netloc.rpartition("@")
+    user, colon, _ = who.partition(":")
+    query = re.sub(r"(?:(?<=^)|(?<=&))(password|listen_url)=[^&]*", r"\1=…", parts.query)
+    hidden = parts._replace(netloc=f"{user}{':…' if colon else ''}{at}{host}", query=query)
+    return url if hidden == parts else urlunsplit(hidden)
+
+
 def settle(verb: str, task: str, refused_id: str) -> str:
     """The command that adopts or discards a refused result; the task stands in its name already, and is not typed twice."""
     return command(verb, task, refused_id.removeprefix(f"{task}/"))

@@ -10,13 +10,16 @@ from msgspec import Struct
 from genlock.cli.doctoring.files import check_files
 from genlock.cli.doctoring.finding import Finding, Level, trouble
 from genlock.cli.doctoring.reactions import check_reactions
-from genlock.cli.doctoring.replay import check_replay, check_structure
+from genlock.cli.doctoring.replay import check_replay, check_structure, restore_by
+from genlock.cli.doctoring.servers import check_clocks, check_promises, check_server
 from genlock.cli.doctoring.tasks import Scan, check_claims, check_people, check_plans
 from genlock.cli.doctoring.versions import check_versions
+from genlock.cli.opening import open_instant
+from genlock.cli.wording import without_password
 from genlock.core.keys import NOWHERE
-from genlock.errors import StoreCorrupt, StoreError, StoreForeign, StoreReadOnly
-from genlock.stores.sqlite import SQLiteStore
-from genlock.stores.sqlite.inspecting import inspect
+from genlock.errors import StoreCorrupt, StoreError, StoreForeign, StoreOutdated, StoreReadOnly
+from genlock.places import sqlite_path
+from genlock.store import Store
 
 Progress = Callable[[int, int | None], None]
 
@@ -38,11 +41,13 @@ class Report(Struct, frozen=True):
 class Examination:
     """One look at a store."""
 
-    def __init__(self, url: str, path: Path, progress: Progress) -> None:
+    def __init__(self, url: str, progress: Progress) -> None:
         self.url = url
-        self.path = path
+        self.path = sqlite_path(url)
         self.places: list[tuple[str, str]] = []
         self.findings: list[Finding] = []
+        self._records: int | None = None
+        """How many there are, if that is known before they are looked at."""
         for finding in self._all(progress):
             self.findings.append(finding)
 
@@ -57,51 +62,64 @@ class Examination:
     def report(self, fixed: list[str]) -> Report:
         """The answer."""
         healthy = all(finding.level is not Level.TROUBLE for finding in self.findings)
-        return Report(self.url, healthy, tuple(self.findings), tuple(fixed))
+        return Report(without_password(self.url), healthy, tuple(self.findings), tuple(fixed))
 
     def _all(self, progress: Progress) -> Iterator[Finding]:
         yield from check_versions()
-        yield from check_files(self.path)
+        if self.path is not None:
+            yield from check_files(self.path)
         try:
-            seen = inspect(self.path)
-            yield from check_structure(seen)
-            store = SQLiteStore(self.path, instant=True)
+            yield from check_server(self.url) if self.path is None else self._structure(self.path)
+            store = open_instant(self.url)
         except StoreError as error:
             yield _cannot_open(error, self.path)
             return
         try:
-            yield from check_replay(store, self.path, lambda done: progress(done, seen.records))
+            if self.path is None:
+                yield from check_promises(store)
+                yield from check_clocks(store)
+            yield from check_replay(store, self.path, lambda done: progress(done, self._records))
             self.places = [place for place in sorted(store.audit().places) if place[0] != NOWHERE]
-            yield from self._records(store)
+            yield from self._meaning(store)
         except StoreError as error:
-            yield trouble("records", str(error), "what is damaged cannot be looked at further", ["genlock restore BACKUP --force"])
+            yield trouble("records", str(error), "what is damaged cannot be looked at further", [restore_by(self.path)])
         finally:
             store.close()
 
-    def _records(self, store: SQLiteStore) -> Iterator[Finding]:
+    def _structure(self, path: Path) -> Iterator[Finding]:
+        from genlock.stores.sqlite.inspecting import inspect
+
+        seen = inspect(path)
+        self._records = seen.records
+        yield from check_structure(seen)
+
+    def _meaning(self, store: Store) -> Iterator[Finding]:
         scans = [Scan(store, place) for place in self.places]
         yield from check_claims(scans)
-        yield from check_reactions(scans, lambda: SQLiteStore(self.path, instant=True))
+        yield from check_reactions(scans, lambda: open_instant(self.url))
         yield from check_plans(scans)
         yield from check_people(scans)
 
 
-def _cannot_open(error: StoreError, path: Path) -> Finding:
+def _cannot_open(error: StoreError, path: Path | None) -> Finding:
     match error:
         case StoreForeign():
-            return trouble(
-                "open",
-                str(error),
-                "it is no store of this version of Genlock",
-                ["genlock config show --origin", "genlock init --url sqlite:///OTHER/FILE.db"],
-            )
+            other = "sqlite:///OTHER/FILE.db" if path else "OTHER_URL"
+            means = "it is no store of this version of Genlock"
+            return trouble("open", str(error), means, ["genlock config show --origin", f"genlock init --url {other}"])
+        case StoreOutdated():
+            means = "an older version of Genlock has made it, and may still be at work"
+            return trouble("format", str(error), means, ["genlock db migrate URL"])
         case StoreCorrupt():
-            return trouble("open", str(error), "the file is damaged", ["genlock restore BACKUP --force"])
-        case StoreReadOnly():
+            return trouble("open", str(error), "the file is damaged" if path else "the tables are damaged", [restore_by(path)])
+        case StoreReadOnly() if path is not None:
             return trouble("open", str(error), "you may not write it", [f"ls -l {path}"])
-        case _ if path.stat().st_size == 0:
+        case _ if path is not None and path.stat().st_size == 0:
             return trouble("open", str(error), "it was created and never written to", ["genlock init"])
         case _:
-            return trouble(
-                "open", str(error), "another process keeps it locked, or the system does not let us in", ["genlock doctor, in a while"]
+            means = (
+                "another process keeps it locked, or the system does not let us in"
+                if path
+                else "the server cannot be reached, or refuses us"
             )
+            return trouble("open", str(error), means, ["genlock doctor, in a while"])

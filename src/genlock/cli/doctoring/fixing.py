@@ -9,10 +9,10 @@ from genlock.open import connect
 from genlock.stores.sqlite.inspecting import checkpoint, log_bytes
 
 
-def fix(url: str, path: Path, places: Sequence[tuple[str, str]]) -> list[str]:
+def fix(url: str, path: Path | None, places: Sequence[tuple[str, str]]) -> list[str]:
     """Does it; what was done, in words."""
     done: list[str] = []
-    with connect(url) as fleet:
+    with connect(url, create=False) as fleet:
         for tenant, project in places:
             swept = fleet.sweep(tenant_id=tenant, project_id=project)
             parts = {
@@ -25,7 +25,7 @@ def fix(url: str, path: Path, places: Sequence[tuple[str, str]]) -> list[str]:
             said = ", ".join(f"{number} {what}" for what, number in parts.items() if number)
             if said:
                 done.append(f"swept {tenant}/{project}: {said}")
-    log = log_bytes(path)
-    if log and checkpoint(path):
+    log = log_bytes(path) if path is not None else 0
+    if path is not None and log and checkpoint(path):
         done.append(f"emptied the log: {log:,} bytes went into the file")
     return done

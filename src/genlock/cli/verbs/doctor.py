@@ -21,24 +21,24 @@ def doctor(app: App, fixing: bool) -> None:
     from genlock.cli.doctoring.examination import Examination
     from genlock.cli.doctoring.finding import Level
     from genlock.cli.doctoring.report import show
+    from genlock.cli.opening import must_exist
     from genlock.cli.progress import bar
-    from genlock.cli.store_file import store_file
     from genlock.errors import GenlockError
 
-    path = store_file(app)
+    must_exist(app)
     fixed: list[str] = []
     with bar(app.answers, "replaying") as advance:
-        examination = Examination(app.url, path, advance)
+        examination = Examination(app.url, advance)
         if fixing and examination.obstacle is not None:
             app.answers.say(f"nothing was fixed: {examination.obstacle}")
         elif fixing:
             from genlock.cli.doctoring.fixing import fix
 
             try:
-                fixed = fix(app.url, path, examination.places)
+                fixed = fix(app.url, examination.path, examination.places)
             except GenlockError as error:
                 app.answers.say(f"not all could be fixed: {error}")
-            examination = Examination(app.url, path, advance)
+            examination = Examination(app.url, advance)
     report = examination.report(fixed)
     troubles = [f"{finding.check}: {finding.what}" for finding in report.findings if finding.level is Level.TROUBLE]
     app.answers.give(report, text=lambda console: show(console, report), bare=troubles)

@@ -26,11 +26,12 @@ def export(app: App, target: Path | None, force: bool) -> None:
     the end {"type": "end"} with the counts.
     """
     from genlock import __version__
+    from genlock.cli.opening import by_the_short_way, open_instant
     from genlock.cli.progress import bar
-    from genlock.cli.store_file import open_instant
     from genlock.keeping.export import export as lines_of
 
-    store = open_instant(app)
+    with by_the_short_way(app):
+        store = open_instant(app.url)
     try:
         with bar(app.answers, "exporting") as advance:
             done = 0

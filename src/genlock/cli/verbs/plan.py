@@ -44,14 +44,14 @@ def check(app: App, files: tuple[str, ...]) -> None:
 
     With a store, dependencies may also name tasks that are there. Nothing is written.
     """
-    from genlock.cli.opening import NoProject
+    from genlock.errors import StoreMissing
     from genlock.plans import check_plan_alone
 
     read = _read(files)
     with _faults_shown(app):
         try:
             found = app.fleet.check_plan(source=read)
-        except NoProject:
+        except StoreMissing:
             found = check_plan_alone(read)
     _say_notes(app, found.notes)
     tracks = sorted({task.track for task, _ in found.tasks if task.track is not None})

@@ -20,17 +20,25 @@ def init(app: App, stealth: bool) -> None:
 
     One for a repository and all its worktrees, in .genlock beside .git. Doing it again changes nothing.
     """
-    from genlock.open import connect
+    from genlock.core.names import check_project, check_tenant
+
+    check_tenant(app.setting("tenant"))
+    check_project(app.setting("project"))
+    make_store(app, _url(app, stealth=stealth))
+
+
+def make_store(app: App, url: str) -> None:
+    """Makes the store at `url` unless it is there, and says which."""
+    from genlock.cli.wording import without_password
+    from genlock.open import create_store
     from genlock.places import sqlite_path
 
-    url = _url(app, stealth=stealth)
     path = sqlite_path(url)
-    made = path is not None and not path.exists()
     if path is not None and app.setting("url") is None:
         _make_place(path.parent)
-    connect(url, tenant_id=app.setting("tenant"), project_id=app.setting("project"), process=None).close()
-    answer = {"url": url, "path": None if path is None else str(path), "made": made}
-    shown = str(path or url)
+    made = create_store(url)
+    answer = {"url": without_password(url), "path": None if path is None else str(path), "made": made}
+    shown = str(path or without_password(url))
     app.answers.give(answer, text=lambda console: console.print(f"{'made' if made else 'is there'}: {shown}", markup=False), bare=[shown])
 
 

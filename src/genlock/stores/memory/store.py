@@ -40,7 +40,8 @@ from genlock.stores.clock import SystemClock
 from genlock.stores.memory.data import Data, Row
 from genlock.stores.memory.indexes import key_of
 from genlock.stores.memory.ordered import Item
-from genlock.stores.places import Place, check_place, decode_cursor, encode_cursor, encode_token
+from genlock.stores.pages import feed_page, record_page
+from genlock.stores.places import Place, decode_cursor, encode_token
 
 
 class MemoryStore:
@@ -94,24 +95,10 @@ class MemoryStore:
         with self._entered() as data:
             check_event_query(query)
             state = data.state(query.tenant, query.project)
-            end = encode_cursor(state, state.head)
-            if query.record is not None:
-                row = data.rows.get(query.record)
-                kept = [event for event in row.events if event.version > query.after_version] if row else []
-                return EventPage(kept[: query.limit], end, more=len(kept) > query.limit, base=row.base if row else None)
-            if query.tail:
-                return EventPage((), end, more=False, position=state.head)
-            position = 0
-            if query.after is not None:
-                place = decode_cursor(query.after)
-                check_place(place, state)
-                position = place.position
-            events = list(islice(data.feed(query.tenant, query.project).after(position), query.limit + 1))
-            more = len(events) > query.limit
-            del events[query.limit :]
-            position = events[-1].position if more else state.head
-            cursors = [encode_cursor(state, event.position) for event in events] if query.cursors else ()
-            return EventPage(events, encode_cursor(state, position), more, position=position, cursors=cursors)
+            if query.record is None:
+                return feed_page(query, state, data.feed(query.tenant, query.project).after)
+            row = data.rows.get(query.record)
+            return record_page(query, state, row.events if row else (), row.base if row else None)
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""

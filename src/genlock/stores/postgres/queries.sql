@@ -18,6 +18,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('genlock migrates ' || $1::text, 0
 -- name: set_format
 UPDATE genlock.meta SET format = $1::int8, made_by = $2::text;
 
+-- name: note_migration
+INSERT INTO genlock.migration (number, name, applied_at, applied_by)
+VALUES ($1::int8, $2::text, (extract(epoch FROM clock_timestamp()) * 1000000)::int8, $3::text) ON CONFLICT DO NOTHING;
+
+-- name: migrations
+SELECT number, name, applied_at, applied_by FROM genlock.migration ORDER BY number;
+
 
 -- Reading records.
 

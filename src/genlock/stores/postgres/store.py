@@ -62,11 +62,11 @@ WRITERS = 4
 
 
 class PostgresStore:
-    """`genlock.store.Store` in a PostgreSQL database. The schema is created if it is missing, the database is not."""
+    """`genlock.store.Store` in a PostgreSQL database. With `create` the schema is created if it is missing; the database never is."""
 
     limits: Limits
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
         """The server's clock counts unless another is given."""
         self._settings = settings_of(url)
         self._where = self._settings.where
@@ -80,7 +80,7 @@ class PostgresStore:
         self._listener = Listener(self._settings, self._queries["channel"], self._moves)
         try:
             with self._entered() as link:
-                server = open_schema(link, self._settings)
+                server = open_schema(link, self._settings, create=create)
         except BaseException:
             self.close()
             raise

@@ -27,8 +27,8 @@ from genlock.failpoints import hit
 from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
 from genlock.stores.sqlite.faults import translated
 from genlock.stores.sqlite.filesystem import sync_folder
-from genlock.stores.sqlite.opening import APPLICATION, make_place, open_for_reading
-from genlock.stores.sqlite.queries import QUERIES
+from genlock.stores.sqlite.opening import APPLICATION, make_place, open_for_reading, run_migrations
+from genlock.stores.sqlite.queries import FORMAT, QUERIES
 
 PAGES_AT_A_TIME = 1000
 BUSY_SECONDS = 5.0
@@ -50,10 +50,10 @@ class StoreInUse(NotAllowed):
 
 
 def copy_file(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """One instant of the store in the file `source`, under the name `target`."""
+    """One instant of the store in the file `source`, under the name `target`. The copy of an older one is brought up to date."""
     with translated(source):
         make_place(source, read_only=True)
-        db = open_reader(open_for_reading(Settings(source, None, "FULL", BUSY_SECONDS)))
+        db = open_reader(open_for_reading(Settings(source, None, "FULL", BUSY_SECONDS), older=True))
     try:
         copy_database(db, target, progress)
     finally:
@@ -92,6 +92,9 @@ def _copy_pages(source: apsw.Connection, target: Path, progress: Progress | None
     copy = apsw.Connection(str(target))
     try:
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
+        if 0 < copy.execute("PRAGMA user_version").get < FORMAT:
+            with copy:
+                run_migrations(copy)
     finally:
         copy.close()
 

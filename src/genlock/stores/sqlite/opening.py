@@ -1,4 +1,7 @@
-"""Opening a file: whose it is, of which format, and whether it can be written."""
+"""Opening a file: whose it is, of which format, and whether it can be written.
+
+A file belongs to one machine, so whoever opens it for writing brings it up to date.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
-from genlock.errors import StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
+from genlock.errors import StoreError, StoreForeign, StoreMissing, StoreUnavailable
 from genlock.failpoints import hit
+from genlock.stores.migrations import outdated, refuse_newer, this_version
 from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
 from genlock.stores.sqlite.filesystem import make_folder, refuse_network, sync_folder
 from genlock.stores.sqlite.gate import Gate
-from genlock.stores.sqlite.queries import FORMAT, MIGRATIONS
+from genlock.stores.sqlite.queries import FORMAT, MIGRATIONS, QUERIES
 
 APPLICATION = 1195724364
 """`PRAGMA application_id` of our files."""
@@ -31,13 +36,16 @@ def can_write(path: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
-def open_for_writing(settings: Settings, gate: Gate) -> apsw.Connection:
-    """A connection to a file of the present format: created, completed or migrated if need be."""
+def open_for_writing(settings: Settings, gate: Gate, *, create: bool = True) -> apsw.Connection:
+    """A connection to a file of the present format: migrated if need be, and with `create` created or completed."""
     path = settings.path
     db = open_writer(settings)
     try:
-        if not (_is_ready(db, path) and _has_its_journal(db)):
-            gate.pass_through(partial(_prepare, db, path))
+        found = format_of(db, path)
+        if not found and not create:
+            raise missing(path)
+        if found < FORMAT or not _has_its_journal(db):
+            gate.pass_through(partial(prepare, db, path))
             sync_folder(path.parent)
     except BaseException:
         db.close()
@@ -45,8 +53,8 @@ def open_for_writing(settings: Settings, gate: Gate) -> apsw.Connection:
     return db
 
 
-def open_for_reading(settings: Settings) -> Settings:
-    """The settings with which readers can open the file as it lies there; an error if they cannot."""
+def open_for_reading(settings: Settings, *, older: bool = False) -> Settings:
+    """The settings with which readers can open the file as it lies there; an error if they cannot. With `older` its format may be."""
     path = settings.path
     if not path.exists():
         raise StoreUnavailable(f"{path} does not exist, and nothing can be created for a store that is only read")
@@ -55,8 +63,9 @@ def open_for_reading(settings: Settings) -> Settings:
     settings = settings._replace(immutable=not os.access(path.parent, os.W_OK) and not _has_log(path))
     db = open_reader(settings)
     try:
-        if not _is_ready(db, path):
-            raise StoreReadOnly(f"{path} is of an older format: open it once for writing to bring it up to date")
+        found = format_of(db, path)
+        if found < FORMAT and not (older and found):
+            raise outdated(path, found, FORMAT, _url(path)) if found else missing(path)
     finally:
         db.close()
     return settings
@@ -86,19 +95,26 @@ def _may_be_a_database(path: Path) -> bool:
         file.xClose()
 
 
-def _is_ready(db: apsw.Connection, path: Path) -> bool:
-    """Is it ours and of the present format? `StoreForeign` if it is somebody else's, or of a newer one."""
+def missing(path: Path) -> StoreMissing:
+    """The error where there is no store."""
+    return StoreMissing(f"there is no store at {path}; to make one, type: genlock init --url {_url(path)}")
+
+
+def _url(path: Path) -> str:
+    return f"sqlite://{quote(os.fsencode(path))}"
+
+
+def format_of(db: apsw.Connection, path: Path) -> int:
+    """Its format; 0 if there is nothing in it yet. `StoreForeign` if it is somebody else's, or of a newer one."""
     with _one_state(db):
         application = db.execute("PRAGMA application_id").get
-        found = db.execute("PRAGMA user_version").get
+        found = int(db.execute("PRAGMA user_version").get)
         tables = db.execute("SELECT count(*) FROM sqlite_schema").get
+        applied = list(db.execute(QUERIES["migrations"])) if found > FORMAT and db.execute(QUERIES["has_migrations"]).get else []
     if application != APPLICATION and (application or found or tables):
         raise StoreForeign(f"{path} is an SQLite database of another program: name another file")
-    if found > FORMAT:
-        raise StoreForeign(
-            f"{path} is of format {found}, and this version of Genlock knows formats up to {FORMAT}: use the newer version that wrote it"
-        )
-    return bool(found == FORMAT)
+    refuse_newer(path, found, FORMAT, str(applied[-1][3]) if applied else None)
+    return found
 
 
 def _has_its_journal(db: apsw.Connection) -> bool:
@@ -116,21 +132,17 @@ def _one_state(db: apsw.Connection) -> Iterator[None]:
         db.execute("ROLLBACK")
 
 
-def _prepare(db: apsw.Connection, path: Path) -> None:
-    """Sets the log up and runs the migrations that are missing. Whoever comes second finds nothing left to do."""
-    if _is_ready(db, path) and _has_its_journal(db):
-        return
+def prepare(db: apsw.Connection, path: Path) -> int:
+    """Sets the log up and runs the migrations that are missing; of which format it was before. Whoever comes second finds all done."""
+    if format_of(db, path) == FORMAT and _has_its_journal(db):
+        return FORMAT
     hit("sqlite.open.before_log")
     if db.execute("PRAGMA journal_mode = WAL").get != "wal":
         raise StoreError(f"{path} cannot have a write-ahead log here")
     hit("sqlite.open.after_log")
     db.execute("BEGIN IMMEDIATE")
     try:
-        found = db.execute("PRAGMA user_version").get
-        for number, script in MIGRATIONS.items():
-            if number > found:
-                db.execute(script)
-                db.execute(f"PRAGMA user_version = {number}")
+        before = run_migrations(db)
         hit("sqlite.open.before_commit")
         db.execute("COMMIT")
     except BaseException:
@@ -138,6 +150,18 @@ def _prepare(db: apsw.Connection, path: Path) -> None:
             db.execute("ROLLBACK")
         raise
     hit("sqlite.open.after_commit")
+    return before
+
+
+def run_migrations(db: apsw.Connection) -> int:
+    """Those that are missing, inside the caller's transaction; the format before them."""
+    found = int(db.execute("PRAGMA user_version").get)
+    for migration in MIGRATIONS:
+        if migration.number > found:
+            db.execute(migration.script)
+            db.execute(f"PRAGMA user_version = {migration.number}")
+    db.executemany(QUERIES["note_migration"], [(each.number, each.name, this_version()) for each in MIGRATIONS])
+    return found
 
 
 def _has_log(path: Path) -> bool:

@@ -1,6 +1,19 @@
 -- Every statement of the store, by name. Loaded once by queries.py.
 
 
+-- Which migrations the file has had.
+
+-- name: has_migrations
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration';
+
+-- name: migrations
+SELECT number, name, applied_at, applied_by FROM migration ORDER BY number;
+
+-- name: note_migration
+INSERT INTO migration (number, name, applied_at, applied_by)
+VALUES (?1, ?2, CAST(unixepoch('subsec') * 1000000 AS INTEGER), ?3) ON CONFLICT DO NOTHING;
+
+
 -- Reading records.
 
 -- name: epoch

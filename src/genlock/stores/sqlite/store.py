@@ -55,7 +55,7 @@ from genlock.stores.sqlite.gate import Gate
 from genlock.stores.sqlite.instant import Instant
 from genlock.stores.sqlite.loading import Loader
 from genlock.stores.sqlite.notice import Notices, Stop
-from genlock.stores.sqlite.opening import can_write, make_place, open_for_reading, open_for_writing
+from genlock.stores.sqlite.opening import can_write, make_place, missing, open_for_reading, open_for_writing
 from genlock.stores.sqlite.payloads import FolderPayloads
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.stores.sqlite.writer import Writer
@@ -86,7 +86,7 @@ def _entry(method: Callable[Concatenate[SQLiteStore, P], R]) -> Callable[Concate
 
 
 class SQLiteStore:
-    """`genlock.store.Store` in a file. The file and its folder are created if they are missing."""
+    """`genlock.store.Store` in a file. The file and its folder are created if they are missing, unless `create` is false."""
 
     limits: Limits
 
@@ -95,6 +95,7 @@ class SQLiteStore:
         path: str | os.PathLike[str],
         *,
         clock: Clock | None = None,
+        create: bool = True,
         read_only: bool = False,
         vfs: str | None = None,
         synchronous: str = "FULL",
@@ -117,13 +118,15 @@ class SQLiteStore:
         self._writer: Writer | None = None
         settings = Settings(self._path, vfs, synchronous, gate_seconds)
         with translated(self._path):
+            if not create and not self._path.exists():
+                raise missing(self._path)
             read_only = read_only or instant or not can_write(self._path)
             make_place(self._path, read_only=read_only)
             if read_only:
                 settings = open_for_reading(settings)
             else:
                 gate = Gate(Path(f"{self._path}.gate"), gate_seconds)
-                self._writer = Writer(open_for_writing(settings, gate), partial(open_writer, settings), gate, self._path)
+                self._writer = Writer(open_for_writing(settings, gate, create=create), partial(open_writer, settings), gate, self._path)
             self._readers = Instant(settings) if instant else Readers(partial(open_reader, settings))
         self._loader = Loader(self._writer.memory if self._writer else Memory())
         self.limits = Limits(durable=synchronous in ("FULL", "EXTRA"), read_only=read_only)

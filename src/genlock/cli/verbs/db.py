@@ -1,0 +1,182 @@
+"""The store itself: create, migrate, check, status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from genlock.cli import exits
+from genlock.cli.app import App, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from genlock.cli.doctoring.replay import Replayed
+    from genlock.keeping.status import ProjectStatus, Status
+    from genlock.stores.migrations import Migrated
+
+
+@click.group()
+def db() -> None:
+    """Create, migrate and check a store, and say what it is.
+
+    URL names the store; default: the project's own, or the one that the settings name.
+    """
+
+
+def _url(function: Callable[..., None]) -> Callable[..., None]:
+    return click.argument("url", required=False, metavar="[URL]")(function)
+
+
+@db.command()
+@_url
+@verb()
+def create(app: App, url: str | None) -> None:
+    """Make the store, unless it is there.
+
+    On a server: the schema or table, not the database. As JSON: {"url", "path", "made"}.
+    """
+    from genlock.cli.verbs.start import make_store
+
+    app.name_store(url)
+    make_store(app, app.url)
+
+
+@db.command()
+@_url
+@verb()
+def migrate(app: App, url: str | None) -> None:
+    """Bring the store up to date with this version.
+
+    All that is missing is done in one step, or nothing is. Coordinators of an older version that are at work go on; they cannot be
+    started anew. As JSON: {"url", "before", "after", "applied": […]}.
+    """
+    from genlock.cli.opening import by_the_short_way
+    from genlock.cli.wording import without_password
+    from genlock.open import migrate_store
+
+    app.name_store(url)
+    with by_the_short_way(app):
+        done = migrate_store(app.url)
+    answer = {"url": without_password(app.url), "before": done.before, "after": done.after, "applied": done.applied}
+    app.answers.give(answer, text=lambda console: _print_migrated(console, done), bare=done.applied)
+
+
+@db.command()
+@_url
+@verb()
+def check(app: App, url: str | None) -> None:
+    """Replay all events, and name what is not as it was written.
+
+    Every record must be what its events amount to, every feed without a gap, every payload there. Exits with 0 if all is whole, with
+    1 if not. As JSON: {"url", "records", "faults": [{"where", "what"}]}.
+    """
+    from genlock.cli.doctoring.replay import replay
+    from genlock.cli.opening import by_the_short_way, open_instant
+    from genlock.cli.progress import bar
+    from genlock.cli.wording import without_password
+    from genlock.places import sqlite_path
+
+    app.name_store(url)
+    with by_the_short_way(app):
+        store = open_instant(app.url)
+    try:
+        with bar(app.answers, "replaying") as advance:
+            found = replay(store, lambda done: advance(done, None), still=sqlite_path(app.url) is not None)
+    finally:
+        store.close()
+    answer = {"url": without_password(app.url), "records": found.records, "faults": found.all_faults}
+    lines = [f"{fault.where}: {fault.what}" for fault in found.all_faults]
+    app.answers.give(answer, text=lambda console: _print_replayed(console, found, lines), bare=lines)
+    if lines:
+        app.leave(exits.ERROR)
+
+
+@db.command()
+@_url
+@verb()
+def status(app: App, url: str | None) -> None:
+    """What the store is, and what is in it.
+
+    As JSON: {"url", "scheme", "server", "format", "newest", "migrations": [{"number", "name", "applied_at", "applied_by"}],
+    "contents": {"epoch", "durable", "shared", "server_clock", "read_only", "projects": [{"tenant", "project", "tasks", "position"}]}}.
+    There are no contents to be seen in a store of an older format.
+    """
+    import msgspec
+
+    from genlock.cli.opening import by_the_short_way
+    from genlock.cli.wording import command, without_password
+    from genlock.keeping.status import status as status_of
+
+    app.name_store(url)
+    with by_the_short_way(app):
+        found = status_of(app.url)
+    shown = without_password(app.url)
+    answer = {"url": shown, **msgspec.structs.asdict(found)}
+    app.answers.give(answer, text=lambda console: _print_status(console, shown, found), bare=[found.format or ""])
+    if found.outdated:
+        again = command("db migrate", shown if shown == app.url else "URL")
+        app.answers.say(f"it is of an older format than this version of Genlock works with; to bring it up to date, type: {again}")
+
+
+def _print_migrated(console: Console, done: Migrated) -> None:
+    from genlock.cli.tables import print_lines
+
+    print_lines(console, *done.applied)
+    before_after = f"was of format {done.before}, is of format {done.after}"
+    print_lines(console, before_after if done.applied else f"is of format {done.after} already: nothing to do", style="bold")
+
+
+def _print_replayed(console: Console, found: Replayed, lines: list[str]) -> None:
+    from genlock.cli.tables import count, print_lines
+
+    print_lines(console, *lines, style="red")
+    end = count(len(lines), "fault") if lines else "all is what was written"
+    print_lines(console, f"{count(found.records, 'record')}; {end}", style="bold")
+
+
+def _print_status(console: Console, url: str, found: Status) -> None:
+    from genlock.cli.tables import Column, print_fields, print_table, stamp
+
+    inside = found.contents
+    qualities = [] if inside is None else _qualities(found)
+    print_fields(
+        console,
+        [
+            ("store", url),
+            ("server", found.server),
+            ("format", None if found.format is None else f"{found.format} of {found.newest}"),
+            ("epoch", None if inside is None else str(inside.epoch)),
+            ("is", ", ".join(qualities)),
+        ],
+    )
+    if found.migrations:
+        applied = [(f"{each.number:04}_{each.name}", stamp(each.applied_at), each.applied_by) for each in found.migrations]
+        print_table(console, [Column("migration", least=16), Column("applied", weight=2), Column("by genlock", weight=1)], applied)
+    if inside is not None and inside.projects:
+        columns = [
+            Column("tenant"),
+            Column("project"),
+            Column("tasks", right=True),
+            Column("by state", weight=1),
+            Column("events", right=True),
+        ]
+        print_table(console, columns, [_row(project) for project in inside.projects])
+
+
+def _row(project: ProjectStatus) -> tuple[object, ...]:
+    states = ", ".join(f"{state} {number:,}" for state, number in project.tasks.items())
+    return project.tenant, project.project, f"{sum(project.tasks.values()):,}", states, f"{project.position:,}"
+
+
+def _qualities(found: Status) -> list[str]:
+    inside = found.contents
+    assert inside is not None
+    return [
+        "durable" if inside.durable else "not durable: what was acknowledged may be lost when the machine fails",
+        *(["shared by machines"] if inside.shared else []),
+        *(["of the server's clock"] if inside.server_clock else []),
+        *(["read-only"] if inside.read_only else []),
+    ]

@@ -1,0 +1,169 @@
+"""Which store a URL means: ours by scheme, and whatever is installed as a plug-in.
+
+A plug-in is an entry point of the group `genlock.stores`. Its name is the scheme; its value is called as `(url, clock=…, create=…)` and
+gives a store. Ours cannot be replaced: a URL means the same on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from genlock.errors import BadArgument, StoreError
+from genlock.places import sqlite_path
+from genlock.store import Clock, Store
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+    from pathlib import Path
+
+    from genlock.stores.migrations import About, Migrated
+
+GROUP = "genlock.stores"
+
+
+class Opener(Protocol):
+    """What a scheme is, at least: how its stores are opened."""
+
+    def __call__(self, url: str, *, clock: Clock | None, create: bool) -> Store:
+        """The store at `url`; with `create` false, `StoreMissing` if it is not there."""
+
+
+class Scheme(NamedTuple):
+    """What can be done with the stores of one scheme."""
+
+    open: Opener
+    create: Callable[[str], None] | None = None
+    """Makes the store, where opening it does not."""
+    about: Callable[[str], About] | None = None
+    """What it says of its format, where it has one."""
+    migrate: Callable[[str], Migrated] | None = None
+
+
+def scheme_of(url: str) -> Scheme:
+    """What is to be done with this URL; `BadArgument` if nobody knows its scheme."""
+    if not isinstance(url, str):
+        raise BadArgument(f"a store's URL is a text, not {url!r}")
+    name, colon, _ = url.partition("://")
+    if not colon:
+        raise BadArgument(f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}")
+    return _OURS[name] if name in _OURS else Scheme(_plug_in(name))
+
+
+def _plug_in(name: str) -> Opener:
+    points = _plug_ins()
+    found = [point for point in points if point.name == name]
+    if not found:
+        installed = [f"{point.name}:// ({_origin(point)})" for point in points if point.name not in _OURS]
+        there_are = ", ".join([*(f"{ours}://" for ours in _OURS), *installed])
+        raise BadArgument(f"there is no store for {name}://; there are: {there_are}")
+    if len(found) > 1:
+        raise StoreError(f"several packages bring a store for {name}://: {', '.join(map(_origin, found))}; uninstall all but one")
+    return _loaded(found[0])
+
+
+def _plug_ins() -> list[EntryPoint]:
+    from importlib.metadata import entry_points
+
+    # A folder that is on the path twice is listed twice.
+    different = {(point.name, point.value, _origin(point)): point for point in entry_points(group=GROUP)}
+    return [different[key] for key in sorted(different)]
+
+
+def _loaded(point: EntryPoint) -> Opener:
+    """What the entry point names, watched: what a stranger does wrong is said to be a stranger's."""
+    who = f"the store for {point.name}://, {point.value} of {_origin(point)},"
+    try:
+        opener = point.load()
+    except Exception as error:  # whatever its import may raise: the name of the culprit is what helps
+        raise StoreError(f"{who} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall it") from error
+    if not callable(opener):
+        raise StoreError(f"{who} is no callable that opens a store, but {type(opener).__name__}; repair or uninstall it")
+
+    def open_it(url: str, *, clock: Clock | None, create: bool) -> Store:
+        store: Store = opener(url, clock=clock, create=create)
+        if not hasattr(store, "limits"):
+            raise StoreError(f"{who} gave {type(store).__name__}, which is no store; repair or uninstall it")
+        return store
+
+    return open_it
+
+
+def _origin(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
+
+
+# Ours. Each module is imported when it is needed: a driver is an extra.
+
+
+def _open_memory(url: str, *, clock: Clock | None, create: bool) -> Store:
+    from genlock.stores.memory import MemoryStore
+
+    return MemoryStore(clock=clock)
+
+
+def _open_sqlite(url: str, *, clock: Clock | None, create: bool) -> Store:
+    from genlock.stores.sqlite import SQLiteStore
+
+    return SQLiteStore(_file(url), clock=clock, create=create)
+
+
+def _about_sqlite(url: str) -> About:
+    from genlock.stores.sqlite.upkeep import about
+
+    return about(_file(url))
+
+
+def _migrate_sqlite(url: str) -> Migrated:
+    from genlock.stores.sqlite.upkeep import migrate
+
+    return migrate(_file(url))
+
+
+def _file(url: str) -> Path:
+    path = sqlite_path(url)
+    assert path is not None
+    return path.absolute()
+
+
+def _open_postgres(url: str, *, clock: Clock | None, create: bool) -> Store:
+    with _driver("psycopg", "postgres"):
+        from genlock.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock, create=create)
+
+
+def _about_postgres(url: str) -> About:
+    with _driver("psycopg", "postgres"):
+        from genlock.stores.postgres.upkeep import about
+
+    return about(url)
+
+
+def _migrate_postgres(url: str) -> Migrated:
+    with _driver("psycopg", "postgres"):
+        from genlock.stores.postgres.upkeep import migrate
+
+    return migrate(url)
+
+
+@contextmanager
+def _driver(package: str, extra: str) -> Iterator[None]:
+    """The block imports a store; without its driver the error says how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
+
+
+_POSTGRES = Scheme(_open_postgres, about=_about_postgres, migrate=_migrate_postgres)
+
+_OURS: dict[str, Scheme] = {
+    "sqlite": Scheme(_open_sqlite, about=_about_sqlite, migrate=_migrate_sqlite),
+    "memory": Scheme(_open_memory),
+    "postgresql": _POSTGRES,
+    "postgres": _POSTGRES,
+}
