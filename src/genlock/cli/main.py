@@ -56,6 +56,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "export": ("keeping:export", "Everything as JSON lines."),
         "backup": ("keeping:backup", "A consistent copy of the live store."),
         "restore": ("keeping:restore", "Put a backup in the store's place."),
+        "copy": ("copying:copy", "Copy a store to another, of any kind."),
         "config": ("config:config", "Settings, and where they come from."),
         "completion": ("config:completion", "Completion for your shell."),
         "version": ("config:version", "The version."),
