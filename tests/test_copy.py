@@ -45,7 +45,7 @@ def facts_of(store: Store) -> dict[str, Any]:
         for kind in KINDS:
             if kind != SETTLED:
                 found[f"{place} {kind}"] = [stored[:4] for stored in records_of(store, *place, kind)]
-        events = [recorded for page in pages_of(store, place, limit=7) for recorded in page.events]
+        events = [recorded for page in pages_of(store, place, limit=50) for recorded in page.events]
         found[f"{place} feed"] = [recorded[:4] for recorded in events if recorded.key.kind != SETTLED]
     return found
 
@@ -139,6 +139,19 @@ def test_a_store_copied_to_another_kind_and_back_is_the_same(
     assert copy(source, between).events == 0
 
 
+@pytest.mark.parametrize("page", [1, 2, 7])
+@pytest.mark.parametrize("limits", [Limits(batch=1), Limits(batch=3, events=1), Limits(events=2)], ids=["one", "three", "many"])
+def test_the_copy_is_the_same_whatever_is_read_and_written_at_a_time(
+    full: str, page: int, limits: Limits, monkeypatch: pytest.MonkeyPatch, opened: Callable[[str], Store]
+) -> None:
+    monkeypatch.setattr(copying, "PAGE", page)
+    monkeypatch.setattr(copying, "MOST_STATES", 3)
+    source, target = opened(full), MemoryStore()
+    target.limits = limits
+    copy(source, target)
+    assert facts_of(target) == facts_of(source)
+
+
 def test_work_goes_on_in_the_copy_where_it_was_in_the_source(full: str, tmp_path: Path, opened: Callable[[str], Store]) -> None:
     url = f"sqlite://{tmp_path / 'copy.db'}"
     copy(opened(full), opened(url))
@@ -193,10 +206,11 @@ class TestBrokenOff:
     """kill -9 at every step, and the same command again."""
 
     def finish(self, source: str, url: str, steps: tuple[str, ...]) -> None:
+        given = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}  # as a server's fixture has set them
         for step in steps:
-            killed = run("copy", source, url, env={"GENLOCK_FAILPOINT": step})
+            killed = run("copy", source, url, env={**given, "GENLOCK_FAILPOINT": step})
             assert killed.code == -signal.SIGKILL, f"{step} was passed unharmed: {killed.err}"
-        done = run("copy", source, url)
+        done = run("copy", source, url, env=given)
         assert done.code == 0, done.err
         stores = genlock.open_store(source), genlock.open_store(url)
         assert facts_of(stores[1]) == facts_of(stores[0])
@@ -204,7 +218,9 @@ class TestBrokenOff:
         for store in stores:
             store.close()
 
-    @pytest.mark.parametrize("name", stores.LASTING)
+    @pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=[pytest.mark.slow] if kind.slowness > 1 else []) for name, kind in stores.LASTING.items()]
+    )
     def test_a_copy_killed_between_its_steps_is_finished_by_the_last(
         self, name: str, request: pytest.FixtureRequest, tmp_path: Path, opened: Callable[[str], Store]
     ) -> None:

@@ -138,7 +138,8 @@ class _Copy:
         """How far each feed of the source has been copied."""
         self._fresh = {each.place for each in found if each.is_empty}
         self._noted = {each.place for each in found if each.own_note}
-        self._total = 0
+        self._ends: dict[tuple[str, str], int] = {}
+        """The last position of each feed of the source, to say how much there is."""
         self.events = self.payloads = 0
         self.found = sum(each.events for each in found)
         self.missing: list[tuple[Key, str]] = []
@@ -191,7 +192,7 @@ class _Copy:
 
     def _copy_place(self, place: tuple[str, str]) -> None:
         after = self.cursors.setdefault(place, None)
-        self._total += self._source.read_events(EventQuery(*place, tail=True)).position
+        self._ends[place] = self._source.read_events(EventQuery(*place, tail=True)).position
         states: States = {}
         for page in pages_of(self._source, place, after, PAGE):
             if len(states) > MOST_STATES:
@@ -205,7 +206,7 @@ class _Copy:
                 hit("copy.batch")
             self.found += len(events) - (self.events - before)
             self.cursors[place] = page.cursor
-            self.progress("events", self.events + self.found, self._total)
+            self.progress("events", self.events + self.found, sum(self._ends.values()))
         self._bring_silent(place)
 
     def _look_up(self, events: Iterable[Recorded], states: States, *, fresh: bool) -> None:
