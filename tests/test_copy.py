@@ -19,7 +19,7 @@ from genlock.engine.check import check
 from genlock.engine.payloads import missing_payloads
 from genlock.engine.retention import purge_old
 from genlock.engine.walk import pages_of, records_of
-from genlock.errors import BadArgument, CursorLost, OverLimit
+from genlock.errors import BadArgument, CursorLost, OverLimit, StoreCorrupt
 from genlock.keeping import copy as copying
 from genlock.keeping.batches import batches
 from genlock.keeping.beginning import TargetTaken
@@ -329,6 +329,11 @@ class TestRefused:
     def test_the_store_itself_by_whatever_name(self, small: MemoryStore) -> None:
         with pytest.raises(BadArgument, match="the same store"):
             copy(small, small.handle())
+
+    def test_a_source_that_is_damaged_and_its_event_is_named(self) -> None:
+        source = self.changed(make_change(make_key("A-001-task")))
+        with pytest.raises(StoreCorrupt, match="acme/apollo/task/A-001-task: event 1 of the source cannot be copied: bytes that are no"):
+            copy(source, MemoryStore())
 
     def test_a_target_to_which_somebody_else_writes(self, small: MemoryStore) -> None:
         target = MemoryStore()

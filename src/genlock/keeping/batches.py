@@ -83,7 +83,10 @@ def _followed(state: State, recorded: Recorded) -> State:
     key, version, digest, body, _ = recorded
     if version != state.version + 1:
         raise StoreCorrupt(f"{'/'.join(key)}: event {state.version + 1} is missing in the source, the next one is {version}")
-    return State(version, digest, folded(key, state.record, recorded, decode_event(body).event))
+    try:
+        return State(version, digest, folded(key, state.record, recorded, decode_event(body).event))
+    except StoreCorrupt as error:
+        raise StoreCorrupt(f"{'/'.join(key)}: event {version} of the source cannot be copied: {error}") from error
 
 
 def _changes(runs: dict[Key, _Run], states: States) -> list[Change]:

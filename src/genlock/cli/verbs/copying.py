@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
@@ -34,33 +35,31 @@ def copy(app: App, source: str, target: str, verify: bool, any_order: bool) -> N
     pid = user_of(source)
     if pid is not None:
         app.answers.say(f"process {pid} has {_shown(source)} open; what it writes after the copy is not in the copy")
-    opened = open_source(source)
-    try:
-        other = open_target(target)
-        try:
-            with bars(app.answers) as advance:
-                made = make(opened, other, verify=verify, any_order=any_order, progress=advance)
-        finally:
-            other.close()
-    finally:
-        opened.close()
+    with closing(open_source(source)) as opened, closing(open_target(target)) as other, bars(app.answers) as advance:
+        made = make(opened, other, verify=verify, any_order=any_order, progress=advance)
     for name in made.missing_payloads:
         app.answers.say(f"the bytes of a result are not there, and so not in the copy: {name}")
     if made.moved:
         app.answers.say(f"{_shown(source)} was written to during the copy: end whatever works on it before anything works on the new store")
-    app.answers.give(made, text=lambda console: _show(console, made, source, target), bare=[made.events])
+    app.answers.give(made, text=lambda console: _show(console, made, _checked(made, any_order), source, target), bare=[made.events])
 
 
-def _show(console: Console, made: Copied, source: str, target: str) -> None:
+def _show(console: Console, made: Copied, checked: str, source: str, target: str) -> None:
     what = f"{made.tasks:,} tasks in {made.projects} projects, {made.events:,} events, {made.payloads:,} large results"
     lines = [f"copied in {made.seconds:.1f} s: {what}; epoch {made.epoch}"]
     if made.found:
         lines.append(f"{made.found:,} events were there already")
-    lines.append("every record and every event is the same, and replays" if made.verified else "not verified")
+    lines.append(checked)
     lines.append(f"let every agent use the new store from now on: export GENLOCK_URL='{_shown(target)}'")
     lines.append(f"none may use the old one, or both would grant: keep it as a backup, {_shown(source)}")
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _checked(made: Copied, any_order: bool) -> str:
+    if not made.verified:
+        return "not verified"
+    return "every record and every event is the same, and replays" + (", but the order may not be" if any_order else "")
 
 
 def _shown(url: str) -> str:
