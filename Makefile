@@ -34,7 +34,7 @@ help: ## Show this help
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'ARGS="…" is passed on by run, test, nightly, bench and race: make test ARGS="-k claim -x"'
+	@echo 'ARGS="…" is passed on by run, test, nightly, bench, bench-copy and race: make test ARGS="-k claim -x"'
 
 .PHONY: run
 run: $(READY) ## Watch a real fleet at work, in the terminal
@@ -67,6 +67,10 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 .PHONY: bench-stores
 bench-stores: $(READY) ## Measure the stores on servers
 	$(PY) -m bench.stores
+
+.PHONY: bench-copy
+bench-copy: $(READY) ## Copy a large store around: ARGS="100000 postgres", how many tasks and through which stores
+	$(PY) -m bench copy $(ARGS)
 
 .PHONY: servers
 servers: $(READY) ## Make ready the servers that tests start

@@ -24,8 +24,8 @@ from genlock.testing.clock import ManualClock
 DAY = 86400
 
 
-def write_a_fleet(url: str, clock: ManualClock) -> None:
-    """Operations that leave records of every kind but one, and entries in every index."""
+def write_a_fleet(url: str, clock: ManualClock, large: int = 40_000) -> None:
+    """Operations that leave records of every kind but one, and entries in every index. One result has `large` bytes."""
     alice: dict[str, Any] = {"session_id": "s1", "agent_id": "alice"}
     bob: dict[str, Any] = {"session_id": "s2", "agent_id": "bob"}
     with genlock.connect(url, clock=clock, tenant_id="acme", project_id="apollo", user_id="ann", **alice) as fleet:
@@ -52,7 +52,7 @@ def write_a_fleet(url: str, clock: ManualClock) -> None:
         clock.advance(60)
         fleet.claim_task(task_id="A-001-core", **bob)
         fleet.submit_result(task_id="A-001-core", generation=2, session_id="s2", result_data={"by": "bob"})
-        for data in ({"by": "alice"}, {"text": "x" * 40_000}, {"by": "alice again"}):
+        for data in ({"by": "alice"}, {"text": "x" * large}, {"by": "alice again"}):
             assert fleet.submit_result(task_id="A-001-core", generation=1, result_data=data).kept
         fleet.claim_task(task_id="split", **bob)
         fleet.spawn_subtasks(task_id="split", generation=1, session_id="s2", subtasks=["one", "two", "three"], mode="sequential")

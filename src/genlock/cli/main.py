@@ -57,6 +57,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("keeping:backup", "A consistent copy of the live store."),
         "restore": ("keeping:restore", "Put a backup in the store's place."),
         "db": ("db:db", "Create, migrate and check a store, and say what it is."),
+        "copy": ("copying:copy", "Copy a store to another, of any kind."),
         "config": ("config:config", "Settings, and where they come from."),
         "completion": ("config:completion", "Completion for your shell."),
         "version": ("config:version", "The version."),

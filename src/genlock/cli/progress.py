@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -42,6 +42,23 @@ def bar(answers: Answers, title: str) -> Iterator[Advance]:
     finally:
         for end in stop:
             end()
+
+
+@contextmanager
+def bars(answers: Answers) -> Iterator[Callable[[str, int, int | None], None]]:
+    """The same for work in several stages: each stage has a bar of its own, by its name."""
+    with ExitStack() as stack:
+        stage = ""
+        advance: Advance | None = None
+
+        def tell(title: str, done: int, total: int | None) -> None:
+            nonlocal stage, advance
+            if advance is None or title != stage:
+                stack.close()
+                stage, advance = title, stack.enter_context(bar(answers, title))
+            advance(done, total)
+
+        yield tell
 
 
 def _start(answers: Answers, title: str) -> tuple[Callable[[int, int | None], None], Callable[[], None]]:

@@ -19,8 +19,9 @@ from genlock.core.index import index_of
 from genlock.core.keys import KINDS, NOWHERE, PROJECT, TENANT, Key, refused_id
 from genlock.core.model import AccessRecord, CounterRecord, ProjectRecord, Record, RefusedRecord, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.rules import evolve
+from genlock.engine.walk import records_of
 from genlock.errors import StoreCorrupt, StoreForeign
-from genlock.store import EventQuery, Query, Recorded, Store, Stored
+from genlock.store import EventQuery, Recorded, Store, Stored
 
 _PAGE = 500
 
@@ -47,8 +48,8 @@ def check(store: Store, *, progress: Callable[[int], None] | None = None) -> lis
 def places(store: Store) -> list[tuple[str, str]]:
     """Every tenant and project, by the tenants' and projects' own records."""
     found: list[tuple[str, str]] = [(NOWHERE, NOWHERE)]
-    for tenant in _all(store, Query(NOWHERE, kind=TENANT)):
-        found += [stored.key.place for stored in _all(store, Query(tenant.key.id, kind=PROJECT))]
+    for tenant in records_of(store, NOWHERE, None, TENANT):
+        found += [stored.key.place for stored in records_of(store, tenant.key.id, None, PROJECT)]
     return found
 
 
@@ -58,7 +59,7 @@ def check_place(store: Store, place: tuple[str, str], progress: Callable[[int], 
     keys: list[Key] = []
     for kind in KINDS:
         try:
-            keys += [stored.key for stored in _all(store, Query(*place, kind=kind))]
+            keys += [stored.key for stored in records_of(store, *place, kind)]
         except StoreCorrupt as error:
             faults.append(Fault(f"{place[0]}/{place[1]} {kind}", str(error)))
     purged = 0
@@ -161,7 +162,7 @@ def _check_chain(stored: Stored, history: _History) -> Iterator[str]:
         if (event.tenant_id, event.project_id) != key[:2]:
             yield f"event {recorded.version} belongs to {event.tenant_id}/{event.project_id}"
             return
-        record = _folded(key, record, recorded, event)
+        record = folded(key, record, recorded, event)
         version, digest = recorded.version, recorded.digest
     if record is None:
         yield "has no events"
@@ -171,7 +172,7 @@ def _check_chain(stored: Stored, history: _History) -> Iterator[str]:
         yield "is not what its events amount to"
 
 
-def _folded(key: Key, record: Record | None, recorded: Recorded, event: Event) -> Record:
+def folded(key: Key, record: Record | None, recorded: Recorded, event: Event) -> Record:
     try:
         return evolve(key.kind, record, event)
     except (AttributeError, TypeError) as error:
@@ -211,16 +212,6 @@ def _check_feed(store: Store, place: tuple[str, str], keys: set[Key], purged: in
         faults.append(Fault(where, f"{missing} positions up to {page.position} are missing, {purged} of them purged"))
         faults += gaps
     return faults
-
-
-def _all(store: Store, query: Query) -> Iterator[Stored]:
-    after: str | None = None
-    while True:
-        page = store.find(Query(query.tenant, query.project, query.kind, after=after, limit=_PAGE))
-        yield from page.records
-        if page.next is None:
-            return
-        after = page.next
 
 
 def _where(key: Key) -> str:

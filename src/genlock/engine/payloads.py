@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from genlock.core.codec import decode_record
 from genlock.core.keys import REFUSED, TASK, Key
 from genlock.core.model import RefusedRecord, TaskRecord
 from genlock.core.reasons import RefusedState
+from genlock.engine.walk import records_of
 from genlock.errors import ResultNotFound, StoreCorrupt, StoreForeign
-from genlock.store import Payloads, Query, Store
+from genlock.store import Payloads, Store
 
-_PAGE = 500
 _MARK = b'"payload":true'
 
 
-def payloads_of(store: Store) -> Iterator[tuple[Key, str]]:
+def payloads_of(store: Store, places: Iterable[tuple[str, str]] | None = None) -> Iterator[tuple[Key, str]]:
     """Every payload that must be there, by its task's key and its digest. What cannot be read is left to the replay check."""
-    for tenant, project in store.audit().places:
+    for place in store.audit().places if places is None else places:
         for kind in (TASK, REFUSED):
-            after: str | None = None
-            while True:
-                page = store.find(Query(tenant, project, kind, after=after, limit=_PAGE))
-                for stored in page.records:
-                    if _MARK in stored.body:
-                        yield from _referred(stored.key, stored.body)
-                if page.next is None:
-                    break
-                after = page.next
+            for stored in records_of(store, *place, kind):
+                if _MARK in stored.body:
+                    yield from _referred(stored.key, stored.body)
 
 
 def missing_payloads(store: Store, payloads: Payloads | None = None) -> list[tuple[Key, str]]:

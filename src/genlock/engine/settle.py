@@ -70,6 +70,10 @@ class Settler:
             self._move(place, stored, page.cursor)
         return came, page.more
 
+    def begin_at(self, place: tuple[str, str], cursor: str) -> None:
+        """Whoever settles this project next begins here: all before is known to be settled."""
+        self._move(place, self._stored_cursor(place), cursor)
+
     def leave(self) -> None:
         """Spares whoever comes next the reading of what was our own, if it is much."""
         for place, runs in list(self._own.items()):

@@ -22,11 +22,11 @@ from msgspec import Raw
 
 from genlock.core.keys import KINDS, TASK, Key
 from genlock.engine.payloads import payloads_of
+from genlock.engine.walk import pages_of, records_of
 from genlock.errors import ResultNotFound, StoreCorrupt
-from genlock.store import EventQuery, Query, Store
+from genlock.store import Store
 
 FORMAT = 1
-_PAGE = 500
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,27 +52,16 @@ def export(store: Store, version: str, progress: Callable[[int], None] | None = 
 
 def _records(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
     for kind in KINDS:
-        after: str | None = None
-        while True:
-            page = store.find(Query(*place, kind=kind, after=after, limit=_PAGE))
-            for stored in page.records:
-                yield _line("record", stored.key, version=stored.version, digest=stored.digest.hex(), record=_body(stored.key, stored.body))
-            if page.next is None:
-                break
-            after = page.next
+        for stored in records_of(store, *place, kind):
+            yield _line("record", stored.key, version=stored.version, digest=stored.digest.hex(), record=_body(stored.key, stored.body))
 
 
 def _events(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
-    cursor: str | None = None
-    while True:
-        page = store.read_events(EventQuery(*place, after=cursor, limit=_PAGE))
+    for page in pages_of(store, place):
         for recorded in page.events:
             key, body = recorded.key, _body(recorded.key, recorded.body)
             event = msgspec.json.decode(body, type=_Envelope).event
             yield _line("event", key, position=recorded.position, version=recorded.version, digest=recorded.digest.hex(), event=event)
-        if not page.more:
-            return
-        cursor = page.cursor
 
 
 class _Envelope(msgspec.Struct):

@@ -57,6 +57,7 @@ class PurgeClauses(ContractBase):
         store.purge(make_key(), changes[-1].version + 1, b"all of it")
         page = store.read_events(EventQuery("acme", "apollo", record=make_key()))
         assert (list(page.events), page.base) == ([], b"all of it")
+        assert list(store.audit().faults) == []
         must_conflict(store, make_change(make_key(), changes[-2]))
         later = make_change(make_key(), changes[-1])
         commit(store, later)

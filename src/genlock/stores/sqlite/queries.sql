@@ -58,9 +58,9 @@ SELECT 'the event at position ' || (at & 1099511627775) || ' belongs to project 
 FROM event WHERE at >> 40 NOT IN (SELECT id FROM project)
 UNION ALL
 SELECT tenant || '/' || project || ' feed: its head is ' || head || ', and its last position is ' || last
-FROM (SELECT p.tenant, p.project, p.head, ifnull(max(e.at) & 1099511627775, 0) AS last
+FROM (SELECT p.tenant, p.project, p.head, p.purged_to, ifnull(max(e.at) & 1099511627775, 0) AS last
     FROM project AS p LEFT JOIN event AS e ON e.at >> 40 = p.id GROUP BY p.id)
-WHERE head != last
+WHERE head != last AND head != purged_to
 UNION ALL
 SELECT ifnull(p.tenant || '/' || p.project || ' ' || r.kind || ' ' || r.name, 'record ' || w.record || ', which is not there')
     || ': is found by waits_on ' || w.dependency || ', for which it does not wait'

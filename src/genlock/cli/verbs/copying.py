@@ -1,0 +1,69 @@
+"""Moving to another store: copy."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import click
+
+from genlock.cli.app import App, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from genlock.keeping.copy import Copied
+
+
+@click.command()
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+@click.option("--no-verify", "verify", is_flag=True, flag_value=False, default=True, help="Do not compare and replay the copy in the end.")
+@click.option("--any-order", is_flag=True, help="Finish a copy that was cut off in mid-commit on a store where that mixes events up.")
+@verb(store=False)
+def copy(app: App, source: str, target: str, verify: bool, any_order: bool) -> None:
+    """Copy a store to another, of any kind.
+
+    FROM and TO are URLs, for example sqlite:///srv/plans/genlock.db and postgresql://db.example.com/plans. All tenants and projects:
+    every record, every event in the order of its feed, large results; digests, generations and epoch stay the same. TO is empty, or a
+    copy of FROM that was broken off: the same command goes on with it. Nothing may work on either meanwhile.
+    """
+    from genlock.cli.progress import bars
+    from genlock.keeping.copy import copy as make
+    from genlock.keeping.ends import open_source, open_target, user_of
+
+    pid = user_of(source)
+    if pid is not None:
+        app.answers.say(f"process {pid} has {_shown(source)} open; what it writes after the copy is not in the copy")
+    with closing(open_source(source)) as opened, closing(open_target(target)) as other, bars(app.answers) as advance:
+        made = make(opened, other, verify=verify, any_order=any_order, progress=advance)
+    for name in made.missing_payloads:
+        app.answers.say(f"the bytes of a result are not there, and so not in the copy: {name}")
+    if made.moved:
+        app.answers.say(f"{_shown(source)} was written to during the copy: end whatever works on it before anything works on the new store")
+    app.answers.give(made, text=lambda console: _show(console, made, _checked(made, any_order), source, target), bare=[made.events])
+
+
+def _show(console: Console, made: Copied, checked: str, source: str, target: str) -> None:
+    what = f"{made.tasks:,} tasks in {made.projects} projects, {made.events:,} events, {made.payloads:,} large results"
+    lines = [f"copied in {made.seconds:.1f} s: {what}; epoch {made.epoch}"]
+    if made.found:
+        lines.append(f"{made.found:,} events were there already")
+    lines.append(checked)
+    lines.append(f"let every agent use the new store from now on: export GENLOCK_URL='{_shown(target)}'")
+    lines.append(f"none may use the old one, or both would grant: keep it as a backup, {_shown(source)}")
+    for line in lines:
+        console.print(line, markup=False, soft_wrap=True)
+
+
+def _checked(made: Copied, any_order: bool) -> str:
+    if not made.verified:
+        return "not verified"
+    return "every record and every event is the same, and replays" + (", but the order may not be" if any_order else "")
+
+
+def _shown(url: str) -> str:
+    """Without the password."""
+    scheme, separator, rest = url.partition("://")
+    server, at, place = rest.rpartition("@")
+    return f"{scheme}{separator}{server.partition(':')[0]}{':…' if ':' in server else ''}{at}{place}"

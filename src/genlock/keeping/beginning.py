@@ -1,0 +1,112 @@
+"""What of a source its target has already: nothing, a beginning, or something else.
+
+A copy leaves no note of how far it has come. What is in the target tells: every record there must be at a version that it had in the
+source, with that version's digest; but for the note of how far the target is settled, which may be its own. The feed of the source is
+then read up to where the target ends, and the copy goes on from there.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from genlock.core.codec import decode_base
+from genlock.core.keys import KINDS, SETTLED, Key
+from genlock.engine.walk import pages_of, records_of
+from genlock.errors import NotAllowed
+from genlock.keeping.settling import has_own_note
+from genlock.store import EventQuery, Recorded, Store
+
+_PAGE = 2000
+
+
+class TargetTaken(NotAllowed):
+    """The target holds what did not come from this source."""
+
+
+class Beginning(NamedTuple):
+    """What of one project is in the target."""
+
+    place: tuple[str, str]
+    cursor: str | None = None
+    """In the source's feed: all before it is in the target."""
+    events: int = 0
+    """So many."""
+    is_empty: bool = True
+    bases: tuple[tuple[Key, int, bytes], ...] = ()
+    """Records that stand where their first kept event would follow; their base may not have been swapped in yet."""
+    own_note: bool = False
+    """Has the target said by an event of its own how far it is settled? A copy that was finished has: see settling.py."""
+    ahead: int = 0
+    """Events in the target that follow others, in the source, that are not: a commit was broken off that was not all or nothing."""
+
+
+def beginnings(source: Store, target: Store) -> list[Beginning]:
+    """Of every project of the source; `TargetTaken` if there is anything else in the target. Writes nothing."""
+    places = sorted(source.audit().places)
+    foreign = sorted(set(target.audit().places) - set(places))
+    if foreign:
+        raise _taken(f"project {'/'.join(foreign[0])}")
+    ours, theirs = source.load([]).epoch, target.load([]).epoch
+    if theirs > ours:
+        raise TargetTaken(f"the target is in epoch {theirs}, the source only in {ours}: name an empty store")
+    return [beginning(source, target, place) for place in places]
+
+
+def beginning(source: Store, target: Store, place: tuple[str, str]) -> Beginning:
+    """Of one project."""
+    there = {stored.key: (stored.version, stored.digest) for kind in KINDS for stored in records_of(target, *place, kind)}
+    if not there:
+        return Beginning(place)
+    own_note = has_own_note(source, target, place)
+    if own_note:
+        del there[Key(*place, SETTLED, SETTLED)]
+    walk = _Walk(there)
+    cursor, events = None, 0
+    for page in pages_of(source, place, limit=_PAGE):
+        for recorded in page.events:
+            if not own_note or recorded.key.kind != SETTLED:
+                walk.meet(recorded)
+        if not walk.is_missing:
+            cursor, events = page.cursor, events + len(page.events)
+        elif not walk.unmet:
+            break
+    bases = tuple(_base(source, key, *walk.unmet[key]) for key in walk.unmet)
+    return Beginning(place, cursor, events, False, bases, own_note, walk.ahead)
+
+
+class _Walk:
+    """The source's feed, compared with the records of the target."""
+
+    def __init__(self, there: dict[Key, tuple[int, bytes]]) -> None:
+        self._there = there
+        self.unmet = dict(there)
+        """Records whose last event has not come yet."""
+        self.is_missing = False
+        self.ahead = 0
+
+    def meet(self, recorded: Recorded) -> None:
+        version, digest = self._there.get(recorded.key, (0, b""))
+        if recorded.version > version:
+            self.is_missing = True
+            return
+        self.ahead += self.is_missing
+        if recorded.version == version:
+            if recorded.digest != digest:
+                raise _taken(f"{_name(recorded.key)} at version {version} with another history")
+            del self.unmet[recorded.key]
+
+
+def _base(source: Store, key: Key, version: int, digest: bytes) -> tuple[Key, int, bytes]:
+    """Of a record that is not at any event that the source has kept, it must be the base."""
+    base = source.read_events(EventQuery(*key.place, record=key, limit=1)).base
+    if base is None or decode_base(key.kind, base)[:2] != (version, digest):
+        raise _taken(f"{_name(key)} at version {version}")
+    return key, version, base
+
+
+def _name(key: Key) -> str:
+    return f"{key.kind} {key.id} of {key.tenant}/{key.project}"
+
+
+def _taken(what: str) -> TargetTaken:
+    return TargetTaken(f"the target holds {what}, which is not in the source; nothing was written: name an empty store")
