@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.servers.ministack import dynamodb as dynamodb
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

@@ -1,0 +1,56 @@
+"""The driver: an extra, so that it may be missing; and how a client of it is made."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from typing import Any
+
+from genlock.errors import BadArgument, StoreUnavailable
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 5.0
+
+_lock = threading.Lock()
+_sessions: dict[int, Any] = {}
+
+
+def require_driver() -> None:
+    """`StoreUnavailable` if boto3 is not installed."""
+    try:
+        importlib.import_module("boto3")
+    except ImportError as error:
+        raise StoreUnavailable("dynamodb:// needs boto3, which is not installed: pip install 'genlock[dynamodb]'") from error
+
+
+def make_client(*, region: str | None, endpoint_url: str | None, connections: int) -> Any:
+    """A client with the credentials of the usual AWS environment. It never repeats a call by itself: see calls.py."""
+    import botocore.config
+    import botocore.exceptions
+
+    config = botocore.config.Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        max_pool_connections=connections,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        tcp_keepalive=True,
+    )
+    try:
+        with _lock:  # a session is not made for several threads; the clients it makes are
+            return _session().client("dynamodb", region_name=region, endpoint_url=endpoint_url, config=config)
+    except botocore.exceptions.NoRegionError as error:
+        raise BadArgument("the table's region is not known: write dynamodb://table?region=…, or set AWS_REGION") from error
+    except (botocore.exceptions.BotoCoreError, ValueError) as error:
+        raise BadArgument(f"there can be no client for DynamoDB at {endpoint_url or region}: {error}") from error
+
+
+def _session() -> Any:
+    """One for all stores of a process: it reads the driver's tables of services, which takes longer than all the rest."""
+    import boto3
+
+    pid = os.getpid()
+    if pid not in _sessions:
+        _sessions.clear()
+        _sessions[pid] = boto3.session.Session()
+    return _sessions[pid]

@@ -1,0 +1,116 @@
+"""What DynamoDB and its driver say when something goes wrong, in our words. The only place that knows both."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+)
+
+from genlock.errors import StoreError, StoreForeign, StoreUnavailable
+
+DRIVER_ERRORS = (ClientError, BotoCoreError)
+
+_THROTTLED = frozenset({
+    "ProvisionedThroughputExceededException", "ThrottlingException", "Throttling", "RequestLimitExceeded", "LimitExceededException",
+    "RequestThrottled", "SlowDown", "TransactionConflictException", "ReplicatedWriteConflictException",
+})  # fmt: skip
+_UNDER_WAY = "TransactionInProgressException"
+_NO_ENTRY = frozenset({
+    "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "ExpiredTokenException", "ExpiredToken",
+    "MissingAuthenticationToken", "MissingAuthenticationTokenException", "IncompleteSignature", "IncompleteSignatureException",
+    "InvalidClientTokenId", "OptInRequired", "NotAuthorized",
+})  # fmt: skip
+
+_UNSENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_UNSENDABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+
+
+class Trouble(Enum):
+    """What a failed call means for whoever made it."""
+
+    NOT_NOW = auto()
+    """Nothing was done; it may be repeated."""
+    UNSURE = auto()
+    """It may have been done or not; repeating it may help."""
+    NEVER = auto()
+    """Nothing was done, and repeating it does not help."""
+
+
+def trouble_of(error: Exception) -> Trouble:
+    """What this error means."""
+    if isinstance(error, ClientError):
+        if code_of(error) in _THROTTLED:
+            return Trouble.NOT_NOW
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+        return Trouble.UNSURE if status >= 500 or code_of(error) == _UNDER_WAY else Trouble.NEVER
+    if isinstance(error, _UNSENT):
+        return Trouble.NOT_NOW
+    return Trouble.NEVER if isinstance(error, _UNSENDABLE) else Trouble.UNSURE
+
+
+def code_of(error: ClientError) -> str:
+    """The name that DynamoDB gives the error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def fault_of(error: Exception, table: str) -> StoreError:
+    """Our error for one of the driver's."""
+    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+        return StoreUnavailable(
+            f"there are no AWS credentials for table {table}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+        )
+    if not isinstance(error, ClientError):
+        return StoreUnavailable(f"table {table} cannot be reached ({error})")
+    code = code_of(error)
+    if code == "ResourceNotFoundException":
+        return StoreForeign(f"there is no table {table} here, or it lacks an index: make one with `genlock db create dynamodb://{table}?…`")
+    if code in _NO_ENTRY:
+        return StoreUnavailable(f"table {table} does not let us in ({code}): check the credentials and what they allow")
+    if trouble_of(error) is Trouble.NEVER:
+        return StoreError(f"table {table} refused a request ({error})")
+    return StoreUnavailable(f"table {table} cannot serve us now ({error}); nothing was written")
+
+
+class ConditionFailed(Exception):
+    """The condition of a single write does not hold; nothing was written."""
+
+
+class Cancelled(Exception):
+    """A transaction was cancelled; `reasons` has a code for each of its actions."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        self.reasons = reasons
+        super().__init__(", ".join(sorted(set(reasons) - {NO_REASON})))
+
+    @property
+    def is_passing(self) -> bool:
+        """Was it only that others were at the same items, or that there was too much traffic?"""
+        return CONDITION not in self.reasons and bool(_PASSING.intersection(self.reasons))
+
+
+NO_REASON = "None"
+CONDITION = "ConditionalCheckFailed"
+_PASSING = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"}
+
+
+def is_condition(error: Exception) -> bool:
+    """Does it say that a condition of a single write does not hold?"""
+    return isinstance(error, ClientError) and code_of(error) == "ConditionalCheckFailedException"
+
+
+def cancelled_by(error: Exception) -> Cancelled | None:
+    """What it says of a transaction that was cancelled, if that is what it says."""
+    if not isinstance(error, ClientError) or code_of(error) != "TransactionCanceledException":
+        return None
+    found: list[dict[str, Any]] = error.response.get("CancellationReasons") or []
+    return Cancelled([str(reason.get("Code", NO_REASON)) for reason in found])
