@@ -1,4 +1,4 @@
-"""Every scenario script, on every embedded store, by the synchronous and by the asynchronous API."""
+"""Every scenario script, on every store, by the synchronous and by the asynchronous API."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ import genlock
 from genlock.core.commands import Caller, EndSession
 from genlock.core.keys import SESSION, Key
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
-from genlock.engine.check import Fault, check
+from genlock.engine.check import Fault
 from genlock.engine.processes import identify
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
+from tests.servers import ministack
+from tests.servers.voids import faults_of
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "dynamodb")
 APIS = ("sync", "async")
 
 
@@ -57,7 +59,8 @@ class Awaited:
 class Theatre:
     """Plays each script once for each store and API, however many tests look at it."""
 
-    def __init__(self, folders: pytest.TempPathFactory) -> None:
+    def __init__(self, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> None:
+        self._request = request
         self._folders = folders
         self._played: dict[tuple[str, str, str], Performance] = {}
 
@@ -74,7 +77,7 @@ class Theatre:
         # The coordinator is closed by now: the denials it had not written yet are checked with the rest.
         kept = reopen()
         try:
-            return Performance(script, run, check(kept))
+            return Performance(script, run, faults_of(kept))
         finally:
             kept.close()
 
@@ -83,7 +86,11 @@ class Theatre:
             memory = MemoryStore(clock=clock)
             handle = memory.handle(clock=clock)
             return memory, lambda: handle
-        file = self._folders.mktemp("scenario") / "genlock.db"
+        folder = self._folders.mktemp("scenario")
+        if store == "dynamodb":
+            self._request.getfixturevalue(store)  # the server
+            return ministack.opened(folder, clock), lambda: ministack.opened(folder, clock)
+        file = folder / "genlock.db"
         return SQLiteStore(file, clock=clock), lambda: SQLiteStore(file, clock=clock)
 
 
@@ -120,8 +127,8 @@ def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
 
 
 @pytest.fixture(scope="session")
-def theatre(tmp_path_factory: pytest.TempPathFactory) -> Theatre:
-    return Theatre(tmp_path_factory)
+def theatre(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Theatre:
+    return Theatre(request, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Every test of the engine runs on each embedded store, and leaves a store behind that replays."""
+"""Every test of the engine runs on each store, and leaves a store behind that replays."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from tests.engine.gates import Home
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    if request.param not in ("memory", "sqlite"):
+        request.getfixturevalue(request.param)  # the server
     place = Home(request.param, tmp_path)
     try:
         yield place

@@ -22,7 +22,6 @@ from genlock.core.index import index_of
 from genlock.core.keys import TASK, Key
 from genlock.core.results import ClaimResult, SubmissionResult
 from genlock.core.rules import decide
-from genlock.engine.check import check
 from genlock.engine.jobs import Job
 from genlock.store import (
     Audit,
@@ -42,6 +41,8 @@ from genlock.store import (
 from genlock.stores.memory import MemoryStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
+from tests.servers import ministack
+from tests.servers.voids import faults_of
 
 T = TypeVar("T")
 
@@ -259,9 +260,18 @@ class Home:
     def store(self, clock: ManualClock | None = None) -> Store:
         """A handle of its own, as another process would have one."""
         clock = clock or self.clock
-        store: Store = self._memory.handle(clock=clock) if self.kind == "memory" else SQLiteStore(self.path, clock=clock)
+        store = self._opened(clock)
         self._stores.append(store)
         return store
+
+    def _opened(self, clock: ManualClock) -> Store:
+        match self.kind:
+            case "memory":
+                return self._memory.handle(clock=clock)
+            case "sqlite":
+                return SQLiteStore(self.path, clock=clock)
+            case _:
+                return ministack.opened(self.path.parent, clock)
 
     def gated(self, clock: ManualClock | None = None) -> GatedStore:
         return GatedStore(self.store(clock))
@@ -292,8 +302,8 @@ class Home:
             connection._close()
         for store in self._stores:
             store.close()
-        store = self._memory if self.kind == "memory" else SQLiteStore(self.path, clock=self.clock)
-        faults = check(store)
+        store = self._opened(self.clock)
+        faults = faults_of(store)
         store.close()
         assert faults == []
 

@@ -116,7 +116,7 @@ class Feeds:
 
     def _read_record(self, query: EventQuery, key: Key) -> EventPage:
         """The history is read before the events and the base: if it was purged meanwhile, it is read again, from what is kept."""
-        after = query.after_version
+        after, missing = query.after_version, 0
         for _ in range(MOST_TRIES):
             entries = self._entries(key, after, query.limit)
             positions = _positions(entries, after)
@@ -130,10 +130,11 @@ class Feeds:
             state = self._state(*key.place, items)
             found = [items.get(At(feed, keys.number(position))) for position in wanted]
             events = [recorded_in(item, *key.place) for item in found if item is not None and is_event(item)]
-            if len(events) == len(wanted):
+            missing = len(wanted) - len(events)
+            if not missing:
                 cursor = encode_cursor(state, self._holes.solid(key.place))
                 return EventPage(events, cursor, more=len(positions) > len(wanted), base=None if base is None else base["b"]["B"])
-        raise StoreCorrupt(f"table {self._table.name}: events of {'/'.join(key)} are missing, {len(wanted) - len(events)} of {len(wanted)}")
+        raise StoreCorrupt(f"table {self._table.name}: events of {'/'.join(key)} are missing: {missing} of a page")
 
     def _entries(self, key: Key, after: int, limit: int) -> list[Entry]:
         """Where the events after a version are: enough for the page, and one change more."""

@@ -30,13 +30,14 @@ class Way(NamedTuple):
 
     hash: str
     span: Span
-    index: str | None = None
+    listing: str | None = None
+    """The index; None is the table."""
     waits_on: str | None = None
 
     @property
     def sort(self) -> str:
         """The attribute that the way is sorted by."""
-        return INDEXES[self.index][1] if self.index else "sk"
+        return INDEXES[self.listing][1] if self.listing else "sk"
 
     def after(self, last: str) -> Way:
         """The rest of it; `BadArgument` if there is no such place on it."""
@@ -71,7 +72,9 @@ def count(table: Table, query: Query, count_by: str) -> Page:
     """How many records the whole query has, by the value of a field."""
     field = {"state": "st", "pool": "po", "session": "se"}.get(count_by)
     counts: Counter[str] = Counter()
-    for project in _projects(table, query):
+    # A session is found in all projects at once.
+    at_once = query.project is not None or query.session is not None
+    for project in [query.project] if at_once else _projects(table, query.tenant):
         for found in _matching(table, query, way_of(query, project), chunk=1000, fields=INDEX_FIELDS):
             value = found.key.project if field is None else found.item[field]["S"] if field in found.item else None
             if value is not None:
@@ -104,7 +107,7 @@ def _find_in_tenant(table: Table, query: Query) -> Page:
     """All projects of the tenant in turn, from the one at which the page before ended."""
     after = decode_token(query.after, tuple[str, str]) if query.after is not None else None
     found: list[Found] = []
-    for project in _projects(table, query):
+    for project in _projects(table, query.tenant):
         if after is not None and project < after[0]:
             continue
         way = way_of(query, project)
@@ -117,11 +120,8 @@ def _find_in_tenant(table: Table, query: Query) -> Page:
     return _page(query, found, lambda last: encode_token(last.key.project, last.sort))
 
 
-def _projects(table: Table, query: Query) -> list[str | None]:
-    """The projects to look into one after the other; a session is found in all of them at once."""
-    if query.project is not None or query.session is not None:
-        return [query.project]
-    return [project for _, project in places(table, query.tenant)]
+def _projects(table: Table, tenant: str) -> list[str]:
+    return [project for _, project in places(table, tenant)]
 
 
 def places(table: Table, tenant: str | None = None) -> list[tuple[str, str]]:
@@ -138,11 +138,11 @@ def _page(query: Query, found: list[Found], token: Callable[[Found], str]) -> Pa
 
 def _matching(table: Table, query: Query, way: Way, *, chunk: int, fields: str | None = None) -> Iterator[Found]:
     """The records along a way that are still what they are listed as; `chunk` of them are read at a time."""
-    if way.index is None and way.waits_on is None:
+    if way.listing is None and way.waits_on is None:
         listed = table.query(way.hash, way.span, limit=chunk, fields=fields)
         yield from (Found(item["sk"]["S"], item, _key_of(query, at_of(item))) for item in listed if _has_state(item, query))
         return
-    entries = table.query(way.hash, way.span, index=way.index, limit=chunk)
+    entries = table.query(way.hash, way.span, index=way.listing, limit=chunk)
     while piece := list(islice(entries, chunk)):
         yield from _read(table, query, way, piece, fields)
 
@@ -171,7 +171,7 @@ def _is_listed(item: Item, way: Way, sort: str) -> bool:
     """Is the record still where the way has led to it?"""
     if way.waits_on is not None:
         return way.waits_on in waits_in(item)
-    hash, range = INDEXES[way.index or READY]
+    hash, range = INDEXES[way.listing or READY]
     return hash in item and item[hash]["S"] == way.hash and range in item and item[range]["S"] == sort
 
 

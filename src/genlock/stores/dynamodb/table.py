@@ -172,15 +172,15 @@ class Table:
 
     def update(self, at: At, expression: str, values: dict[str, Any], condition: str | None = None) -> Item:
         """Changes one item, or makes it; what it has afterwards of what was changed. May be done twice if an answer is lost."""
-        return self.calls.call("update_item", **self._update(at, expression, values, condition)).get("Attributes", {})
+        attributes: Item = self.calls.call("update_item", **self._update(at, expression, values, condition)).get("Attributes", {})
+        return attributes
 
     def update_once(self, at: At, expression: str, values: dict[str, Any], condition: str) -> None:
         """The same for what must not be done twice."""
         self.calls.call_once("update_item", **self._update(at, expression, values, condition))
 
     def _update(self, at: At, expression: str, values: dict[str, Any], condition: str | None) -> dict[str, Any]:
-        request = self.updating(at, expression, values, condition)["Update"]
-        return request | {"ReturnValues": "UPDATED_NEW"}
+        return {**self.updating(at, expression, values, condition)["Update"], "ReturnValues": "UPDATED_NEW"}
 
     def put(self, item: Item, condition: str | None = None) -> None:
         """Writes one item; `ConditionFailed` if the condition does not hold."""

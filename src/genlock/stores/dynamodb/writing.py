@@ -99,12 +99,7 @@ class Writer:
 
     def _plan(self, changes: Sequence[Change]) -> list[Plan]:
         """What is to be written. What is known to come too late is left out."""
-        waits: list[tuple[str, ...] | None] = [
-            ()
-            if not change.read_version and not change.read_digest
-            else self._memory.recall(change.key, change.read_version, change.read_digest)
-            for change in changes
-        ]
+        waits = [self._recall(change) for change in changes]
         unknown = [change for change, known in zip(changes, waits, strict=True) if known is None]
         looked_up = self._look_up(unknown) if unknown else {}
         plans = []
@@ -115,6 +110,11 @@ class Writer:
                 added = [name for name in after if name not in before]
                 plans.append(Plan(number, change, added, [name for name in before if name not in after]))
         return plans
+
+    def _recall(self, change: Change) -> tuple[str, ...] | None:
+        if not change.read_version and not change.read_digest:
+            return ()
+        return self._memory.recall(change.key, change.read_version, change.read_digest)
 
     def _look_up(self, changes: Sequence[Change]) -> dict[Key, tuple[str, ...]]:
         """What the records wait on that are still where the changes have read them."""
