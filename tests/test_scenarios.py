@@ -89,7 +89,7 @@ class Theatre:
         folder = self._folders.mktemp("scenario")
         if store == "dynamodb":
             self._request.getfixturevalue(store)  # the server
-            return ministack.opened(folder, clock), lambda: ministack.opened(folder, clock)
+            return ministack.with_payloads(folder, clock), lambda: ministack.with_payloads(folder, clock)
         file = folder / "genlock.db"
         return SQLiteStore(file, clock=clock), lambda: SQLiteStore(file, clock=clock)
 

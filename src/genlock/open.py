@@ -2,6 +2,7 @@
 
 genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
 genlock.connect("sqlite:///path/x.db")   that file
+genlock.connect("dynamodb://table?region=eu-west-1")   a table; made by `genlock db create`
 genlock.connect("memory://")             nothing that lasts; for tests
 """
 
@@ -12,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.coordinator.arguments import check_number, check_profile
@@ -163,4 +164,24 @@ def _open_sqlite(url: str, clock: Clock | None) -> Store:
     return SQLiteStore(Path(path), clock=clock)
 
 
-_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {"sqlite": _open_sqlite, "memory": _open_memory}
+def _open_dynamodb(url: str, clock: Clock | None) -> Store:
+    parts = urlsplit(url)
+    try:
+        settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+    except ValueError as error:
+        raise BadArgument(f"{url!r}: {error}") from error
+    table = unquote(parts.netloc + parts.path)
+    if not table or "/" in table or parts.fragment:
+        raise BadArgument(f"{url!r} names no table; write dynamodb://table?region=…")
+    unknown = settings.keys() - {"region", "endpoint_url", "payloads"}
+    if unknown:
+        raise BadArgument(f"{url!r}: there is no setting {min(unknown)!r}; there are: region, endpoint_url, payloads")
+    if "payloads" in settings:
+        raise BadArgument(f"{url!r}: payloads cannot be kept elsewhere yet; leave payloads= out, and submit references to large results")
+
+    from genlock.stores.dynamodb import DynamoDBStore
+
+    return DynamoDBStore(table, region=settings.get("region"), endpoint_url=settings.get("endpoint_url"), clock=clock)
+
+
+_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {"sqlite": _open_sqlite, "dynamodb": _open_dynamodb, "memory": _open_memory}

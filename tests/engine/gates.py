@@ -249,6 +249,8 @@ class Home:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
+        self.slowness = 1 if kind in ("memory", "sqlite") else 6
+        """By how much a test that has to say a time must say a longer one."""
         self.path = folder / "genlock.db"
         self.clock = ManualClock()
         self._memory = MemoryStore(clock=self.clock)
@@ -271,7 +273,7 @@ class Home:
             case "sqlite":
                 return SQLiteStore(self.path, clock=clock)
             case _:
-                return ministack.opened(self.path.parent, clock)
+                return ministack.with_payloads(self.path.parent, clock)
 
     def gated(self, clock: ManualClock | None = None) -> GatedStore:
         return GatedStore(self.store(clock))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import genlock
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, ReleaseClaim, RenewLease, SubmitResult
@@ -46,6 +48,7 @@ def test_calls_that_come_in_during_a_commit_are_one_batch_after_it(home: Home) -
     assert [commit.tasks for commit in store.commits if commit.tasks] == [["X"], names]
 
 
+@pytest.mark.large
 def test_a_batch_has_at_most_512_commands(home: Home) -> None:
     store = home.gated()
     fleet = home.connect(store)

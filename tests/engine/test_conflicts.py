@@ -239,7 +239,7 @@ def test_only_what_conflicts_is_decided_again(home: Home) -> None:
 @pytest.mark.parametrize("verb", ["claim", "claim_next", "submit"])
 def test_what_keeps_conflicting_until_the_deadline_is_busy_and_neither_denied_nor_refused(home: Home, verb: str) -> None:
     store = home.gated()
-    fleet, rival = home.connect(store, deadline_seconds=0.3), home.connect()
+    fleet, rival = home.connect(store, deadline_seconds=0.3 * home.slowness), home.connect()
     rival.add_tasks(tasks=["T"])
     if verb == "submit":
         granted(rival, "T", "alice")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 import genlock
 from genlock.core.keys import ACCESS
 from genlock.store import Query
@@ -73,6 +75,7 @@ def test_denials_are_written_at_most_once_a_second(home: Home) -> None:
     assert sum(counted(home.connect()).values()) == 50
 
 
+@pytest.mark.large
 def test_no_denial_is_dropped_when_there_are_many_different_ones(home: Home) -> None:
     fleet = home.connect()
     names = [f"t-{n:03d}" for n in range(200)]

@@ -77,6 +77,7 @@ def test_a_sweep_marks_a_silent_holder_stale_once_and_takes_nothing_from_it(home
     assert fleet.sweep().stale == 1
 
 
+@pytest.mark.large
 def test_a_sweep_of_many_claims_reaches_them_all(home: Home) -> None:
     fleet = home.connect()
     names = [f"t-{n:04d}" for n in range(1100)]

@@ -439,6 +439,7 @@ def test_a_coordinator_that_has_settled_before_does_not_take_a_failed_reaction_f
 
 
 @dies
+@pytest.mark.large
 def test_events_of_another_between_our_own_are_not_taken_for_ours(home: Home) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=[f"early-{n:04d}" for n in range(1100)])
@@ -452,6 +453,7 @@ def test_events_of_another_between_our_own_are_not_taken_for_ours(home: Home) ->
     until(fleet, lambda: state(fleet, "B") == "PENDING")
 
 
+@pytest.mark.large
 def test_who_leaves_much_behind_spares_the_next_one_the_reading(home: Home) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=[f"t-{n:04d}" for n in range(1100)])
@@ -475,6 +477,7 @@ def test_who_leaves_little_behind_writes_nothing_for_it(home: Home) -> None:
     assert key not in home.store().load([key]).records
 
 
+@pytest.mark.large
 def test_a_completion_opens_more_dependents_than_one_second_commit_takes(home: Home) -> None:
     fleet = home.connect()
     many = [f"d-{n:04d}" for n in range(1100)]

@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from genlock.store import Clock
 from genlock.stores.dynamodb import DynamoDBStore, create_table
 from genlock.stores.dynamodb.driver import make_client
+from genlock.stores.memory import MemoryStore
 
 PROGRAM = Path(__file__).parent.parent.parent / ".tools" / "ministack" / "bin" / "ministack"
 REGION = "us-east-1"
@@ -128,6 +129,15 @@ def opened(place: Path, clock: Clock | None = None) -> DynamoDBStore:
     """A handle on the table that stands for a folder. Also for processes that the tests start."""
     endpoint_url = os.environ[ADDRESS]
     return DynamoDBStore(made(endpoint_url, place), region=REGION, endpoint_url=endpoint_url, clock=clock)
+
+
+PAYLOADS: dict[Path, MemoryStore] = {}
+
+
+def with_payloads(place: Path, clock: Clock | None = None) -> DynamoDBStore:
+    """The same with a place for payloads, shared by the handles of one folder in this process."""
+    endpoint_url, payloads = os.environ[ADDRESS], PAYLOADS.setdefault(place, MemoryStore()).payloads()
+    return DynamoDBStore(made(endpoint_url, place), region=REGION, endpoint_url=endpoint_url, payloads=payloads, clock=clock)
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,9 @@ def make_client(*, region: str | None, endpoint_url: str | None, connections: in
         max_pool_connections=connections,
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
+        # Both together are half of what a call takes here. What we ask is well formed, and the server looks at it, too.
+        parameter_validation=False,
+        user_agent="genlock",
     )
     try:
         with _lock:  # a session is not made for several threads; the clients it makes are

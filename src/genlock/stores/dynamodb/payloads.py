@@ -1,4 +1,4 @@
-"""Payloads: an item holds 400 KB, so there are none yet. They will go to object storage."""
+"""Payloads: an item holds 400 KB, so they cannot be kept in the table. Where nobody said where else, they are refused."""
 
 from __future__ import annotations
 

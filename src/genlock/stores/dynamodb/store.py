@@ -31,7 +31,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from genlock.errors import BadArgument, Closed, StoreError
 from genlock.store import (
@@ -93,9 +93,15 @@ class DynamoDBStore:
     limits: Limits
 
     def __init__(
-        self, table: str, *, region: str | None = None, endpoint_url: str | None = None, client: Any = None, clock: Clock | None = None
+        self,
+        table: str,
+        *,
+        region: str | None = None,
+        endpoint_url: str | None = None,
+        payloads: Payloads | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        """Credentials are those of the usual AWS environment. `client` is a client of the driver's, in place of region and endpoint."""
+        """Credentials are those of the usual AWS environment. Without `payloads` there are none: an item is too small for them."""
         self._name = table
         self._pid = os.getpid()
         self._door = threading.Condition()
@@ -103,16 +109,21 @@ class DynamoDBStore:
         self._closed = False
         self._stop = threading.Event()
         self._bell = Bell()
-        self._client = client or make_client(region=region, endpoint_url=endpoint_url, connections=2 * THREADS)
+        self._client = make_client(region=region, endpoint_url=endpoint_url, connections=2 * THREADS)
         server_clock = ServerClock()
         self._clock: Clock = clock or server_clock
         self._table = Table(Calls(self._client, table, server_clock, self._stop), THREADS)
-        self._table.check()
+        try:
+            self._table.check()
+        except BaseException:
+            self._client.close()
+            raise
+        self._payloads = payloads or NoPayloads(table)
         self._memory = loading.Memory()
         self._holes = Holes(self._table)
         self._feeds = Feeds(self._table, self._holes)
         self._writer = writing.Writer(self._table, self._holes, self._memory)
-        self.limits = Limits(batch=256, body_bytes=256 * 1024, events=64, writers=4, shared=True, server_clock=clock is None)
+        self.limits = Limits(batch=512, body_bytes=256 * 1024, events=64, writers=4, shared=True, server_clock=clock is None)
 
     @_entry
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
@@ -155,8 +166,8 @@ class DynamoDBStore:
 
     @_entry
     def payloads(self) -> Payloads:
-        """There are none yet."""
-        return NoPayloads(self._name)
+        """Where they were said to be kept."""
+        return self._payloads
 
     @_entry
     def set_epoch(self, epoch: int) -> None:
