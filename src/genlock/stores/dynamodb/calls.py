@@ -11,7 +11,7 @@ from typing import Any
 
 from genlock.errors import OutcomeUnknown
 from genlock.stores.dynamodb.clock import ServerClock
-from genlock.stores.dynamodb.faults import DRIVER_ERRORS, ConditionFailed, Trouble, cancelled_by, fault_of, is_condition, trouble_of
+from genlock.stores.dynamodb.faults import DRIVER_ERRORS, Trouble, cancelled_by, fault_of, raise_answer, trouble_of
 
 PATIENCE_SECONDS = 4.0
 """How long a call is repeated."""
@@ -46,14 +46,13 @@ class Calls:
         self.stop = stop
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """An answer to something that may be done twice; `ConditionFailed` if that is the answer."""
+        """An answer to something that may be done twice; `ConditionFailed`, `Cancelled` or `TooLarge` if that is the answer."""
         pauses = Pauses(self.stop)
         while True:
             try:
                 return self._once(operation, parameters)
             except DRIVER_ERRORS as error:
-                if is_condition(error):
-                    raise ConditionFailed from error
+                raise_answer(error)
                 if trouble_of(error) is Trouble.NEVER or not pauses.pause():
                     raise fault_of(error, self.table) from error
 
@@ -64,8 +63,7 @@ class Calls:
             try:
                 return self._once(operation, parameters)
             except DRIVER_ERRORS as error:
-                if is_condition(error):
-                    raise ConditionFailed from error
+                raise_answer(error)
                 if trouble_of(error) is Trouble.UNSURE:
                     raise self.unknown(error) from error
                 if trouble_of(error) is Trouble.NEVER or not pauses.pause():

@@ -85,6 +85,10 @@ class ConditionFailed(Exception):
     """The condition of a single write does not hold; nothing was written."""
 
 
+class TooLarge(Exception):
+    """More bytes than one request may have, or one answer."""
+
+
 class Cancelled(Exception):
     """A transaction was cancelled; `reasons` has a code for each of its actions."""
 
@@ -103,9 +107,15 @@ CONDITION = "ConditionalCheckFailed"
 _PASSING = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded", "RequestLimitExceeded"}
 
 
-def is_condition(error: Exception) -> bool:
-    """Does it say that a condition of a single write does not hold?"""
-    return isinstance(error, ClientError) and code_of(error) == "ConditionalCheckFailedException"
+def raise_answer(error: Exception) -> None:
+    """Raises what is an answer rather than a fault."""
+    cancelled = cancelled_by(error)
+    if cancelled is not None:
+        raise cancelled from error
+    if isinstance(error, ClientError) and code_of(error) == "ConditionalCheckFailedException":
+        raise ConditionFailed from error
+    if isinstance(error, ClientError) and code_of(error) == "ValidationException" and "size" in str(error):
+        raise TooLarge from error
 
 
 def cancelled_by(error: Exception) -> Cancelled | None:

@@ -1,8 +1,9 @@
 """Loading records by their keys, all of one instant.
 
-DynamoDB reads each item of a batch for itself. Whoever reads the same twice, and finds every record at the same version and digest,
-knows that all of them stood there together in between: versions never come back. So more than one record is read until two
-readings agree.
+TransactGetItems does that, up to 100 items and 4 MB; but it is cancelled by whoever is just writing one of them. Then, and for more,
+the records are read in batches, in which DynamoDB reads each item for itself. Whoever reads the same twice, and finds every record at
+the same version and digest, knows that all of them stood there together in between: versions never come back. So it is done
+until two readings agree.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from genlock.store import Key, Stored
 from genlock.stores.dynamodb import keys
 from genlock.stores.dynamodb.items import Item, index_in, int_of, stored_in, waits_in
 from genlock.stores.dynamodb.keys import META, At
-from genlock.stores.dynamodb.table import Table
+from genlock.stores.dynamodb.table import READ_AT_ONCE, Table
 
 MOST_READINGS = 40
 """After so many, what was read last is given: every record is fresh, and nothing that is decided on it is written unless it still is."""
@@ -46,15 +47,7 @@ class Memory:
 def load(table: Table, memory: Memory, wanted: Sequence[Key], *, with_index: bool) -> tuple[dict[Key, Stored], int]:
     """The records that are there, and the epoch."""
     places = {keys.record_at(key): key for key in wanted}
-    asked = [META, *places]
-    found = table.get_many(asked)
-    readings = 1
-    while len(places) > 1 and readings < MOST_READINGS:
-        again = table.get_many(asked)
-        readings += 1
-        if _states(again) == _states(found):
-            break
-        found = again
+    found = _read(table, [META, *places])
     epoch = epoch_of(found.pop(META, None), table.name)
     records = {}
     for at, item in found.items():
@@ -64,6 +57,23 @@ def load(table: Table, memory: Memory, wanted: Sequence[Key], *, with_index: boo
         memory.note(key, (record.version, record.digest, waits))
         records[key] = record._replace(index=index_in(item, _findable(table, key, waits))) if with_index else record
     return {key: records[key] for key in places.values() if key in records}, epoch
+
+
+def _read(table: Table, asked: Sequence[At]) -> dict[At, Item]:
+    """The items that are there, all of one instant."""
+    if len(asked) <= 2:  # the epoch and one record: which of them was read first tells nobody anything
+        return table.get_many(asked)
+    found = table.get_together(asked) if len(asked) <= READ_AT_ONCE else None
+    return found if found is not None else _read_twice(table, asked)
+
+
+def _read_twice(table: Table, asked: Sequence[At]) -> dict[At, Item]:
+    found = table.get_many(asked)
+    for _ in range(MOST_READINGS):
+        before, found = found, table.get_many(asked)
+        if _states(before) == _states(found):
+            break
+    return found
 
 
 def epoch_of(meta: Item | None, table: str) -> int:

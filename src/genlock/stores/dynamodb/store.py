@@ -11,9 +11,8 @@ Implementation notes:
 - **Positions are given before the commit**, by one ADD a project and commit; so a feed has holes, which readers wait for or close
   (holes.py). A position that was closed is a tombstone: positions rise, but not by one.
 - **The event is kept once**, in its feed. A record's history has an item a change that says where its events are.
-- **A load reads twice.** DynamoDB has no snapshot of many items but TransactGetItems (100 items, 4 MB, cancelled by whoever writes);
-  reading until two readings agree gives the same, of any number (loading.py). It costs twice the read units. A load of one record,
-  like any other read, is one consistent read.
+- **A load of several records is of one instant**: TransactGetItems, and where that is cancelled by a writer or would be too large, batches
+  until two readings agree (loading.py). Either way it costs twice the read units of a consistent read.
 - **Global indexes lag** and can be read in no other way. They give keys; the records are then read from the table, so what is
   found is what is there. `waits_on` and "all of a project" are read from the table itself, and are exact at once.
 - **Old waits.** To move its entries a change has to know what the record waited on before; `load` notes it, by version and digest.

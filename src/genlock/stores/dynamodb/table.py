@@ -13,14 +13,14 @@ from botocore.exceptions import ClientError
 
 from genlock.errors import StoreForeign, StoreUnavailable
 from genlock.stores.dynamodb.calls import Calls, Pauses
-from genlock.stores.dynamodb.faults import DRIVER_ERRORS, code_of, fault_of
+from genlock.stores.dynamodb.faults import DRIVER_ERRORS, Cancelled, TooLarge, code_of, fault_of
 from genlock.stores.dynamodb.items import Item, at_of, binary, key_item, names_in, whole
 from genlock.stores.dynamodb.keys import META, At, Span
 
 FORMAT = 1
 READ_AT_ONCE = 100
 WRITE_AT_ONCE = 25
-"""Items in one BatchGetItem and in one BatchWriteItem."""
+"""Items in one BatchGetItem or TransactGetItems, and in one BatchWriteItem."""
 
 READY, DUE, SESSION, PARENT = "ready", "due", "session", "parent"
 INDEXES = {READY: ("pk", "rs"), DUE: ("pk", "ds"), SESSION: ("sp", "ss"), PARENT: ("pp", "sk")}
@@ -133,6 +133,16 @@ class Table:
             request["Keys"] = left["Keys"]
             if not pauses.pause():
                 raise StoreUnavailable(f"table {self.name} left {len(left['Keys'])} items unread: it has too much to do")
+
+    def get_together(self, wanted: Sequence[At]) -> dict[At, Item] | None:
+        """The items that are there, in one transaction; None if someone is writing there just now, or if they are too large together."""
+        gets = [{"Get": {"TableName": self.name, "Key": key_item(at)}} for at in wanted]
+        try:
+            answer = self.calls.call("transact_get_items", TransactItems=gets)
+        except (Cancelled, TooLarge):
+            return None
+        found = [response["Item"] for response in answer["Responses"] if response.get("Item")]
+        return {at_of(item): item for item in found}
 
     def query(
         self, hash: str, span: Span, *, index: str | None = None, forward: bool = True, limit: int | None = None, fields: str | None = None
