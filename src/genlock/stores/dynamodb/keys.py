@@ -47,7 +47,7 @@ PLACES = "places"
 
 def joined(*names: str) -> str:
     """The names as one text."""
-    return PART.join([name.translate(_ESCAPED) if PART in name or _ESCAPE in name else name for name in names])
+    return check_text(PART.join([name.translate(_ESCAPED) if PART in name or _ESCAPE in name else name for name in names]))
 
 
 def parted(text: str) -> list[str]:
@@ -63,7 +63,7 @@ def beginning_with(*names: str) -> Span:
 
 def plain(name: str) -> str:
     """A name as a sort key, which may not be empty."""
-    return _PLAIN + name
+    return check_text(_PLAIN + name)
 
 
 def name_of(sort: str) -> str:
@@ -169,10 +169,10 @@ def check_sizes(key: Key, *, hashes: tuple[str, ...], sorts: tuple[str, ...]) ->
                 raise OverLimit(f"the names of {'/'.join(key)[:200]} have {len(text.encode())} bytes together; this store takes {most}")
 
 
-def check_text(*texts: str) -> None:
-    """`BadArgument` if one of them is none that can be stored."""
+def check_text(text: str) -> str:
+    """The same; `BadArgument` if it cannot be stored."""
     try:
-        for text in texts:
-            text.encode()
+        _ = text.isascii() or text.encode()
     except UnicodeEncodeError as error:
         raise BadArgument(f"there is text that cannot be stored ({error})") from error
+    return text

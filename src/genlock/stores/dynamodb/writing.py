@@ -62,8 +62,7 @@ def check_sizes(changes: Sequence[Change]) -> None:
     for change in changes:
         key, index = change.key, change.index
         names = (*key, index.state, index.pool or "", index.order or "", index.session or "", index.parent or "", *index.waits_on)
-        keys.check_text(*names)
-        size = sum([len(name.encode()) for name in names])
+        size = sum([len(keys.check_text(name).encode()) for name in names])
         if size > INDEX_BYTES:
             raise OverLimit(f"names and index fields of {'/'.join(key)[:200]} have {size} bytes; this store takes {INDEX_BYTES}")
         hashes = [keys.history_of(key)]
