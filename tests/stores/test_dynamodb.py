@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -16,13 +17,12 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedErro
 import genlock
 from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, ResultNotFound, StoreError, StoreForeign, StoreUnavailable
 from genlock.open import open_store
-from genlock.store import Committed, Conflict, EventQuery, Index, Query
+from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.dynamodb import DynamoDBStore, create_table, driver, keys
 from genlock.stores.dynamodb.faults import Cancelled, Trouble, cancelled_by, fault_of, trouble_of
 from genlock.stores.dynamodb.holes import HOLE_SECONDS
 from genlock.stores.dynamodb.items import key_item, whole
 from genlock.stores.dynamodb.writing import ACTIONS, Result
-from genlock.testing.contract_base import commit
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
 from tests.servers import ministack, proxy
 from tests.servers.ministack import Server
@@ -48,6 +48,13 @@ def other(place: Path) -> Iterator[DynamoDBStore]:
     store = ministack.opened(place)
     yield store
     store.close()
+
+
+def commit(store: Store, *changes: Change) -> list[int]:
+    """Commits changes that must fit; their positions."""
+    answers = store.commit(changes)
+    assert all(isinstance(answer, Committed) for answer in answers)
+    return [answer.position for answer in answers if isinstance(answer, Committed)]
 
 
 def take_positions(store: DynamoDBStore, number: int) -> None:
@@ -449,3 +456,40 @@ def test_the_store_is_shared_and_has_the_servers_clock(store: DynamoDBStore) -> 
     assert store.limits.shared
     assert store.limits.durable
     assert store.limits.server_clock
+
+
+NEEDED = {
+    "batch_get_item": "BatchGetItem",
+    "batch_write_item": "BatchWriteItem",
+    "put_item": "PutItem",
+    "query": "Query",
+    "transact_get_items": "GetItem",
+    "update_item": "UpdateItem",
+}
+"""Which permission each call needs; transactions need those of their actions."""
+
+
+def test_the_policy_in_the_documents_is_what_a_coordinator_needs(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "dynamodb.md").read_text(encoding="utf-8")
+    policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    asked: set[str] = set()
+    once = store._table.calls._once
+
+    def noted(operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        asked.update(f"{kind}Item" for action in parameters.get("TransactItems", ()) for kind in action)
+        asked.update([NEEDED[operation]] if operation in NEEDED else [])
+        assert operation in NEEDED or operation == "transact_write_items", operation
+        return once(operation, parameters)
+
+    monkeypatch.setattr(store._table.calls, "_once", noted)
+    change = make_change(make_key(), index=Index(waits_on=("d",)))
+    later = make_change(make_key(), change)
+    assert isinstance(store.commit([change, make_change(make_key("A-002"))])[0], Committed)
+    assert isinstance(store.commit([make_change(make_key())])[0], Conflict)
+    commit(store, later)
+    store.load([make_key(), make_key("A-002")])
+    store.find(Query("acme"))
+    store.wait([("acme", "apollo")], [store.read_events(FEED).cursor], 0)
+    store.purge(make_key(), 2, b"base")
+    store.set_epoch(1)
+    assert {f"dynamodb:{name}" for name in asked} == set(policy["Statement"][0]["Action"])
