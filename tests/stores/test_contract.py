@@ -1,13 +1,16 @@
-"""The embedded stores keep the contract."""
+"""All stores keep the contract."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from genlock.store import Clock, Store
 from genlock.stores.memory import MemoryStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
+from tests.servers import ministack
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -23,3 +26,11 @@ class TestMemoryStore(StoreContract):
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return MEMORIES.setdefault(place, MemoryStore()).handle(clock=clock)
+
+
+@pytest.mark.usefixtures("dynamodb")
+class TestDynamoDBStore(StoreContract):
+    payloads_supported = False
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return ministack.opened(place, clock)

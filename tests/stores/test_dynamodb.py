@@ -364,19 +364,30 @@ def test_who_waits_on_more_than_a_transaction_holds_is_found_by_each(store: Dyna
     [
         make_change(make_key("x" * 1100)),
         make_change(make_key(tenant="t" * 1100, project="p" * 1100)),
-        make_change(make_key(), index=Index(pool="p" * 600, order="o" * 600)),
+        make_change(make_key(), index=Index(pool="p", order="o" * 1100)),
         make_change(make_key(), index=Index(session="s" * 2100)),
         make_change(make_key(), index=Index(waits_on=("d" * 2100,))),
         make_change(make_key(), index=Index(state="s" * 200_000)),
         make_change(make_key(), events=[bytes(250_000)] * 12),
     ],
-    ids=["id", "place", "pool", "session", "dependency", "state", "events"],
+    ids=["id", "place", "order", "session", "dependency", "state", "events"],
 )
 def test_what_no_item_or_transaction_holds_is_refused_before_anything_is_written(store: DynamoDBStore, change: Any) -> None:
     with pytest.raises(OverLimit):
         store.commit([make_change(make_key("first")), change])
     assert read_feed(store) == []
     assert store._feeds.state("acme", "apollo").head == 0
+
+
+def test_a_pool_s_name_may_be_long(store: DynamoDBStore) -> None:
+    pools = ["p" * 99, "p" * 100, "p" * 101, "p" * 5000, "p" * 5001, "\N{OCTOPUS}" * 99]
+    for number, pool in enumerate(pools):
+        commit(store, *(make_change(make_key(f"{number}-{at}"), index=Index(pool=pool, order=f"{number}{at}")) for at in range(3)))
+    for number, pool in enumerate(pools):
+        found = store.find(Query("acme", "apollo", pool=pool)).records
+        assert [(record.key.id, record.pool) for record in found] == [(f"{number}-{at}", pool) for at in range(3)]
+    assert [record.pool for record in store.find(Query("acme", "apollo", heads=1)).records] == pools
+    assert store.find(Query("acme", "apollo"), count_by="pool").counts == dict.fromkeys(pools, 3)
 
 
 def test_what_is_no_text_is_refused(store: DynamoDBStore) -> None:

@@ -81,20 +81,23 @@ def fault_of(error: Exception, table: str) -> StoreError:
     return StoreUnavailable(f"table {table} cannot serve us now ({error}); nothing was written")
 
 
-class ConditionFailed(Exception):
+# Answers rather than faults, for our own use. Should one get out after all, it is an error of ours.
+
+
+class ConditionFailed(StoreError):
     """The condition of a single write does not hold; nothing was written."""
 
 
-class TooLarge(Exception):
+class TooLarge(StoreError):
     """More bytes than one request may have, or one answer."""
 
 
-class Cancelled(Exception):
+class Cancelled(StoreError):
     """A transaction was cancelled; `reasons` has a code for each of its actions."""
 
     def __init__(self, reasons: list[str]) -> None:
         self.reasons = reasons
-        super().__init__(", ".join(sorted(set(reasons) - {NO_REASON})))
+        super().__init__(f"a transaction was cancelled: {', '.join(sorted(set(reasons) - {NO_REASON}))}")
 
     @property
     def is_passing(self) -> bool:

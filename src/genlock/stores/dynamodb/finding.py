@@ -91,7 +91,7 @@ def way_of(query: Query, project: str | None) -> Way:
     tenant, kind = query.tenant, query.kind
     records = keys.records_of(tenant, project, kind)
     if query.pool is not None:
-        return Way(records, keys.beginning_with(query.pool), READY)
+        return Way(records, keys.beginning_with(keys.pool_name(query.pool)), READY)
     if query.heads:
         return Way(records, EVERYTHING, READY)
     if query.due_before is not None:
@@ -187,19 +187,19 @@ def _key_of(query: Query, at: At) -> Key:
 def _heads(table: Table, query: Query) -> list[Stored]:
     """The first of every pool. What is behind them is never looked at, however many there are."""
     found: list[Found] = []
-    for pool, seen, whole in _pools(table, query):
-        heads = _read(table, query, way_of(query, query.project), seen[: query.heads])
+    way = way_of(query, query.project)
+    for pool, seen, whole in _pools(table, way):
+        heads = _read(table, query, way, seen[: query.heads])
         if len(heads) < query.heads and not (whole and len(seen) <= query.heads):
             # There are more, or some have just been taken and the index does not know it yet.
-            rest = Query(query.tenant, query.project, query.kind, query.state, pool=pool)
-            heads = list(islice(_matching(table, rest, way_of(rest, query.project), chunk=query.heads + 1), query.heads))
+            rest = way._replace(span=keys.beginning_with(pool))
+            heads = list(islice(_matching(table, query, rest, chunk=query.heads + 1), query.heads))
         found += heads
     return [stored_in(each.item, each.key, found=True) for each in sorted(found, key=_order_of)]
 
 
-def _pools(table: Table, query: Query) -> Iterator[tuple[str, list[Item], bool]]:
-    """Every pool with its first entries in the index, and whether these are all. Steps along the index from pool to pool."""
-    way = way_of(query, query.project)
+def _pools(table: Table, way: Way) -> Iterator[tuple[str, list[Item], bool]]:
+    """Every pool, as the index calls it, with its first entries, and whether these are all. Steps along the index from pool to pool."""
     low = way.span.low
     while True:
         entries = list(islice(table.query(way.hash, Span(low, way.span.high), index=READY, limit=HEADS_AT_ONCE), HEADS_AT_ONCE))

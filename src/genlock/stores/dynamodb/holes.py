@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from genlock.errors import StoreError
+from genlock.errors import StoreError, StoreUnavailable
 from genlock.stores.dynamodb import keys
 from genlock.stores.dynamodb.faults import ConditionFailed
 from genlock.stores.dynamodb.items import int_of, position_of, tombstone, whole
@@ -84,7 +84,8 @@ class Holes:
                 self.bury(place, missing)
                 return
             if missing:
-                self._table.calls.stop.wait(pause)
+                if self._table.calls.stop.wait(pause):
+                    raise StoreUnavailable(f"table {self._table.name} is being closed")
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     def bury(self, place: Place, positions: Iterable[int]) -> None:
@@ -107,7 +108,7 @@ class Holes:
         solid = self.solid(place)
         if solid - self._noted.get(place, 0) < NOTE_EVERY:
             return
-        with suppress(StoreError, ConditionFailed):
+        with suppress(StoreError):
             condition = "attribute_exists(#pk) AND (attribute_not_exists(#so) OR #so < :so)"
             self._table.update(keys.head_at(*place), "SET #so = :so", {":so": whole(solid)}, condition)
         self._noted[place] = solid

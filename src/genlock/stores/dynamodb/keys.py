@@ -6,6 +6,7 @@ way. So no two lists of names are joined alike, and joined names sort as the lis
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
 from genlock.errors import BadArgument, OverLimit
@@ -14,6 +15,9 @@ from genlock.store import Index, Key
 HASH_BYTES = 2048
 SORT_BYTES = 1024
 """What DynamoDB takes as the two parts of a key."""
+
+POOL_BYTES = 400
+"""Of a pool's name, in the index; order and id have to find room behind it."""
 
 PART = "\t"
 _ESCAPE = "\n"
@@ -135,10 +139,15 @@ def wait_at(key: Key, dependency: str) -> At:
 # Indexes
 
 
+def pool_name(pool: str) -> str:
+    """A pool as it stands in the index. It may be as long as one likes, and a sort key may not."""
+    return pool if len(pool) * 4 <= POOL_BYTES else "#" + hashlib.sha256(check_text(pool).encode()).hexdigest()
+
+
 def ready_sort(index: Index, id: str) -> str:
     """By pool, order and id; whoever has no order comes first."""
     assert index.pool is not None
-    return joined(index.pool, "" if index.order is None else _PLAIN + index.order, id)
+    return joined(pool_name(index.pool), "" if index.order is None else _PLAIN + index.order, id)
 
 
 def due_sort(due_at: int, id: str) -> str:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from genlock.errors import BadArgument, Closed, StoreError
+from genlock.errors import BadArgument, Closed, OutcomeUnknown, StoreError
 from genlock.store import (
     Audit,
     Change,
@@ -77,7 +77,7 @@ def _entry(method: Callable[Concatenate[DynamoDBStore, P], R]) -> Callable[Conca
         try:
             return method(self, *args, **kwargs)
         except StoreError as error:
-            if self._closed:
+            if self._closed and not isinstance(error, OutcomeUnknown):
                 raise Closed(f"table {self._name} was closed during this call") from error
             raise
         finally:
