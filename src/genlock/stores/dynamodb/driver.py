@@ -35,8 +35,7 @@ def make_client(*, region: str | None, endpoint_url: str | None, connections: in
         max_pool_connections=connections,
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
-        # Both together are half of what a call takes here. What we ask is well formed, and the server looks at it, too.
-        parameter_validation=False,
+        # The driver's own is put together anew for every call, which is a seventh of what a call takes here.
         user_agent="genlock",
     )
     try:
