@@ -33,13 +33,13 @@ endef
 help: ## Show this help
 	@echo "Genlock: one plan, many agents, one authoritative result."
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'ARGS="…" is passed on by run, test, nightly and bench: make test ARGS="-k claim -x"'
+	@echo 'ARGS="…" is passed on by run, test, nightly, bench and race: make test ARGS="-k claim -x"'
 
 .PHONY: run
-run: $(READY) ## Play a scripted fleet in the terminal
-	@$(PY) examples/scripted_fleet.py $(ARGS)
+run: $(READY) ## Watch a real fleet at work, in the terminal
+	@.venv/bin/genlock demo $(ARGS)
 
 .PHONY: test
 test: $(READY) ## Run the tests
@@ -61,8 +61,18 @@ fmt: $(READY) ## Format the code and fix what can be fixed
 bench: $(READY) ## Measure, and compare with the floors
 	$(PY) -m bench $(ARGS)
 
+.PHONY: race
+race: $(READY) ## Let eight claimers race for one task, 500 times, by library and by command line
+	$(PY) -m bench race $(ARGS)
+
+.PHONY: bench-stores
+bench-stores: $(READY) ## Measure the stores on servers
+	$(PY) -m bench.stores
+	$(PY) -m bench.stores_dynamodb
+
 .PHONY: servers
-servers: $(MINISTACK_READY) ## Make ready the servers that tests start
+servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
+	@$(PY) -m tests.servers
 
 .PHONY: nightly
 nightly: $(READY) ## Run the slow tests too
@@ -100,11 +110,12 @@ $(VENV_READY): $(TOOLS_READY)
 
 $(PINS_READY): requirements/dev.txt $(VENV_READY)
 	@echo "$(UV) pip sync requirements/dev.txt"
-	@$(as_pip_does) $(UV) pip sync --quiet --python $(PY) --require-hashes requirements/dev.txt
+	@$(as_pip_does) $(UV) pip sync --quiet --compile-bytecode --python $(PY) --require-hashes requirements/dev.txt
 	@touch $@
 
 $(READY): pyproject.toml $(PINS_READY)
 	$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --reinstall --editable .
+	$(PY) -m compileall -q src
 	@touch $@
 
 # Servers for tests, each in an environment of its own: what they need must not meet what we need.

@@ -73,12 +73,11 @@ def _measure(store: Store, work: Any, ids: list[str]) -> float:
 
 def _prepared(folder: Path, name: str, ids: list[str]) -> DynamoDBStore:
     """A table with these tasks and the callers' sessions."""
-    place = folder / name
-    place.mkdir()
-    with genlock.connect(ministack.opened(place), deadline_seconds=60) as fleet:
+    url = ministack.url_for(folder / name)
+    with genlock.connect(url, deadline_seconds=60) as fleet:
         fleet.add_tasks(tasks=tasks_of(ids))
         register(fleet, CALLERS)
-    return ministack.opened(place)
+    return DynamoDBStore(url)
 
 
 def _replay(store: DynamoDBStore, commits: Sequence[Sequence[Change]]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
 from itertools import pairwise
@@ -17,9 +18,12 @@ from textwrap import dedent
 from types import ModuleType
 from typing import Any, get_args
 
+import click
 import msgspec
 
 from genlock import errors
+from genlock.cli import exits, group
+from genlock.cli.main import SECTIONS
 from genlock.core import events, policy, reasons
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -120,6 +124,16 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "met": "It counts as done.",
         "hold": "The dependents are held until a person reopens them.",
     },
+}
+
+EXIT_CODES = {
+    "OK": "Done.",
+    "ERROR": "The store or the machine could not do it.",
+    "USAGE": "Typed wrongly; nothing was changed.",
+    "NOT_FOUND": "No such task, session, result or project; for `next`: nothing is ready.",
+    "NOT_ALLOWED": "The state of the record does not admit it.",
+    "CONFLICT": "A claim that was denied, or a renewal, release or submission that was refused: someone else has the right.",
+    "BROKEN_OFF": "By Ctrl-C; nothing is left half done.",
 }
 
 POLICY_KEYS = {
@@ -328,7 +342,59 @@ def error_reference() -> str:
     )
 
 
+COMMON_OPTIONS = ("json", "quiet", "url", "tenant", "project", "session", "agent", "user", "help")
+
+
+def command_reference() -> str:
+    parts = [
+        """
+        One verb a word. On a terminal answers are text and tables; anywhere else, or with `--json`, one JSON document (`events` and
+        `export`: one a line). Answers go to stdout, talk and errors to stderr. `--quiet` leaves the bare answer: ids and numbers, one a
+        line.
+        """,
+        """
+        Every verb knows `--json`, `--quiet` and `--help`; those that look into a store also `--url`, `--tenant` and `--project`; those of
+        workers also `--session`, `--agent` and `--user`. What is not given as an option comes from the environment (`GENLOCK_URL`,
+        `GENLOCK_TENANT`, `GENLOCK_PROJECT`, `GENLOCK_SESSION`, `GENLOCK_AGENT`, `GENLOCK_USER`, `GENLOCK_LEASE_SECONDS`), then from the
+        project's file, then from the user's; `genlock config show --origin` says which it was.
+        """,
+        "## Exit codes\n\n"
+        + table(["code", "name", "meaning"], [(str(getattr(exits, name)), code(name), meaning) for name, meaning in EXIT_CODES.items()]),
+    ]
+    for section, verbs in SECTIONS.items():
+        parts.append(f"## {section}")
+        for name in verbs:
+            command = group.genlock.get_command(click.Context(group.genlock, info_name="genlock"), name)
+            assert command is not None
+            parts += command_part(f"genlock {name}", command)
+    return page("Commands", *parts)
+
+
+def command_part(path: str, command: click.Command) -> list[str]:
+    context = click.Context(command, info_name=path)
+    usage = " ".join([path, *(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")])
+    parts = [f"### {path}\n\n`{usage}`", re.sub(r"\x08\n?", "", doc_of(command))]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            parts += [part.replace("### ", "#### ", 1) for part in command_part(f"{path} {name}", below)]
+        return parts
+    rows = []
+    for parameter in command.params:
+        record = parameter.get_help_record(context)
+        if record is None or isinstance(parameter, click.Argument) or any(name.lstrip("-") in COMMON_OPTIONS for name in parameter.opts):
+            continue
+        rows.append((code(record[0]), record[1]))
+    return [*parts, table(["option", "meaning"], rows)] if rows else parts
+
+
+def doc_of(command: click.Command) -> str:
+    return inspect.cleandoc(command.help or "")
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": command_reference,
     "states-and-reasons.md": states_and_reasons,
     "events.md": event_reference,
     "policies-and-limits.md": policies_and_limits,

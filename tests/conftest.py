@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.servers.ministack import dynamodb as dynamodb
+pytest_plugins = ["tests.servers.ministack", "tests.servers.postgres"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

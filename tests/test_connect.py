@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 import genlock
+from genlock.engine.processes import identify
 from genlock.errors import BadArgument, Closed, StoreError, StoreForeign
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
@@ -24,9 +25,9 @@ from genlock.testing.clock import ManualClock
 @pytest.fixture(autouse=True)
 def no_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the developer's own environment says does not count."""
-    monkeypatch.delenv("GENLOCK_URL", raising=False)
-    for name in [name for name in os.environ if name.startswith("GIT_")]:
+    for name in [name for name in os.environ if name.startswith(("GIT_", "GENLOCK_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -100,6 +101,74 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
     with genlock.connect(f"sqlite://{tmp_path}/a/b/c.db") as fleet:
         fleet.add_tasks(tasks=["task"])
     assert (tmp_path / "a" / "b" / "c.db").is_file()
+
+
+# Whose process
+
+
+def test_the_session_is_the_process_that_connects(tmp_path: Path) -> None:
+    with genlock.connect(f"sqlite://{tmp_path}/genlock.db", session_id="s1", agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=["task"])
+        fleet.claim_task(task_id="task")
+        (session,) = fleet.list_sessions()
+        assert (session.pid, session.process_gone) == (os.getpid(), False)
+
+
+def test_a_connection_may_speak_for_another_process(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        try:
+            with genlock.connect(
+                f"sqlite://{tmp_path}/genlock.db", session_id="s1", agent_id="alice", process=identify(other.pid)
+            ) as fleet:
+                fleet.add_tasks(tasks=["task"])
+                fleet.claim_task(task_id="task")
+                assert fleet.list_sessions()[0].pid == other.pid
+                assert fleet.claim_task(task_id="task", session_id="s2").reason == "DENIED_ACTIVE_CLAIM"
+                other.kill()
+                other.wait()
+                assert fleet.claim_task(task_id="task", session_id="s2").success
+        finally:
+            other.kill()
+
+
+def test_a_process_that_is_not_known_is_never_known_to_be_gone(tmp_path: Path) -> None:
+    with genlock.connect(f"sqlite://{tmp_path}/genlock.db", session_id="s1", agent_id="alice", process=None) as fleet:
+        fleet.add_tasks(tasks=["task"])
+        fleet.claim_task(task_id="task")
+        (session,) = fleet.list_sessions()
+        assert (session.pid, session.process_gone) == (None, False)
+
+
+def test_a_forked_child_still_speaks_for_the_process_that_was_named(tmp_path: Path) -> None:
+    program = f"""
+import os
+import genlock
+from genlock.engine.processes import identify
+
+fleet = genlock.connect("sqlite://{tmp_path}/genlock.db", session_id="s1", agent_id="alice", process=identify(os.getppid()))
+fleet.add_tasks(tasks=["task"])
+if os.fork() == 0:
+    fleet.claim_task(task_id="task")
+    fleet.close()
+    os._exit(0)
+os.wait()
+print(fleet.list_sessions()[0].pid == os.getppid())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+@pytest.mark.parametrize("process", [5, "me", True])
+def test_a_process_that_is_none_is_refused(process: object) -> None:
+    with pytest.raises(BadArgument, match="process"):
+        genlock.connect("memory://", process=process)  # type: ignore[arg-type]
 
 
 # What is refused
@@ -239,6 +308,8 @@ from genlock.errors import StoreReadOnly
 url, warm_up = sys.argv[1:]
 with genlock.connect(warm_up) as fleet:  # so that all is imported before we may not read it any more
     fleet.add_tasks(tasks=["task"])
+    fleet.claim_task(task_id="task", session_id="s1", agent_id="alice")
+    fleet.submit_result(task_id="task", generation=1, session_id="s1")
     fleet.get_task_state(task_id="task")
 if os.geteuid() == 0:
     os.setgroups([])

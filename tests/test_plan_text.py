@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from genlock.core.model import Task
 from genlock.core.plan import Definition, Plan, check_graph
 from genlock.errors import BadArgument, GenlockError, PlanInvalid
-from genlock.plan_text import load_yaml, read_plan_source
+from genlock.plans import PlanFile, check_plan_alone, load_yaml, read_plan_source, write_lines, write_yaml
+from genlock.plans.quick import UNREAD, read_quickly
+from genlock.plans.values import find_places
 
 # GC 3.7, with the indentation that the document's text has lost.
 ECOMMERCE = """\
@@ -172,7 +174,7 @@ def test_a_path_is_not_opened(tmp_path: Path) -> None:
         load_yaml(path)
 
 
-def test_faults_in_text_have_their_tasks_line() -> None:
+def test_faults_in_text_have_the_line_and_column_of_what_is_wrong() -> None:
     text = """
 tracks:
   A:
@@ -187,13 +189,102 @@ tasks:
 """
     with pytest.raises(PlanInvalid) as caught:
         read_plan_source(text)
-    assert caught.value.faults == [
-        "tracks.A[1] (A-001-x), line 5: title must be a string, not 5",
-        "tracks.A[1] (A-001-x), line 5: the id stands already at tracks.A[0], line 4",
-        "tracks.B.tasks[0] (A-002-y), line 9: belongs to track 'A', but stands under 'B'",
-        "tasks[0], line 11: id is missing: every task has one",
-        "tasks[0], line 11: tags must be a list of strings, not the string 't'; put it in brackets",
+    assert [str(fault) for fault in caught.value.faults] == [
+        "line 5, column 7: A-001-x: the id stands already in line 4, column 7",
+        "line 6, column 7: A-001-x: title must be a string, not 5",
+        "line 9, column 10: A-002-y: belongs to track 'A', but stands under 'B'; move it there",
+        "line 11, column 3: id is missing: every task has one",
+        "line 11, column 3: tags must be a list of strings, not the string 't'; put it in brackets",
     ]
+
+
+def test_places_are_those_of_keys_and_items_and_of_what_they_lie_in() -> None:
+    text = "a:\n  - b: 1\n    c: [x, {d: *q}, &q y]\n  - [z]\n'e': |\n  text\n"
+    assert find_places(text.replace("*q", "p"), [("a", 0, "c", 1, "d"), ("a", 1, 0), ("e",), ("nothing",), ("a", 7)]) == {
+        (): (1, 1),
+        ("a",): (1, 1),
+        ("a", 0): (2, 5),
+        ("a", 0, "c"): (3, 5),
+        ("a", 0, "c", 1): (3, 12),
+        ("a", 0, "c", 1, "d"): (3, 13),
+        ("a", 1): (4, 5),
+        ("a", 1, 0): (4, 6),
+        ("e",): (5, 1),
+    }
+
+
+def test_several_files_make_one_plan() -> None:
+    plan = read_plan_source(
+        [
+            PlanFile("one.yaml", b"project: shop\ntracks: {A: {purpose: Base, tasks: [{id: A-001-x}]}}"),
+            PlanFile("two.yaml", b"project: shop\ntasks: [{id: y, depends_on: [A-001-x]}]"),
+            PlanFile("three.jsonl", b'{"id": "z", "depends_on": ["y"]}\n\n{"id": "B-001-q", "colour": "blue"}\n'),
+        ]
+    )
+    assert plan == Plan(
+        "shop",
+        {"A": "Base"},
+        (
+            Definition(Task(id="A-001-x", track="A", sequence=1)),
+            Definition(Task(id="y", depends_on=("A-001-x",))),
+            Definition(Task(id="z", depends_on=("y",))),
+            Definition(Task(id="B-001-q", track="B", sequence=1, metadata={"colour": "blue"})),
+        ),
+    )
+
+
+def test_what_has_a_task_in_its_first_line_is_json_lines_whatever_its_name() -> None:
+    lines = b'{"id": "a"}\n{"id": "b"}\n'
+    assert [task.id for task, _ in read_plan_source([PlanFile("<stdin>", lines)]).tasks] == ["a", "b"]
+    assert [task.id for task, _ in read_plan_source([PlanFile("<stdin>", b'{"tasks": [{"id": "a"}]}')]).tasks] == ["a"]
+
+
+# Every field that a plan can give, so that what is written must read back as it was.
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+free_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+ID_POOL = ["0001", "0001_t1", "0001_t1.2", "A-001-x", "A-001-x::1", "AUTH:design", "1.10", "null", "true", "-", "--", "a.b", "1e3"]
+definitions: st.SearchStrategy[dict[str, Any]] = st.builds(
+    dict,
+    title=texts,
+    description=texts,
+    phase=texts,
+    priority=st.sampled_from(["critical", "high", "medium", "low"]),
+    tags=st.lists(texts, max_size=2),
+    modules=st.lists(texts, max_size=2),
+    repo=texts,
+    roles=st.lists(st.sampled_from(["architect", "qa lead"]), unique=True, max_size=2),
+    human_required=st.booleans(),
+    estimate_seconds=st.none() | st.floats(0, 1e6),
+    isolation=st.sampled_from(["none", "worktree"]),
+    not_before=st.none() | st.just("2026-01-31T09:00:00.000001Z"),
+    assigned_to=st.none() | st.just("agent 7"),
+    state=st.sampled_from(["backlog", "pending"]),
+    metadata=st.dictionaries(texts, free_values, max_size=3),
+)
+
+
+@settings(deadline=None)
+@given(fields=st.lists(definitions, min_size=1, max_size=len(ID_POOL)), described=st.booleans())
+@example(fields=[{"metadata": {"k" * 2000: {"j" * 2000: 1}}}], described=True)
+@example(
+    fields=[{"title": "a: b #c", "description": "- x\n\ty\x85\u2028\ufeff\x7f\U0001f600", "metadata": {"<<": 1, "id": "0001"}}],
+    described=False,
+)
+def test_what_is_written_reads_back_as_the_same_plan(fields: list[dict[str, Any]], described: bool) -> None:
+    tasks = [{**one, "id": name, "depends_on": ID_POOL[:at][-2:]} for at, (name, one) in enumerate(zip(ID_POOL, fields, strict=False))]
+    source: dict[str, Any] = {"tasks": tasks}
+    if described:
+        source["tracks"] = {"OPS": {"purpose": "keep: it #running", "tasks": [{"id": "slug-in-a-track"}]}}
+    plan = read_plan_source(source)
+    again = read_plan_source("\n".join(write_yaml(plan)))
+    assert sorted(again.tasks, key=lambda one: one.task.id) == sorted(plan.tasks, key=lambda one: one.task.id)
+    assert (again.tracks or {}).get("OPS") == (plan.tracks or {}).get("OPS")
+    lines = read_plan_source([PlanFile("plan.jsonl", "\n".join(write_lines(plan)).encode())])
+    assert lines.tasks == plan.tasks
 
 
 @pytest.mark.parametrize("text", ["", "just text", "- a", "5"])
@@ -225,16 +316,60 @@ PLAN_WORDS = ["tracks:\n", "tasks:\n", "A:\n", "- id: ", "A-001-x\n", "depends_o
 pieces = st.lists(st.sampled_from([*MARKS, *WORDS, *ODDITIES, *PLAN_WORDS]), max_size=30).map("".join)
 
 
+@settings(deadline=None)
 @given(text=st.text() | pieces)
+@example(text="? :")
 @example(text="- " * 5000)
 @example(text="{a: " * 5000)
 @example(text=LAUGHS.replace("a9:", "tasks:"))
 @example(text="tasks: &a [{id: x, metadata: {loop: *a}}]")
 @example(text="tasks: [{id: x, n: " + "9" * 300 + "}]")
 def test_whatever_the_text_it_is_read_or_refused(text: str) -> None:
-    for read in (load_yaml, read_plan_source):
+    data = text.encode(errors="surrogatepass")
+    for read in (
+        lambda: load_yaml(text),
+        lambda: read_plan_source(text),
+        lambda: check_plan_alone([PlanFile("plan.yaml", data)]),
+        lambda: check_plan_alone([PlanFile("plan.jsonl", data), PlanFile("-", data)]),
+    ):
         with suppress(GenlockError):
-            read(text)
+            read()
+
+
+# Lines as people write them, and such as look like them.
+LINE_ENDS = [
+    *["", " ", " # note", " #", " a", " a, b c", " it's done", " null", " True", " 0001", " 1.5", " 12:30", " 2026-01-31", " x: y", " - x"],
+    *[' "a: #b"', " 'q'", " 'it''s'", ' "\\n"', " [a, 0001, null]", " []", " [a,b] # c", " [a b, c]", " {id: 0001, k: [1]}"],
+    *[" &a x", " *a", " |", " [", " 'x", " a # b", " a#b", " -1", " ~", " !!str 5", " <<", " é", " a:", " @x", ' "x" y'],
+]
+KEYS = ["id", "depends_on", "metadata", "a", "b-c", "tasks", "x_y", "null", "requires", "<<", "'q'", "é"]
+yaml_lines = st.builds(
+    lambda indent, dash, key, end: " " * indent + dash + key + end,
+    st.integers(0, 6),
+    st.sampled_from(["", "", "- ", "-", "-  "]),
+    st.sampled_from(KEYS).map(lambda key: f"{key}:") | st.sampled_from(["", "a", "#", "---", "0001", "null"]),
+    st.sampled_from(LINE_ENDS),
+)
+
+
+@settings(deadline=None, max_examples=400)
+@given(text=st.lists(yaml_lines, min_size=1, max_size=8).map("\n".join))
+@example(text="a:\n- b: 1\n  c:\n  - d\n- e: 2\nf: 3")
+@example(text="a:\n  b:\n    - c\n    d: e")
+@example(text="a: b\n  c: d")
+@example(text="depends_on:\n  - n: 0001\n  - null\n  - 0002")
+@example(text="metadata:\n  id: 0001\n  depends_on: [0002]\n  a: {id: 0003}")
+def test_what_is_read_quickly_is_what_the_whole_of_yaml_says(text: str) -> None:
+    quick = read_quickly(text)
+    if quick is not UNREAD:
+        assert json.dumps(quick) == json.dumps(load_yaml(text))
+
+
+def test_plans_as_people_write_them_are_read_quickly() -> None:
+    assert read_quickly(ECOMMERCE) == load_yaml(ECOMMERCE)
+    text = "\n".join(write_yaml(read_plan_source(ECOMMERCE + "tasks:\n- {id: 0001, tags: [x, y], colour: blue}\n")))
+    assert read_quickly(text) == load_yaml(text)
+    assert read_quickly("a: &x 1\nb: *x") is UNREAD
 
 
 # YAML does not allow the one control character that JSON does not escape, nor a key of more than 1,024 characters.

@@ -16,22 +16,19 @@ import genlock
 from genlock.core.commands import Caller, EndSession
 from genlock.core.keys import SESSION, Key
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
-from genlock.engine.check import Fault
+from genlock.engine.check import Fault, check
 from genlock.engine.processes import identify
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
-from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
-from tests.servers import ministack
-from tests.servers.voids import faults_of
+from tests.servers import stores
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
-STORES = ("memory", "sqlite", "dynamodb")
 APIS = ("sync", "async")
 # What the two APIs do differently they do above the store: on a server one of them will do.
-STAGES = [(store, api) for store in STORES for api in APIS if (store, api) != ("dynamodb", "async")]
+STAGES = [(store, api) for store in stores.ALL for api in APIS if store not in stores.SERVERS or api == "sync"]
 
 
 class Performance(NamedTuple):
@@ -61,9 +58,9 @@ class Awaited:
 class Theatre:
     """Plays each script once for each store and API, however many tests look at it."""
 
-    def __init__(self, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> None:
-        self._request = request
+    def __init__(self, folders: pytest.TempPathFactory, request: pytest.FixtureRequest) -> None:
         self._folders = folders
+        self._request = request
         self._played: dict[tuple[str, str, str], Performance] = {}
 
     def performance(self, name: str, store: str, api: str) -> Performance:
@@ -79,7 +76,7 @@ class Theatre:
         # The coordinator is closed by now: the denials it had not written yet are checked with the rest.
         kept = reopen()
         try:
-            return Performance(script, run, faults_of(kept))
+            return Performance(script, run, check(kept))
         finally:
             kept.close()
 
@@ -88,12 +85,9 @@ class Theatre:
             memory = MemoryStore(clock=clock)
             handle = memory.handle(clock=clock)
             return memory, lambda: handle
-        folder = self._folders.mktemp("scenario")
-        if store == "dynamodb":
-            self._request.getfixturevalue(store)  # the server
-            return ministack.with_payloads(folder, clock), lambda: ministack.with_payloads(folder, clock)
-        file = folder / "genlock.db"
-        return SQLiteStore(file, clock=clock), lambda: SQLiteStore(file, clock=clock)
+        stores.need(self._request, store)
+        file = self._folders.mktemp("scenario") / "genlock.db"
+        return stores.opened(store, file, clock), lambda: stores.opened(store, file, clock)
 
 
 def _play_sync(script: str, store: Store, clock: ManualClock) -> Run:
@@ -129,8 +123,8 @@ def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
 
 
 @pytest.fixture(scope="session")
-def theatre(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Theatre:
-    return Theatre(request, tmp_path_factory)
+def theatre(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Theatre:
+    return Theatre(tmp_path_factory, request)
 
 
 @pytest.fixture(scope="session")
@@ -153,7 +147,7 @@ def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_repla
     assert performance.faults == []
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", stores.ALL)
 @pytest.mark.parametrize("enum", [ClaimReason, RenewReason, ReleaseAnswer, SubmitReason])
 def test_every_reason_occurs_in_some_scenario(enum: type[StrEnum], store: str, theatre: Theatre) -> None:
     occurred = {reason for name in SCRIPTS for reason in theatre.performance(name, store, "sync").run.reasons}

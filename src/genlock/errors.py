@@ -32,6 +32,8 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class GenlockError(Exception):
     """The root of everything Genlock raises on purpose."""
@@ -58,7 +60,7 @@ class OperationMismatch(BadArgument):
 class PlanInvalid(BadArgument):
     """A plan with faults; `faults` has them all, in the order of the plan."""
 
-    def __init__(self, faults: list[str]) -> None:
+    def __init__(self, faults: Sequence[object]) -> None:
         self.faults = faults
         super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
 

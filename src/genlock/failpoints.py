@@ -7,12 +7,13 @@ variable, which is read once at import, `hit` does nothing.
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable
 
 
 def _armed(setting: str) -> Callable[[str], None]:
     """A `hit` that counts down and kills."""
+    import signal
+
     target, _, count = setting.partition(":")
     left = int(count or 1)
 

@@ -2,31 +2,38 @@
 
 genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
 genlock.connect("sqlite:///path/x.db")   that file
-genlock.connect("dynamodb://table?region=eu-west-1")   a table; made by `genlock db create`
+genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
+genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
 genlock.connect("memory://")             nothing that lasts; for tests
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from enum import Enum
+from typing import Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.coordinator.arguments import check_number, check_profile
 from genlock.coordinator.base import Identity
+from genlock.core.model import Process
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.engine.engine import DEADLINE_SECONDS, Engine
-from genlock.engine.monitor import Monitor
 from genlock.engine.processes import host, identify
 from genlock.errors import BadArgument, StoreError
+from genlock.places import FILE, make_folder, project_folder, sqlite_path, sqlite_url
+from genlock.settings import resolve
 from genlock.store import Clock, Store
 
-_FOLDER = ".genlock"
-_FILE = "genlock.db"
+
+class _Own(Enum):
+    PROCESS = "the process that calls"
+
+
+OWN_PROCESS: Final = _Own.PROCESS
+"""The session is this very process, in a forked child that one."""
 
 
 def connect(
@@ -38,12 +45,17 @@ def connect(
     session_id: str | None = None,
     agent_id: str | None = None,
     user_id: str | None = None,
+    process: Process | _Own | None = OWN_PROCESS,
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
 ) -> Coordinator:
-    """A coordinator on the store at `url`. What is given here is the default of every call."""
-    identity = _identity(tenant_id, project_id, session_id, agent_id, user_id)
+    """A coordinator on the store at `url`. What is given here is the default of every call.
+
+    `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
+    then only the lease decides.
+    """
+    identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
     return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds), identity)
 
 
@@ -56,18 +68,19 @@ def connect_async(
     session_id: str | None = None,
     agent_id: str | None = None,
     user_id: str | None = None,
+    process: Process | _Own | None = OWN_PROCESS,
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
 ) -> AsyncCoordinator:
     """The same for event loops."""
-    identity = _identity(tenant_id, project_id, session_id, agent_id, user_id)
+    identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
     return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds), identity)
 
 
 def open_store(url: str | None = None, *, clock: Clock | None = None) -> Store:
     """The store at `url`."""
-    url = url if url is not None else os.environ.get("GENLOCK_URL") or f"sqlite://{project_file()}"
+    url = url if url is not None else default_url()
     if not isinstance(url, str):
         raise BadArgument(f"a store's URL is a text, not {url!r}")
     scheme, colon, _ = url.partition("://")
@@ -79,24 +92,16 @@ def open_store(url: str | None = None, *, clock: Clock | None = None) -> Store:
     return opener(url, clock)
 
 
-def project_file() -> Path:
-    """The store of the project around the working folder: one for all worktrees of a repository."""
-    common = _git_common_dir()
-    root = common.parent if common is not None and common.name == ".git" else common
-    for folder in [Path.cwd(), *Path.cwd().parents] if root is None else [root]:
-        if (folder / _FOLDER).is_dir():
-            return folder / _FOLDER / _FILE
-    return (root or Path.cwd()) / _FOLDER / _FILE
-
-
-def _git_common_dir() -> Path | None:
-    try:
-        shown = subprocess.run(
-            ["git", "rev-parse", "--path-format=absolute", "--git-common-dir"], capture_output=True, text=True, check=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return Path(shown.stdout.strip())
+def default_url() -> str:
+    """The store that the settings name, else the project's own, whose folder is made."""
+    folder = project_folder()
+    named: str | None = resolve({}, folder)["url"].value
+    if named is not None:
+        return named
+    if not folder.is_dir():
+        with suppress(OSError):  # the store itself says best what is wrong with the place
+            make_folder(folder)
+    return sqlite_url(folder / FILE)
 
 
 def _opener(url: str | Store | None, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float) -> Callable[[], Engine]:
@@ -105,7 +110,7 @@ def _opener(url: str | Store | None, clock: Clock | None, profile: str, monitor:
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
     if url is None or isinstance(url, str):
-        given = url if url is not None else os.environ.get("GENLOCK_URL") or f"sqlite://{project_file()}"
+        given = url if url is not None else default_url()
         home = os.getpid()
 
         def open_it() -> Store:
@@ -128,13 +133,24 @@ def _opener(url: str | Store | None, clock: Clock | None, profile: str, monitor:
         if subscribe is not None:
             subscribe(engine.poke)
         if monitor:
+            from genlock.engine.monitor import Monitor
+
             Monitor(engine).start()
         return engine
 
     return open_engine
 
 
-def _identity(tenant_id: str, project_id: str, session_id: str | None, agent_id: str | None, user_id: str | None) -> Identity:
+def _identity(
+    tenant_id: str,
+    project_id: str,
+    session_id: str | None,
+    agent_id: str | None,
+    user_id: str | None,
+    process: Process | _Own | None,
+) -> Identity:
+    if process is not None and not isinstance(process, (Process, _Own)):
+        raise BadArgument(f"process is a Process, or None if it is not known; not {process!r}")
     return Identity(
         tenant_id=check_tenant(tenant_id),
         project_id=check_project(project_id),
@@ -142,7 +158,8 @@ def _identity(tenant_id: str, project_id: str, session_id: str | None, agent_id:
         agent_id=None if agent_id is None else check_agent(agent_id),
         user_id="" if user_id is None else check_user(user_id),
         host=host(),
-        process=identify(),
+        process=identify() if isinstance(process, _Own) else process,
+        own_process=isinstance(process, _Own),
     )
 
 
@@ -155,33 +172,40 @@ def _open_memory(url: str, clock: Clock | None) -> Store:
 def _open_sqlite(url: str, clock: Clock | None) -> Store:
     from genlock.stores.sqlite import SQLiteStore
 
-    parts = urlsplit(url)
-    path = unquote(parts.netloc + parts.path)
-    if "\0" in path:
-        raise BadArgument(f"{url!r} has a NUL in it, which no file's name has")
-    if not path or path.endswith("/") or parts.query or parts.fragment:
-        raise BadArgument(f"{url!r} names no file; write sqlite:///absolute/path/file.db")
-    return SQLiteStore(Path(path), clock=clock)
+    path = sqlite_path(url)
+    assert path is not None
+    return SQLiteStore(path, clock=clock)
+
+
+def _open_postgres(url: str, clock: Clock | None) -> Store:
+    with _driver("psycopg", "postgres"):
+        from genlock.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock=clock)
 
 
 def _open_dynamodb(url: str, clock: Clock | None) -> Store:
-    parts = urlsplit(url)
+    with _driver("boto3", "dynamodb"):
+        from genlock.stores.dynamodb import DynamoDBStore
+
+    return DynamoDBStore(url, clock=clock)
+
+
+@contextmanager
+def _driver(package: str, extra: str) -> Iterator[None]:
+    """The block imports a store; without its driver the error says how to get it."""
     try:
-        settings = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-    except ValueError as error:
-        raise BadArgument(f"{url!r}: {error}") from error
-    table = unquote(parts.netloc + parts.path)
-    if not table or "/" in table or parts.fragment:
-        raise BadArgument(f"{url!r} names no table; write dynamodb://table?region=…")
-    unknown = settings.keys() - {"region", "endpoint_url", "payloads"}
-    if unknown:
-        raise BadArgument(f"{url!r}: there is no setting {min(unknown)!r}; there are: region, endpoint_url, payloads")
-    if "payloads" in settings:
-        raise BadArgument(f"{url!r}: payloads cannot be kept elsewhere yet; leave payloads= out, and submit references to large results")
-
-    from genlock.stores.dynamodb import DynamoDBStore
-
-    return DynamoDBStore(table, region=settings.get("region"), endpoint_url=settings.get("endpoint_url"), clock=clock)
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
 
 
-_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {"sqlite": _open_sqlite, "dynamodb": _open_dynamodb, "memory": _open_memory}
+_SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {
+    "sqlite": _open_sqlite,
+    "memory": _open_memory,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+    "dynamodb": _open_dynamodb,
+}

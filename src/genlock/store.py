@@ -22,6 +22,10 @@ MAX_DUE = 2**62
 """Later than any instant: `find(due_before=MAX_DUE, limit=1)` is the next thing that falls due."""
 
 
+MOST_WAITED_ON = 512
+"""So many dependencies may be asked about in one query."""
+
+
 class Limits(Struct, frozen=True):
     """What one store takes, and what it is."""
 
@@ -114,8 +118,8 @@ class Query(Struct, frozen=True):
     """Everything whose `due_at` is less than or equal to this."""
     session: str | None = None
     parent: str | None = None
-    waits_on: str | None = None
-    """Must be exact at once, on every store: reactions rest on it."""
+    waits_on: tuple[str, ...] = ()
+    """Whoever waits on any of these, each once; at most `MOST_WAITED_ON`. Must be exact at once, on every store: reactions rest on it."""
     after: str | None = None
     """`Page.next` of the page before."""
     limit: int = 100
@@ -167,6 +171,8 @@ class EventPage(NamedTuple):
     """Of the feed: the position that `cursor` stands behind."""
     cursors: Sequence[str] = ()
     """If asked for: the cursor behind each event."""
+    voids: int = 0
+    """Of the feed: how many positions on this page, up to `position`, were given to no event and never will be."""
 
 
 class Audit(NamedTuple):

@@ -4,14 +4,17 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from genlock.core.definition import examine_task
 from genlock.core.model import Task
-from genlock.core.plan import Definition, Plan, check_graph, find_cycle, find_cycles, read_plan
+from genlock.core.plan import Definition, Misplaced, Plan, check_graph, find_cycle, find_cycles, read_plan
 from genlock.errors import PlanInvalid
 
 # GC 3.7
@@ -92,7 +95,7 @@ FAULTS: list[tuple[Any, list[str]]] = [
     (
         {"task": [], "x-defaults": {}},
         [
-            "there is no key 'task' in a plan; there are project, tracks, tasks and x-…",
+            "task: there is no key 'task' in a plan; there are project, tracks, tasks and x-…",
             "the plan has neither tracks nor tasks",
         ],
     ),
@@ -106,17 +109,17 @@ FAULTS: list[tuple[Any, list[str]]] = [
     ({"tasks": {"id": "x"}}, ["tasks: must be a list of tasks, not a mapping"]),
     ({"tracks": {"a": []}}, ["tracks.a: track 'a': character 1 is 'a'; allowed are the capitals A-Z"]),
     ({"tracks": {1: []}}, ["tracks: track must be a string, not int"]),
-    ({"tracks": {"A": {"owner": "bob"}}}, ["tracks.A: there is no key 'owner' in a track; there are purpose and tasks"]),
-    ({"tracks": {"A": {"purpose": 5}}}, ["tracks.A: purpose must be a string, not 5"]),
+    ({"tracks": {"A": {"owner": "bob"}}}, ["tracks.A.owner: there is no key 'owner' in a track; there are purpose and tasks"]),
+    ({"tracks": {"A": {"purpose": 5}}}, ["tracks.A.purpose: purpose must be a string, not 5"]),
     ({"tracks": {"A": {"tasks": [{}]}}}, ["tracks.A.tasks[0]: id is missing: every task has one"]),
     ({"tasks": ["x"]}, ["tasks[0]: a task is a mapping with at least an id, not 'x'"]),
     (
         {"tracks": {"A": [{"id": "B-001-x"}]}},
-        ["tracks.A[0] (B-001-x): belongs to track 'B', but stands under 'A'"],
+        ["tracks.A[0] (B-001-x): belongs to track 'B', but stands under 'A'; move it there"],
     ),
     (
         {"tracks": {"A": [{"id": "x", "track": "B"}]}},
-        ["tracks.A[0] (x): belongs to track 'B', but stands under 'A'"],
+        ["tracks.A[0] (x): belongs to track 'B', but stands under 'A'; move it there"],
     ),
     (
         {"tracks": {"A": [{"id": "A-001-x"}]}, "tasks": [{"id": "A-001-x"}]},
@@ -139,16 +142,7 @@ FAULTS: list[tuple[Any, list[str]]] = [
 def test_all_faults_of_a_plan_are_found_with_their_place(source: Any, faults: list[str]) -> None:
     with pytest.raises(PlanInvalid) as caught:
         read_plan(source)
-    assert caught.value.faults == faults
-
-
-def test_places_come_with_their_line_where_it_is_known() -> None:
-    with pytest.raises(PlanInvalid) as caught:
-        read_plan({"tasks": [{"id": "x"}, {"id": "x", "title": 5}]}, lines={"tasks[0]": 2, "tasks[1]": 9})
-    assert caught.value.faults == [
-        "tasks[1] (x), line 9: title must be a string, not 5",
-        "tasks[1] (x), line 9: the id stands already at tasks[0], line 2",
-    ]
+    assert [str(fault) for fault in caught.value.faults] == faults
 
 
 json_values = st.recursive(
@@ -165,6 +159,49 @@ json_values = st.recursive(
 def test_whatever_stands_in_a_plan_it_is_read_or_refused(source: dict[str, Any]) -> None:
     with suppress(PlanInvalid):
         read_plan(source)
+
+
+class Word(str):
+    """As YAML readers hand them out."""
+
+    __slots__ = ()
+
+
+words = st.sampled_from(
+    ["a", "b", "A-001-x", "A-001-x::1", "0001_t1", "AUTH:x", "", "a b", "null", "x" * 17_000, "\ud800", Word("a"), Word("c")]
+)
+listed = st.lists(words | st.none() | st.integers(0, 3), max_size=3)
+simple_fields = st.fixed_dictionaries(
+    {"id": words},
+    optional={
+        "title": words | st.none() | st.integers(),
+        "description": words,
+        "depends_on": listed | listed.map(tuple) | listed.map(frozenset) | words | st.none(),
+        "tags": listed | listed.map(frozenset),
+        "modules": listed,
+        "phase": words,
+        "repo": words,
+    },
+)
+
+
+@settings(max_examples=500)
+@given(fields=simple_fields)
+def test_the_shorter_way_to_a_definition_leads_to_the_same(fields: dict[str, Any]) -> None:
+    # Only what is a dict itself may go the shorter way.
+    short, long = examine_task(fields), examine_task(MappingProxyType(fields))
+    assert short == long
+    if short.definition is not None:
+        task = short.definition.task
+        assert msgspec.json.decode(msgspec.json.encode(task), type=Task) == task
+        assert type(task.id) is str
+        assert all(type(item) is str for item in (*task.depends_on, *task.tags, *task.modules))
+
+
+def said(faults: list[Misplaced]) -> list[str]:
+    return [
+        f"{fault.task}: {fault.text}" if fault.alone else fault.text.removesuffix("; remove one of these dependencies") for fault in faults
+    ]
 
 
 def task(name: str, *depends_on: str, parent: str | None = None) -> Task:
@@ -209,20 +246,52 @@ GRAPHS: list[tuple[list[Task], list[str], dict[str, list[str]], list[str]]] = [
 
 @pytest.mark.parametrize(("tasks", "known", "edges", "faults"), GRAPHS)
 def test_the_graphs_faults_are_named(tasks: list[Task], known: list[str], edges: dict[str, list[str]], faults: list[str]) -> None:
-    assert check_graph(tasks, known, edges) == faults
-    assert check_graph(iter(tasks), frozenset(known), edges) == faults
+    assert said(check_graph(tasks, known, edges)) == faults
+    assert said(check_graph(iter(tasks), frozenset(known), edges)) == faults
+
+
+def test_a_fault_of_the_graph_points_at_the_key_that_says_it() -> None:
+    tasks = [task("a", "b", "c"), task("b", parent="d"), task("e", "f"), task("f", "e")]
+    assert check_graph(tasks, []) == [
+        Misplaced("a", "depends on 'c', which does not exist", ("depends_on", 1)),
+        Misplaced("b", "its parent 'd' does not exist", ("parent",)),
+        Misplaced("e", "these wait for each other: e → f → e; remove one of these dependencies", ("depends_on",), alone=False),
+    ]
+
+
+def test_a_cycle_through_children_that_exist_is_found_and_one_among_others_is_not_the_plans() -> None:
+    # p waits for its child c, which waits for d, which is now to wait for p.
+    (fault,) = check_graph([task("p"), task("d", "p")], ["c"], {"c": ["d"]}, {"p": ["c"]})
+    assert fault.text == "these wait for each other: c → d → p → c; remove one of these dependencies"
+    assert fault.task == "d"
+    assert check_graph([task("p")], ["x", "y"], {"x": ["y"], "y": ["x"]}) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names", "guess"),
+    [
+        ("A-001", ["A-001-core", "A-002-core"], "; did you mean 'A-001-core'?"),
+        ("A-001-cor", ["A-001-core", "B-001-core"], "; did you mean 'A-001-core'?"),
+        ("a-001-core", ["A-001-core", "zebra"], "; did you mean 'A-001-core'?"),
+        ("A-001", ["A-001-core", "A-001-else"], ""),
+        ("nothing-like-it", ["A-001-core"], ""),
+    ],
+)
+def test_a_name_that_was_perhaps_meant_is_named(wrong: str, names: list[str], guess: str) -> None:
+    (fault,) = check_graph([task("t", wrong)], names)
+    assert fault.text == f"depends on {wrong!r}, which does not exist{guess}"
 
 
 def test_of_many_cycles_ten_are_shown() -> None:
     pairs = [task(f"a{n}", f"b{n}") for n in range(12)] + [task(f"b{n}", f"a{n}") for n in range(12)]
-    faults = check_graph(pairs, [])
+    faults = said(check_graph(pairs, []))
     assert len(faults) == 10
     assert faults[0] == "these wait for each other: a0 → b0 → a0"
 
 
 def test_a_long_cycle_is_shown_by_its_ends() -> None:
     ring = [task(f"t{n:03}", f"t{(n + 1) % 100:03}") for n in range(100)]
-    (fault,) = check_graph(ring, [])
+    (fault,) = said(check_graph(ring, []))
     assert fault.startswith("these wait for each other: t000 → t001 → t002 → ")
     assert " → t008 → t009 → (81 more) → t091 → t092 → " in fault
     assert fault.endswith(" → t098 → t099 → t000")
@@ -235,7 +304,7 @@ def test_a_hundred_thousand_tasks_are_looked_through() -> None:
     assert check_graph(tasks, []) == []
     tasks.append(task("x", "late99"))
     tasks[-100] = task("late1", "x")
-    (fault,) = check_graph(tasks, [])
+    (fault,) = said(check_graph(tasks, []))
     assert fault.startswith("these wait for each other: late1 → x → late99 → late98 → ")
     assert fault.endswith(" → late3 → late2 → late1")
 

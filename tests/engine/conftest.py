@@ -8,23 +8,29 @@ from pathlib import Path
 import pytest
 
 from tests.engine.gates import Home
+from tests.servers import stores
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is about many hundred records takes minutes on a server that answers one call at a time: there it runs nightly."""
+    """What is about many hundred records takes minutes where every one is a call of its own: there it runs nightly."""
     for item in items:
         parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if item.get_closest_marker("large") and parameters.get("home") == "dynamodb":
+        kind = stores.LASTING.get(str(parameters.get("home")))
+        if item.get_closest_marker("large") and kind is not None and kind.slowness > 1:
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=stores.ALL)
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
-    if request.param not in ("memory", "sqlite"):
-        request.getfixturevalue(request.param)  # the server
-    place = Home(request.param, tmp_path)
+    place = Home(stores.asked_for(request), tmp_path)
     try:
         yield place
     finally:
         place.close()
+
+
+@pytest.fixture(params=stores.LASTING)
+def lasting(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store that several processes can open."""
+    return Home(stores.asked_for(request), tmp_path).url

@@ -22,6 +22,7 @@ from genlock.core.index import index_of
 from genlock.core.keys import TASK, Key
 from genlock.core.results import ClaimResult, SubmissionResult
 from genlock.core.rules import decide
+from genlock.engine.check import check
 from genlock.engine.jobs import Job
 from genlock.store import (
     Audit,
@@ -39,10 +40,8 @@ from genlock.store import (
     Store,
 )
 from genlock.stores.memory import MemoryStore
-from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
-from tests.servers import ministack
-from tests.servers.voids import faults_of
+from tests.servers import stores
 
 T = TypeVar("T")
 
@@ -249,8 +248,7 @@ class Home:
 
     def __init__(self, kind: str, folder: Path) -> None:
         self.kind = kind
-        self.slowness = 1 if kind in ("memory", "sqlite") else 6
-        """By how much a test that has to say a time must say a longer one."""
+        self.slowness = stores.LASTING[kind].slowness if kind in stores.LASTING else 1
         self.path = folder / "genlock.db"
         self.clock = ManualClock()
         self._memory = MemoryStore(clock=self.clock)
@@ -262,18 +260,23 @@ class Home:
     def store(self, clock: ManualClock | None = None) -> Store:
         """A handle of its own, as another process would have one."""
         clock = clock or self.clock
-        store = self._opened(clock)
+        store = self._handle(clock)
         self._stores.append(store)
         return store
 
-    def _opened(self, clock: ManualClock) -> Store:
-        match self.kind:
-            case "memory":
-                return self._memory.handle(clock=clock)
-            case "sqlite":
-                return SQLiteStore(self.path, clock=clock)
-            case _:
-                return ministack.with_payloads(self.path.parent, clock)
+    @property
+    def url(self) -> str:
+        """What `connect` takes for this place."""
+        return "memory://" if self.kind == "memory" else stores.LASTING[self.kind].url(self.path)
+
+    def elsewhere(self) -> Store:
+        """A store of the same kind with nothing in it, as a replica that has lost everything would be."""
+        if self.kind == "memory":
+            return MemoryStore(clock=self.clock)
+        return stores.opened(self.kind, self.path.with_name("replica.db"), self.clock)
+
+    def _handle(self, clock: ManualClock) -> Store:
+        return self._memory.handle(clock=clock) if self.kind == "memory" else stores.opened(self.kind, self.path, clock)
 
     def gated(self, clock: ManualClock | None = None) -> GatedStore:
         return GatedStore(self.store(clock))
@@ -304,8 +307,8 @@ class Home:
             connection._close()
         for store in self._stores:
             store.close()
-        store = self._opened(self.clock)
-        faults = faults_of(store)
+        store = self._handle(self.clock)
+        faults = check(store)
         store.close()
         assert faults == []
 

@@ -12,8 +12,6 @@ from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, SubmitResult
 from genlock.errors import Busy, OperationMismatch
 from genlock.store import Change, Committed, Conflict, Store
-from genlock.stores.memory import MemoryStore
-from genlock.stores.sqlite import SQLiteStore
 from genlock.testing.clock import ManualClock
 from tests.engine.gates import (
     PATIENCE,
@@ -56,8 +54,7 @@ def two_histories(home: Home) -> tuple[Store, Store]:
     """Two copies of one store in which different sessions were granted the same task, at the same generation and version."""
     store = home.gated()
     home.connect(store).add_tasks(tasks=["T"])
-    file = home.path.with_name("replica.db")
-    replica: Store = MemoryStore(clock=home.clock) if home.kind == "memory" else SQLiteStore(file, clock=home.clock)
+    replica = home.elsewhere()
     for commit in store.commits:
         replica.commit(commit.changes)
     assert (granted(home.connect(store), "T", "alice"), granted(home.connect(replica), "T", "bob")) == (1, 1)

@@ -218,10 +218,9 @@ EXITING = """
     from genlock.core import events as e
     from genlock.core.commands import ClaimTask
     from tests.engine.gates import GatedStore, Stop, answered, caller, claim, next_for, task_key, writing
-    from genlock.stores.memory import MemoryStore
-    from genlock.stores.sqlite import SQLiteStore
+    from genlock.open import open_store
 
-    store = GatedStore(MemoryStore() if sys.argv[1] == "memory" else SQLiteStore(sys.argv[2]))
+    store = GatedStore(open_store(sys.argv[1]))
     fleet = genlock.connect(store)
     fleet.add_tasks(tasks=["A", "B"])
     arrived = threading.Event()
@@ -251,31 +250,28 @@ EXITING = """
 """
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_an_exit_in_mid_batch_finishes_the_batch_and_tells_the_rest(kind: str, tmp_path: Path) -> None:
-    file = tmp_path / "genlock.db"
-
-    shown = run_script(EXITING, kind, str(file))
+def test_an_exit_in_mid_batch_finishes_the_batch_and_tells_the_rest(home: Home) -> None:
+    shown = run_script(EXITING, home.url)
 
     assert shown == ["queued CLOSED", "under way GRANTED", "waiting CLOSED"]
-    if kind == "sqlite":
-        with genlock.connect(f"sqlite://{file}") as fleet:
+    if home.kind != "memory":
+        with genlock.connect(home.url) as fleet:
             assert (state(fleet, "A"), state(fleet, "B")) == ("IN_PROGRESS", "PENDING")
 
 
-def test_a_program_that_forgets_to_close_ends_at_once(tmp_path: Path) -> None:
+def test_a_program_that_forgets_to_close_ends_at_once(lasting: str) -> None:
     script = """
         import sys, genlock
-        fleet = genlock.connect(f"sqlite://{sys.argv[1]}", session_id="s", agent_id="a", monitor=True)
+        fleet = genlock.connect(sys.argv[1], session_id="s", agent_id="a", monitor=True)
         fleet.add_tasks(tasks=["T"])
         print(fleet.claim_next().task_id, fleet.claim_next(wait_seconds=0.01).reason.value)
     """
-    assert run_script(script, str(tmp_path / "genlock.db")) == ["T NOTHING_READY"]
+    assert run_script(script, lasting) == ["T NOTHING_READY"]
 
 
 FORKING = """
     import os, sys, genlock
-    fleet = genlock.connect(f"sqlite://{sys.argv[1]}", agent_id="a")
+    fleet = genlock.connect(sys.argv[1], agent_id="a")
     fleet.add_tasks(tasks=["A", "B", "C"])
     print("parent", fleet.claim_task(task_id="A", session_id="s-parent").reason.value, flush=True)
     before = fleet.engine
@@ -293,10 +289,8 @@ FORKING = """
 """
 
 
-def test_a_coordinator_that_is_used_after_a_fork_opens_anew_in_the_child(tmp_path: Path) -> None:
-    file = tmp_path / "genlock.db"
-
-    shown = run_script(FORKING, str(file))
+def test_a_coordinator_that_is_used_after_a_fork_opens_anew_in_the_child(lasting: str) -> None:
+    shown = run_script(FORKING, lasting)
 
     assert shown == [
         "parent GRANTED",
@@ -308,10 +302,10 @@ def test_a_coordinator_that_is_used_after_a_fork_opens_anew_in_the_child(tmp_pat
     ]
 
 
-def test_a_child_that_leaves_the_coordinator_alone_does_it_no_harm(tmp_path: Path) -> None:
+def test_a_child_that_leaves_the_coordinator_alone_does_it_no_harm(lasting: str) -> None:
     script = """
         import os, sys, genlock
-        fleet = genlock.connect(f"sqlite://{sys.argv[1]}", agent_id="a", session_id="s")
+        fleet = genlock.connect(sys.argv[1], agent_id="a", session_id="s")
         fleet.add_tasks(tasks=["A"])
         child = os.fork()
         if child == 0:
@@ -319,7 +313,7 @@ def test_a_child_that_leaves_the_coordinator_alone_does_it_no_harm(tmp_path: Pat
         assert os.waitpid(child, 0)[1] == 0
         print(fleet.claim_task(task_id="A").reason.value)
     """
-    assert run_script(script, str(tmp_path / "genlock.db")) == ["GRANTED"]
+    assert run_script(script, lasting) == ["GRANTED"]
 
 
 @pytest.mark.parametrize("opened", ['genlock.connect("memory://", agent_id="a")', 'genlock.connect(MemoryStore(), agent_id="a")'])
@@ -342,10 +336,10 @@ def test_memory_that_is_used_after_a_fork_is_a_clear_error(opened: str) -> None:
     assert run_script(script) == ["child True", "parent GRANTED"]
 
 
-def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(tmp_path: Path) -> None:
+def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(lasting: str) -> None:
     script = """
         import os, sys, genlock
-        fleet = genlock.connect(f"sqlite://{sys.argv[1]}", agent_id="a")
+        fleet = genlock.connect(sys.argv[1], agent_id="a")
         fleet.close()
         child = os.fork()
         if child == 0:
@@ -356,4 +350,4 @@ def test_a_coordinator_that_was_closed_before_a_fork_is_closed_in_the_child(tmp_
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
     """
-    assert run_script(script, str(tmp_path / "genlock.db")) == ["closed"]
+    assert run_script(script, lasting) == ["closed"]

@@ -91,8 +91,7 @@ def test_a_renewed_lease_does_not_wake_who_waits(home: Home) -> None:
 
 def test_a_lease_that_runs_out_by_the_wall_clock_wakes_who_waits(home: Home) -> None:
     """No clock of ours, nobody pokes: the waiter itself knows when to look."""
-    url = "memory://" if home.kind == "memory" else f"sqlite://{home.path}"
-    with genlock.connect(url) as fleet:
+    with genlock.connect(home.url) as fleet:
         fleet.add_tasks(tasks=["T"])
         granted(fleet, "T", "alice", lease=1)
         began = time.monotonic()

@@ -10,13 +10,21 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 import genlock
 from genlock.core.reasons import Status
 from genlock.engine.check import check
 from tests.processes.crew import PATIENCE, Fact, Member, all_go
+from tests.servers import stores
 
 WORKERS = 8
 VICTIMS = 4
+
+
+@pytest.fixture(params=stores.LASTING)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return stores.LASTING[stores.asked_for(request)].url(tmp_path / "genlock.db")
 
 
 def layered_plan() -> list[dict[str, object]]:
@@ -57,8 +65,7 @@ def all_heard(members: list[Member], kills: list[int | None]) -> list[list[Fact]
     return heard
 
 
-def test_workers_killed_at_random_lose_nothing_acknowledged_and_the_others_finish_the_plan(tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/genlock.db"
+def test_workers_killed_at_random_lose_nothing_acknowledged_and_the_others_finish_the_plan(url: str) -> None:
     tasks = layered_plan()
     chance = random.Random(20260104)
     kills: list[int | None] = [chance.randrange(2, 9) for _ in range(VICTIMS)]
@@ -119,8 +126,7 @@ def check_what_was_said(fleet: genlock.Coordinator, tasks: list[str], heard: lis
     assert max(generations) > 1, "no task ever changed hands"
 
 
-def test_a_worker_stopped_past_its_lease_finds_its_result_refused_and_kept(tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/genlock.db"
+def test_a_worker_stopped_past_its_lease_finds_its_result_refused_and_kept(url: str) -> None:
     task = "A-001-core-framework"
     with genlock.connect(url, session_id="bob's", agent_id="bob") as fleet, Member() as alice:
         fleet.add_tasks(tasks=[task])

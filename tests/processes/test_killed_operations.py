@@ -21,53 +21,72 @@ from genlock.engine.check import check
 from tests.processes import operations
 from tests.processes.crew import Fact, Member
 from tests.processes.operations import CHILDREN, FIRST, PLAN, SECOND, STEPS, VICTIM
+from tests.servers import stores
 
 PROGRAM = Path(operations.__file__)
 AT_ONCE = 4.0
 """Seconds: less than anybody waits for a gate that is shut, and much more than a commit takes."""
 
 
-def run(source: Member, folder: Path, failpoint: str = "") -> tuple[list[Fact], int]:
+EVERY = {
+    "sqlite": ("sqlite.commit.before_commit", "sqlite.commit.after_commit"),
+    "postgres": ("postgres.commit.after",),  # before it, nothing has been sent
+}
+"""Failpoints at which every turn is cut."""
+
+BEYOND = {"sqlite": {"purge.dropped", "payload.dropped"}, "postgres": {"purge.done", "payload.dropped"}}
+"""Purging and dropping payloads are not a worker's business: tests/stores/test_killed_commits.py has those."""
+
+
+def url_of(kind: str, folder: Path) -> str:
+    return stores.LASTING[kind].url(folder / "genlock.db")
+
+
+def run(source: Member, kind: str, folder: Path, failpoint: str = "") -> tuple[list[Fact], int]:
     """What a process said, and how it ended."""
     folder.mkdir(exist_ok=True)
     said = folder / "facts"
     source.take_time()
-    source.tell(url=f"sqlite://{folder}/genlock.db", failpoint=failpoint, facts=str(said))
+    source.tell(url=url_of(kind, folder), failpoint=failpoint, facts=str(said))
     status = source.expect()["status"]
     return [json.loads(line) for line in said.read_text().splitlines()] if said.exists() else [], status
 
 
+@pytest.fixture(scope="module", params=EVERY)
+def kind(request: pytest.FixtureRequest) -> str:
+    return stores.asked_for(request)
+
+
 @pytest.fixture(scope="module")
-def source() -> Iterator[Member]:
+def source(kind: str) -> Iterator[Member]:
     with Member(PROGRAM) as source:
         yield source
 
 
 @pytest.fixture(scope="module")
-def hits(source: Member, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
+def hits(source: Member, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
     """How often a process that nobody kills comes by each failpoint."""
-    facts, status = run(source, tmp_path_factory.mktemp("unharmed"))
+    facts, status = run(source, kind, tmp_path_factory.mktemp("unharmed"))
     assert status == 0
     assert [fact["done"] for fact in facts if "done" in fact] == list(STEPS)
     return Counter(fact["hit"] for fact in facts if "hit" in fact)
 
 
-def turns(hits: Counter[str]) -> list[str]:
+def turns(hits: Counter[str], kind: str) -> list[str]:
     """Every commit is cut before and after it is made; every other failpoint at its first, its middle and its last turn."""
     chosen = set()
     for name, count in hits.items():
-        every = name in ("sqlite.commit.before_commit", "sqlite.commit.after_commit")
-        chosen |= {f"{name}:{turn}" for turn in (range(1, count + 1) if every else {1, (count + 1) // 2, count})}
+        chosen |= {f"{name}:{turn}" for turn in (range(1, count + 1) if name in EVERY[kind] else {1, (count + 1) // 2, count})}
     return sorted(chosen)
 
 
-def kill_at(source: Member, folder: Path, failpoint: str) -> int:
+def kill_at(source: Member, kind: str, folder: Path, failpoint: str) -> int:
     """Kills a process there, looks, and goes on in its place. How many steps were acknowledged."""
-    facts, status = run(source, folder, failpoint)
+    facts, status = run(source, kind, folder, failpoint)
     assert status == -signal.SIGKILL, f"the process passed {failpoint} unharmed"
     acknowledged = [fact["done"] for fact in facts]
     assert acknowledged == list(STEPS)[: len(acknowledged)]
-    with genlock.connect(f"sqlite://{folder}/genlock.db", session_id="survivor", agent_id="survivor") as fleet:
+    with genlock.connect(url_of(kind, folder), session_id="survivor", agent_id="survivor") as fleet:
         began = time.monotonic()
         fleet.add_tasks(tasks=["after-the-kill"])
         assert fleet.claim_task(task_id="after-the-kill").success
@@ -110,17 +129,20 @@ def complete_all(fleet: genlock.Coordinator) -> None:
 
 
 def test_a_process_killed_at_any_storage_boundary_leaves_each_operation_whole_or_absent(
-    source: Member, hits: Counter[str], tmp_path: Path
+    source: Member, hits: Counter[str], kind: str, tmp_path: Path
 ) -> None:
-    reached = [kill_at(source, tmp_path / turn, turn) for turn in turns(hits)]
+    reached = [kill_at(source, kind, tmp_path / turn, turn) for turn in turns(hits, kind)]
     missed = [name for number, name in enumerate(STEPS) if number not in reached]
     assert missed in ([], ["renew"]), "some operations were never cut"
 
 
-def test_every_failpoint_that_operations_can_reach_is_reached(hits: Counter[str]) -> None:
+def test_every_failpoint_that_operations_can_reach_is_reached(hits: Counter[str], kind: str) -> None:
     source = Path(genlock.__file__).parent
     named = {
         line.split('hit("')[1].split('"')[0] for file in source.rglob("*.py") for line in file.read_text().splitlines() if 'hit("' in line
     }
-    # Purging and dropping payloads are not a worker's business: tests/stores/test_killed_commits.py has those.
-    assert named - set(hits) == {"sqlite.purge.dropped", "sqlite.payload.dropped"}
+    # Backup and restore are not a worker's business: tests/cli/test_keeping.py cuts those.
+    kept = {name for name in named if name.removeprefix("sqlite.").startswith(("backup.", "restore."))}
+    assert {name for name in named - kept if name.startswith(f"{kind}.")} - set(hits) == {f"{kind}.{name}" for name in BEYOND[kind]}
+    cut = (Path(__file__).parent.parent / "cli" / "test_keeping.py").read_text()
+    assert {name for name in kept if name not in cut} == set()

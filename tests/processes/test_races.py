@@ -1,4 +1,4 @@
-"""Sixteen processes on one file, at once: one winner for each task, and no number given twice."""
+"""Sixteen processes on one store, at once: one winner for each task, and no number given twice."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from genlock.core.keys import COUNTER, Key
 from genlock.core.model import CounterRecord
 from genlock.engine.check import check
 from tests.processes.crew import Fact, Member, all_at_once, all_go
+from tests.servers import stores
 
 PROCESSES = 16
 TASKS = 1000
+TASKS_OF_A_SERVER = 200
+"""On a server every call is a journey, and what it proves it proves with fewer."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,13 @@ def crew() -> Iterator[list[Member]]:
         for member in members:
             member.expect(fact="here")
         yield members
+
+
+@pytest.fixture(params=stores.LASTING)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, int]:
+    """The URL of a store, and how many tasks to race for there."""
+    name = stores.asked_for(request)
+    return stores.LASTING[name].url(tmp_path / "genlock.db"), TASKS_OF_A_SERVER if name in stores.SERVERS else TASKS
 
 
 def plan(tasks: int) -> list[str]:
@@ -53,9 +63,9 @@ def won_by(answers: list[Fact]) -> dict[str, str]:
     return {task: f"session {number}" for number, answer in enumerate(answers) for task in answer["wins"]}
 
 
-def test_of_sixteen_processes_that_claim_each_of_a_thousand_tasks_exactly_one_wins_each(crew: list[Member], tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/genlock.db"
-    tasks = plan(TASKS)
+def test_of_sixteen_processes_that_claim_each_of_many_tasks_exactly_one_wins_each(crew: list[Member], place: tuple[str, int]) -> None:
+    url, number = place
+    tasks = plan(number)
     with genlock.connect(url) as fleet:
         fleet.add_tasks(tasks=tasks)
         answers = race(crew, url, do="claim_each", tasks=tasks)
@@ -64,15 +74,15 @@ def test_of_sixteen_processes_that_claim_each_of_a_thousand_tasks_exactly_one_wi
         assert {generation for answer in answers for generation in answer["generations"]} == {1}
         for answer in answers:
             granted = len(answer["wins"])
-            assert answer["reasons"] == {"GRANTED": granted, "DENIED_ACTIVE_CLAIM": TASKS - granted}
+            assert answer["reasons"] == {"GRANTED": granted, "DENIED_ACTIVE_CLAIM": number - granted}
         assert all(answer["wins"] for answer in answers), "someone came too late for every task"
         assert held_by(fleet, tasks) == won_by(answers)
         assert check(fleet.engine.store) == []
 
 
-def test_of_sixteen_processes_that_ask_for_the_next_task_no_two_get_the_same(crew: list[Member], tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/genlock.db"
-    tasks = plan(TASKS)
+def test_of_sixteen_processes_that_ask_for_the_next_task_no_two_get_the_same(crew: list[Member], place: tuple[str, int]) -> None:
+    url, number = place
+    tasks = plan(number)
     with genlock.connect(url) as fleet:
         fleet.add_tasks(tasks=tasks)
         answers = race(crew, url, do="claim_all")
@@ -81,14 +91,14 @@ def test_of_sixteen_processes_that_ask_for_the_next_task_no_two_get_the_same(cre
         assert held_by(fleet, tasks) == won_by(answers)
 
 
-def test_sixteen_processes_that_take_a_thousand_ids_each_get_every_number_once(crew: list[Member], tmp_path: Path) -> None:
-    url = f"sqlite://{tmp_path}/genlock.db"
-    answers = race(crew, url, do="take_ids", count=TASKS, threads=4)
+def test_sixteen_processes_that_take_many_ids_each_get_every_number_once(crew: list[Member], place: tuple[str, int]) -> None:
+    url, number = place
+    answers = race(crew, url, do="take_ids", count=number, threads=4)
     given = Counter(taken for answer in answers for taken in answer["taken"])
-    assert given == Counter(format_root(number) for number in range(1, PROCESSES * TASKS + 1)), "an id was given twice, or left out"
+    assert given == Counter(format_root(taken) for taken in range(1, PROCESSES * number + 1)), "an id was given twice, or left out"
     with genlock.connect(url) as fleet:
         stored = fleet.engine.store.load([key := Key("default", "default", COUNTER, "global")]).records[key]
         counter = decode_record(COUNTER, stored.body)
         assert isinstance(counter, CounterRecord)
-        assert (counter.value, stored.version) == (PROCESSES * TASKS, PROCESSES * TASKS)
+        assert (counter.value, stored.version) == (PROCESSES * number, PROCESSES * number)
         assert check(fleet.engine.store) == []

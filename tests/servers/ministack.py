@@ -1,4 +1,4 @@
-"""A DynamoDB of the tests' own: ministack, in its own environment, on a free port of the loopback, gone when the tests are."""
+"""A DynamoDB and an S3 of the tests' own: ministack, in its own environment, on a free port of the loopback, gone when the tests are."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from genlock.store import Clock
-from genlock.stores.dynamodb import DynamoDBStore, create_table
+from genlock.stores.dynamodb import create_table
 from genlock.stores.dynamodb.driver import make_client
-from genlock.stores.memory import MemoryStore
+from genlock.stores.dynamodb.settings import settings_of
+from tests.servers.debian import NotToBeHad
 
-PROGRAM = Path(__file__).parent.parent.parent / ".tools" / "ministack" / "bin" / "ministack"
+PROGRAM = Path(__file__).parents[2] / ".tools" / "ministack" / "bin" / "ministack"
 REGION = "us-east-1"
 UP_SECONDS = 60.0
 
@@ -46,9 +47,16 @@ class Server:
         self.process = process
         self.endpoint_url = endpoint_url
 
-    def url(self, table: str) -> str:
-        """The store's URL."""
-        return f"dynamodb://{table}?region={REGION}&endpoint_url={self.endpoint_url}"
+    @property
+    def port(self) -> int:
+        return urlsplit(self.endpoint_url).port or 0
+
+
+def ready() -> str:
+    """Where the program is."""
+    if not PROGRAM.exists():
+        raise NotToBeHad("run `make servers`, which brings PyPI's ministack")
+    return str(PROGRAM)
 
 
 @contextmanager
@@ -58,7 +66,7 @@ def running(folder: Path) -> Iterator[Server]:
         pytest.fail(f"there is no {PROGRAM.name} to test DynamoDB with: run `make servers`", pytrace=False)
     port = free_port()
     keeps_out = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MINISTACK_", "PYTHON"))}
-    settings = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "TMPDIR": str(folder), "LOG_LEVEL": "ERROR", "SERVICES": "dynamodb"}
+    settings = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "TMPDIR": str(folder), "LOG_LEVEL": "ERROR", "SERVICES": "dynamodb,s3"}
     with (folder / "ministack.log").open("wb") as log:
         process = subprocess.Popen([str(PROGRAM)], cwd=folder, env=keeps_out | settings, stdout=log, stderr=log)
     server = Server(process, f"http://127.0.0.1:{port}")
@@ -105,40 +113,28 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(10)
 
 
+def url_of(table: str, endpoint_url: str, **settings: str) -> str:
+    """The URL of a table that need not be there."""
+    return f"dynamodb://{table}?{urlencode({'region': REGION, 'endpoint_url': endpoint_url, **settings})}"
+
+
 def client_of(endpoint_url: str) -> Any:
-    return make_client(region=REGION, endpoint_url=endpoint_url, connections=8)
+    return make_client(settings_of(url_of("any", endpoint_url)), connections=8)
 
 
 def table_of(place: Path) -> str:
-    """The name of the table that stands for a folder."""
-    return "genlock-" + hashlib.sha256(str(place).encode()).hexdigest()[:32]
+    """The name of the table that stands for a path."""
+    return "genlock-" + hashlib.sha256(os.fsencode(place)).hexdigest()[:32]
 
 
-def made(endpoint_url: str, place: Path) -> str:
-    """The table that stands for a folder, made if need be."""
-    table = table_of(place)
-    marker = place / ".dynamodb"
+def url_for(place: Path, endpoint_url: str | None = None, **settings: str) -> str:
+    """The URL of the table that stands for a path, made if need be, in whatever process: the server is that of the fixture."""
+    url = url_of(table_of(place), endpoint_url or os.environ[ADDRESS], **settings)
+    marker = place.with_name(f"{place.name}.dynamodb")
     if not marker.exists():
-        client = client_of(endpoint_url)
-        create_table(client, table)
-        client.close()
+        create_table(url)
         marker.touch()
-    return table
-
-
-def opened(place: Path, clock: Clock | None = None) -> DynamoDBStore:
-    """A handle on the table that stands for a folder. Also for processes that the tests start."""
-    endpoint_url = os.environ[ADDRESS]
-    return DynamoDBStore(made(endpoint_url, place), region=REGION, endpoint_url=endpoint_url, clock=clock)
-
-
-PAYLOADS: dict[Path, MemoryStore] = {}
-
-
-def with_payloads(place: Path, clock: Clock | None = None) -> DynamoDBStore:
-    """The same with a place for payloads, shared by the handles of one folder in this process."""
-    endpoint_url, payloads = os.environ[ADDRESS], PAYLOADS.setdefault(place, MemoryStore()).payloads()
-    return DynamoDBStore(made(endpoint_url, place), region=REGION, endpoint_url=endpoint_url, payloads=payloads, clock=clock)
+    return url
 
 
 @pytest.fixture(scope="session")

@@ -1,76 +1,119 @@
-"""A proxy on the loopback that can lose an answer: the server has done what it was asked, and whoever asked never hears of it."""
+"""A loopback proxy between a store and its server, which a test may cut, or let fall silent, at a moment of its choice."""
 
 from __future__ import annotations
 
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from urllib.parse import urlsplit
 
 
 class Proxy:
-    """Hands on what comes, both ways. `lose` is a piece of a request: the answer to the next one that has it is lost."""
+    """Passes bytes on in both directions, one thread a connection."""
 
-    def __init__(self, target: str) -> None:
-        parts = urlsplit(target)
-        self._target = (parts.hostname or "", parts.port or 0)
-        self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self._port}"
-        self.lose: bytes | None = None
-        self.lost = 0
-        self._listen()
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._open: list[socket.socket] = []
+        self._lock = threading.Lock()
+        self._answers = "passed on"
+        self._unlucky: bytes | None = None
+        self.swallowed = threading.Event()
+        """Has an answer not been passed on?"""
+        self.port = 0
+        self.admit()
 
-    def open(self) -> None:
-        """Lets connections in again after `close`."""
-        self._listener = socket.create_server(("127.0.0.1", self._port))
-        self._listen()
+    def cut_at_the_next_answer(self) -> None:
+        """The server gets the next statement, and does what it says; instead of its answer the connection breaks."""
+        self.swallowed.clear()
+        self._answers = "cut"
 
-    def close(self) -> None:
-        """Cuts all connections, and lets none in."""
-        for each in [self._listener, *self._sockets]:
-            # Closing alone would not wake who waits for it.
+    def cut_at_the_answer_to(self, piece: bytes) -> None:
+        """The same for the next request that has this in it, on whatever connection it comes."""
+        self.swallowed.clear()
+        self._unlucky = piece
+
+    def swallow_answers(self) -> None:
+        """The server gets every statement; its answers are lost, and the connections stay open."""
+        self.swallowed.clear()
+        self._answers = "swallowed"
+
+    def pass_on(self) -> None:
+        """As at first."""
+        self._answers = "passed on"
+
+    def cut(self) -> None:
+        """Breaks all connections off."""
+        with self._lock:
+            sockets, self._open = self._open, []
+        for each in sockets:
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
-            each.close()
-        self._sockets.clear()
 
-    def _listen(self) -> None:
-        threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
+    def admit(self) -> None:
+        """Lets connections in, at first and again after `close`; the port stays the same."""
+        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
-    def _accept(self, listener: socket.socket) -> None:
+    def close(self) -> None:
+        """Breaks all connections off, and lets none in."""
         with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who waits for it
+        self._listening.close()
+        self.cut()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listening.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self._target)
+            except OSError:
+                near.close()
+                continue
+            with self._lock:
+                self._open += [near, far]
+            threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
+
+    def _pass(self, near: socket.socket, far: socket.socket) -> None:
+        unlucky = False
+        with near, far, selectors.DefaultSelector() as ready, suppress(OSError):
+            ready.register(near, selectors.EVENT_READ, far)
+            ready.register(far, selectors.EVENT_READ, near)
             while True:
-                client, _ = listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+                for key, _ in ready.select():
+                    source = key.fileobj
+                    assert isinstance(source, socket.socket)
+                    data = source.recv(65536)
+                    unlucky = unlucky or (source is near and self._is_unlucky(data))
+                    if not data or (source is far and self._is_lost(unlucky)):
+                        return
+                    if not (source is far and self._answers == "swallowed"):
+                        key.data.sendall(data)
 
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self._target) as server, suppress(OSError):
-            self._sockets += [client, server]
-            losing = threading.Event()
-            threading.Thread(target=self._answer, args=(server, client, losing), daemon=True).start()
-            while data := client.recv(65536):
-                if self.lose is not None and self.lose in data:
-                    self.lose = None
-                    losing.set()
-                server.sendall(data)
+    def _is_unlucky(self, request: bytes) -> bool:
+        if self._unlucky is None or self._unlucky not in request:
+            return False
+        self._unlucky = None
+        return True
 
-    def _answer(self, server: socket.socket, client: socket.socket, losing: threading.Event) -> None:
-        with suppress(OSError):
-            while data := server.recv(65536):
-                if losing.is_set():
-                    self.lost += 1
-                    break
-                client.sendall(data)
-            client.shutdown(socket.SHUT_RDWR)
+    def _is_lost(self, unlucky: bool) -> bool:
+        if self._answers == "passed on" and not unlucky:
+            return False
+        cut = self._answers == "cut"
+        if cut:
+            self._answers = "passed on"
+        self.swallowed.set()
+        return cut or unlucky
 
 
 @contextmanager
-def before(target: str) -> Iterator[Proxy]:
-    """A proxy before a server."""
-    proxy = Proxy(target)
+def between(port: int) -> Iterator[Proxy]:
+    """A proxy before the server on this port."""
+    proxy = Proxy(port)
     try:
         yield proxy
     finally:

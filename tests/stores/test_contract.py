@@ -1,4 +1,4 @@
-"""All stores keep the contract."""
+"""The stores keep the contract."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from genlock.store import Clock, Store
+from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.memory import MemoryStore
+from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
-from tests.servers import ministack
+from tests.servers import ministack, postgres
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -28,9 +30,15 @@ class TestMemoryStore(StoreContract):
         return MEMORIES.setdefault(place, MemoryStore()).handle(clock=clock)
 
 
+@pytest.mark.usefixtures("postgres")
+class TestPostgresStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return PostgresStore(postgres.url_for(place), clock=clock)
+
+
 @pytest.mark.usefixtures("dynamodb")
 class TestDynamoDBStore(StoreContract):
     payloads_supported = False
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        return ministack.opened(place, clock)
+        return DynamoDBStore(ministack.url_for(place / "genlock.db"), clock=clock)

@@ -193,7 +193,7 @@ class NeverLosesACursor(Whole):
 class FindsDependentsLate(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         page = self.inner.find(query, count_by=count_by)
-        if query.waits_on is None:
+        if not query.waits_on:
             return page
         pages = self.notes.setdefault(repr(query), [page])
         pages.append(page)

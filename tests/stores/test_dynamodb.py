@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
+from msgspec.structs import replace
 
 import genlock
 from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, ResultNotFound, StoreError, StoreForeign, StoreUnavailable
@@ -26,26 +27,25 @@ from genlock.stores.dynamodb.writing import ACTIONS, Result
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
 from tests.servers import ministack, proxy
 from tests.servers.ministack import Server
-from tests.servers.voids import void_positions
 
 FEED = EventQuery("acme", "apollo")
 
 
 @pytest.fixture
 def place(tmp_path: Path, dynamodb: Server) -> Path:
-    return tmp_path
+    return tmp_path / "genlock.db"
 
 
 @pytest.fixture
 def store(place: Path) -> Iterator[DynamoDBStore]:
-    store = ministack.opened(place)
+    store = opened(place)
     yield store
     store.close()
 
 
 @pytest.fixture
 def other(place: Path) -> Iterator[DynamoDBStore]:
-    store = ministack.opened(place)
+    store = opened(place)
     yield store
     store.close()
 
@@ -57,6 +57,27 @@ def commit(store: Store, *changes: Change) -> list[int]:
     return [answer.position for answer in answers if isinstance(answer, Committed)]
 
 
+def opened(place: Path) -> DynamoDBStore:
+    return DynamoDBStore(ministack.url_for(place))
+
+
+def behind(gateway: proxy.Proxy, place: Path) -> DynamoDBStore:
+    """The same by way of a proxy."""
+    ministack.url_for(place)
+    return DynamoDBStore(ministack.url_for(place, f"http://127.0.0.1:{gateway.port}"))
+
+
+def voids_of(store: Store) -> int:
+    """How many positions of the feed were given to no event, read in small pages."""
+    voids, query = 0, replace(FEED, limit=2)
+    while True:
+        page = store.read_events(query)
+        voids += page.voids
+        if not page.more:
+            return voids
+        query = replace(query, after=page.cursor)
+
+
 def take_positions(store: DynamoDBStore, number: int) -> None:
     """What a writer does first; he then falls silent."""
     store._table.update(keys.head_at("acme", "apollo"), "ADD #h :n", {":n": whole(number)})
@@ -66,17 +87,17 @@ def take_positions(store: DynamoDBStore, number: int) -> None:
 
 
 def test_a_coordinator_is_opened_by_the_url_of_a_table(place: Path, dynamodb: Server) -> None:
-    table = ministack.made(dynamodb.endpoint_url, place)
-    with genlock.connect(dynamodb.url(table), agent_id="alice", session_id="s1") as fleet:
+    url = ministack.url_for(place)
+    with genlock.connect(url, agent_id="alice", session_id="s1") as fleet:
         fleet.add_tasks(tasks=["A-001-x"])
         assert fleet.claim_task(task_id="A-001-x").success
-    with genlock.connect(dynamodb.url(table)) as fleet:
+    with genlock.connect(url) as fleet:
         assert fleet.get_task_state(task_id="A-001-x").generation == 1
 
 
 def test_a_table_that_is_not_there_is_an_error_that_says_what_to_do(dynamodb: Server) -> None:
     with pytest.raises(StoreForeign, match=r"there is no table nowhere.*genlock db create"):
-        open_store(dynamodb.url("nowhere"))
+        open_store(ministack.url_of("nowhere", dynamodb.endpoint_url))
 
 
 def test_a_table_of_somebody_else_is_refused(dynamodb: Server) -> None:
@@ -87,19 +108,19 @@ def test_a_table_of_somebody_else_is_refused(dynamodb: Server) -> None:
     }
     client.create_table(TableName="foreign", BillingMode="PAY_PER_REQUEST", **keyed)
     with pytest.raises(StoreForeign, match="none of Genlock's"):
-        open_store(dynamodb.url("foreign"))
+        open_store(ministack.url_of("foreign", dynamodb.endpoint_url))
 
 
 def test_a_table_of_a_newer_format_is_refused(place: Path, dynamodb: Server, store: DynamoDBStore) -> None:
     store._table.update(keys.META, "SET #f = :f", {":f": whole(2)})
     with pytest.raises(StoreForeign, match="format 2; this version of Genlock knows 1: install a newer one"):
-        ministack.opened(place)
+        opened(place)
 
 
 def test_creating_a_table_again_changes_nothing(place: Path, dynamodb: Server, store: DynamoDBStore) -> None:
     commit(store, make_change(make_key()))
     cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
-    create_table(ministack.client_of(dynamodb.endpoint_url), ministack.table_of(place))
+    create_table(ministack.url_for(place))
     assert list(store.read_events(EventQuery("acme", "apollo", after=cursor)).events) == []
 
 
@@ -125,15 +146,17 @@ def test_a_url_that_cannot_be_meant_is_refused(url: str, complaint: str) -> None
 
 def test_without_the_driver_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
-    with pytest.raises(StoreUnavailable, match=r"pip install 'genlock\[dynamodb\]'"):
-        driver.require_driver()
+    for name in [name for name in sys.modules if name.startswith("genlock.stores.dynamodb")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(StoreError, match=r"boto3, is not installed: pip install 'genlock\[dynamodb\]'"):
+        open_store("dynamodb://table")
 
 
 def test_without_credentials_the_error_says_so(dynamodb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.setattr(driver, "_sessions", {})
     with pytest.raises(StoreUnavailable, match=r"no AWS credentials.*AWS_ACCESS_KEY_ID"):
-        open_store(dynamodb.url("table"))
+        open_store(ministack.url_of("table", dynamodb.endpoint_url))
 
 
 # Faults
@@ -185,29 +208,29 @@ def test_reasons_of_a_cancelled_transaction_are_read(codes: list[str], passing: 
 
 
 def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(place: Path, dynamodb: Server) -> None:
-    with proxy.before(dynamodb.endpoint_url) as gateway:
-        store = DynamoDBStore(ministack.made(dynamodb.endpoint_url, place), region=ministack.REGION, endpoint_url=gateway.url)
+    with proxy.between(dynamodb.port) as gateway:
+        store = behind(gateway, place)
         first, second = make_change(make_key()), make_change(make_key("A-002"))
         commit(store, first)
         gateway.close()
         for act in (lambda: store.load([make_key()]), lambda: store.commit([second])):
             with pytest.raises(StoreUnavailable, match="cannot be reached"):
                 act()
-        gateway.open()
+        gateway.admit()
         commit(store, second)
         assert facts_of(read_feed(store)) == recorded_of([first, second])
         store.close()
 
 
 def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once(place: Path, dynamodb: Server, other: DynamoDBStore) -> None:
-    with proxy.before(dynamodb.endpoint_url) as gateway:
-        store = DynamoDBStore(ministack.made(dynamodb.endpoint_url, place), region=ministack.REGION, endpoint_url=gateway.url)
+    with proxy.between(dynamodb.port) as gateway:
+        store = behind(gateway, place)
         first = make_change(make_key(), events=2)
         second = make_change(make_key(), first)
         for change in (first, second):
-            gateway.lose = b"TransactWriteItems"
+            gateway.cut_at_the_answer_to(b"TransactWriteItems")
             commit(store, change)
-        assert gateway.lost == 2
+            assert gateway.swallowed.is_set()
         assert facts_of(read_feed(other)) == recorded_of([first, second])
         store.close()
 
@@ -216,7 +239,7 @@ def test_a_commit_in_which_the_server_falls_silent_is_of_unknown_outcome(
     tmp_path: Path, dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ministack.running(tmp_path) as server:
-        store = DynamoDBStore(ministack.made(server.endpoint_url, tmp_path), region=ministack.REGION, endpoint_url=server.endpoint_url)
+        store = DynamoDBStore(ministack.url_for(tmp_path / "own", server.endpoint_url))
         change = make_change(make_key())
         write, process = store._writer._write, server.process
 
@@ -245,14 +268,14 @@ def test_a_change_that_conflicts_closes_its_positions_at_once(store: DynamoDBSto
     began = time.monotonic()
     assert facts_of(read_feed(other)) == recorded_of([first, later])
     assert time.monotonic() - began < HOLE_SECONDS / 2
-    assert void_positions(store, "acme", "apollo") == 3
+    assert voids_of(store) == 3
 
 
 def test_what_is_known_to_conflict_takes_no_positions(store: DynamoDBStore) -> None:
     commit(store, make_change(make_key()))
     stale = make_change(make_key(), make_change(make_key(), mark="another history"))
     assert isinstance(store.commit([stale])[0], Conflict)
-    assert void_positions(store, "acme", "apollo") == 0
+    assert voids_of(store) == 0
 
 
 def test_a_reader_closes_the_positions_of_a_writer_who_never_comes(store: DynamoDBStore, other: DynamoDBStore) -> None:
@@ -266,7 +289,7 @@ def test_a_reader_closes_the_positions_of_a_writer_who_never_comes(store: Dynamo
     began = time.monotonic()
     assert facts_of(read_feed(store)) == recorded_of(changes)
     assert time.monotonic() - began < HOLE_SECONDS
-    assert void_positions(store, "acme", "apollo") == 2
+    assert voids_of(store) == 2
 
 
 def test_a_writer_whose_positions_were_closed_takes_new_ones(
@@ -340,7 +363,7 @@ def test_a_reader_who_saw_the_feed_before_a_purge_does_not_wait_for_what_was_pur
     began = time.monotonic()
     assert facts_of(other.read_events(FEED).events) == recorded_of([second])
     assert time.monotonic() - began < HOLE_SECONDS
-    assert void_positions(store, "acme", "apollo") == 0
+    assert voids_of(store) == 0
 
 
 # Limits
@@ -350,10 +373,10 @@ def test_who_waits_on_more_than_a_transaction_holds_is_found_by_each(store: Dyna
     names = [f"D-{number:03}" for number in range(3 * ACTIONS)]
     change = make_change(make_key(), index=Index(waits_on=tuple(names)))
     commit(store, change)
-    assert all(keys_of(store.find(Query("acme", "apollo", waits_on=name))) == [make_key()] for name in names[::37] + names[-1:])
+    assert all(keys_of(store.find(Query("acme", "apollo", waits_on=(name,)))) == [make_key()] for name in names[::37] + names[-1:])
     left = make_change(make_key(), change, index=Index(waits_on=(names[7],)))
     commit(store, left)
-    found = [name for name in names if store.find(Query("acme", "apollo", waits_on=name)).records]
+    found = [name for name in names if store.find(Query("acme", "apollo", waits_on=(name,))).records]
     assert found == [names[7]]
     (stored,) = store.load([make_key()], with_index=True).records.values()
     assert stored.index == left.index

@@ -79,7 +79,7 @@ def is_written(changes: list[Change], store: Store) -> bool:
             assert not set(recorded_of([change])) & set(events)
             continue
         there = record is not None and record.version >= change.version
-        waiting = keys_of(store.find(Query("acme", change.key.project, waits_on=change.index.waits_on[1])))
+        waiting = keys_of(store.find(Query("acme", change.key.project, waits_on=change.index.waits_on[1:2])))
         if record is not None and record.version <= change.version:
             assert (change.key in waiting) == there, "a record and its index differ"
         done.add(there)

@@ -86,7 +86,7 @@ def test_a_page_is_not_continued_by_another_querys_end(store: Store) -> None:
         Query("acme", heads=1),
         Query("acme", due_before=1),
         Query("acme", parent="p"),
-        Query("acme", waits_on="d"),
+        Query("acme", waits_on=("d",)),
         Query("acme", "apollo", pool="p", heads=1),
         Query("acme", "apollo", session="s", parent="p"),
         Query("acme", "apollo", limit=0),

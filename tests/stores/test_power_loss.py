@@ -138,7 +138,7 @@ def verify(folder: Path, history: History) -> History:
         for project in PROJECTS:
             for other in DEPENDENCIES:
                 waiting = sorted(key for key, changes in found.items() if key.project == project and changes[-1].index.waits_on == (other,))
-                assert keys_of(store.find(Query("acme", project, waits_on=other))) == waiting
+                assert keys_of(store.find(Query("acme", project, waits_on=(other,)))) == waiting
             feed = read_feed(store, project=project)
             assert sorted(facts_of(feed)) == sorted(recorded_of(change for change in kept if change.key.project == project))
             positions = [event.position for event in feed]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import os
 import weakref
@@ -13,8 +12,10 @@ from msgspec.structs import replace
 
 from genlock.coordinator.base import Identity
 from genlock.coordinator.feed import Feeds, follow
+from genlock.coordinator.graphs import Graphs
 from genlock.coordinator.operating import Operating
 from genlock.coordinator.planning import Planning
+from genlock.coordinator.plans import Plans
 from genlock.coordinator.scripts import asynchronous, synchronous
 from genlock.coordinator.sessions import Sessions
 from genlock.coordinator.working import Working
@@ -24,7 +25,7 @@ from genlock.engine.processes import identify, own
 from genlock.errors import Closed
 
 
-class Operations(Working, Planning, Operating, Sessions, Feeds):
+class Operations(Working, Planning, Plans, Graphs, Operating, Sessions, Feeds):
     """Every operation, as a script."""
 
 
@@ -43,7 +44,8 @@ class Connection:
             # Threads, locks and connections did not come along: what was opened before the fork is left to the parent.
             if self._closed:
                 raise Closed("the coordinator is closed")
-            self._identity = replace(self._identity, process=identify())
+            if self._identity.own_process:
+                self._identity = replace(self._identity, process=identify())
             self._live = Operations(self._open_engine(), self._identity)
         return self._live
 
@@ -93,6 +95,10 @@ class Coordinator(Connection):
     add_tasks = synchronous(Operations.add_tasks)
     edit_task = synchronous(Operations.edit_task)
     import_plan = synchronous(Operations.import_plan)
+    diff_plan = synchronous(Operations.diff_plan)
+    check_plan = synchronous(Operations.check_plan)
+    get_plan = synchronous(Operations.get_plan)
+    get_graph = synchronous(Operations.get_graph)
     next_id = synchronous(Operations.next_id)
     reset_task = synchronous(Operations.reset_task)
     preview_reset = synchronous(Operations.preview_reset)
@@ -163,6 +169,10 @@ class AsyncCoordinator(Connection):
     add_tasks = asynchronous(Operations.add_tasks)
     edit_task = asynchronous(Operations.edit_task)
     import_plan = asynchronous(Operations.import_plan)
+    diff_plan = asynchronous(Operations.diff_plan)
+    check_plan = asynchronous(Operations.check_plan)
+    get_plan = asynchronous(Operations.get_plan)
+    get_graph = asynchronous(Operations.get_graph)
     next_id = asynchronous(Operations.next_id)
     reset_task = asynchronous(Operations.reset_task)
     preview_reset = asynchronous(Operations.preview_reset)
@@ -195,6 +205,8 @@ class AsyncCoordinator(Connection):
         """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
         operations = self._operations()
         events = follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
+        import asyncio
+
         loop = asyncio.get_running_loop()
         while True:
             event: Any = await loop.run_in_executor(None, next, events, None)
@@ -204,6 +216,8 @@ class AsyncCoordinator(Connection):
 
     async def close(self) -> None:
         """Finishes what is under way; calling it again is fine."""
+        import asyncio
+
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     async def __aenter__(self) -> AsyncCoordinator:

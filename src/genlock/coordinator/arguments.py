@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -24,7 +23,12 @@ _LARGEST_LIMIT = 100_000
 _LARGEST_METADATA = 4096
 MOST_NESTING = 64
 
-_canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
+@cache
+def _canonical() -> Callable[[Any], str]:
+    import json
+
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def check_number(name: str, value: Any, least: float, most: float) -> float:
@@ -154,8 +158,10 @@ def _inside(value: Any) -> Iterable[Any]:
 
 def pack(result_data: Any) -> tuple[Content, bytes]:
     """A result as it is compared and kept: canonical bytes, their digest, and whether they are a payload."""
+    from hashlib import sha256
+
     data = _json("result_data", result_data if result_data is not None else {})
-    digest = hashlib.sha256(data).hexdigest()
+    digest = sha256(data).hexdigest()
     payload = len(data) > MAX_INLINE_RESULT_BYTES
     content = Content(digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in _EMPTY)
     return content, data
@@ -164,7 +170,7 @@ def pack(result_data: Any) -> tuple[Content, bytes]:
 def _json(name: str, value: Any) -> bytes:
     """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what is read must be what was given."""
     try:
-        return _canonical(value).encode()
+        return _canonical()(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"{name} cannot be written as JSON: {error}") from None
 

@@ -34,6 +34,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     host: str = ""
     role: str = ""
     process: Process | None = None
+    own_process: bool = True
+    """Is it the process that made the connection? Then a forked child is another."""
 
 
 class Base:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from genlock.core.commands import ClaimTask
 from genlock.core.decision import Decision
 from genlock.core.keys import TASK, Key
 from genlock.core.model import TaskRecord
 from genlock.core.plan import find_cycle
-from genlock.core.reasons import ClaimReason
-from genlock.core.results import ClaimResult, Explanation
+from genlock.core.reasons import ClaimReason, Status
+from genlock.core.results import ClaimResult, Explanation, Root
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
-from genlock.core.task.view import claimable
+from genlock.core.task.view import claimable, overdue, waits_for
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Item
 from genlock.errors import GenlockError
 
 _MOST_LOOKED_AT = 5000
+_MOST_ROOTS = 20
 
 
 def explanation(round: Round, item: Item) -> Explanation:
@@ -32,7 +34,16 @@ def explanation(round: Round, item: Item) -> Explanation:
     outcome: ClaimResult = decided.outcome
     record: TaskRecord = decided.record or before
     because, hints = _words(outcome, record, claim.key.id)
-    cycle = _cycle(round, claim.key, record) if outcome.reason is ClaimReason.DENIED_BLOCKED else ()
+    cycle: tuple[str, ...] = ()
+    roots: tuple[Root, ...] = ()
+    if outcome.reason is ClaimReason.DENIED_BLOCKED:
+        below = _below(round, claim.key, record)
+        cycle = find_cycle({name: _unmet(found) for name, found in below.items() if found is not None}) or ()
+        del below[claim.key.id]
+        roots = tuple(_root(name, found, round) for name, found in below.items() if _is_root(found))[:_MOST_ROOTS]
+    elif outcome.success and before.state is Status.BACKLOG and not round.settings(claim.key)[0].offer_backlog:
+        because = (*because, "it is in the backlog: only a claim by name is granted")
+        hints = (*hints, f"reopen {claim.key.id} to have it offered")
     if cycle:
         because = (f"it waits for itself: {' → '.join(cycle)}", *because)
         hints = (f"remove one of these dependencies, for example {cycle[0]} → {cycle[1]}", *hints)
@@ -46,6 +57,7 @@ def explanation(round: Round, item: Item) -> Explanation:
         waits_for=outcome.waits_for,
         cycle=cycle,
         holder=outcome.holder,
+        roots=roots,
     )
 
 
@@ -77,21 +89,60 @@ def _words(outcome: ClaimResult, record: TaskRecord, task: str) -> tuple[tuple[s
             return (), ()
 
 
-def _cycle(round: Round, key: Key, record: TaskRecord) -> tuple[str, ...]:
-    """The circle of unmet dependencies and children that this task waits in, if there is one."""
-    edges: dict[str, tuple[str, ...]] = {}
-    todo = [(key.id, record)]
-    while todo and len(edges) < _MOST_LOOKED_AT:
-        missing: list[Key] = []
-        for name, found in todo:
-            edges[name] = tuple(
-                other for heard in (found.dependencies, found.children) for other, news in heard.items() if not news.finished
-            )
-            missing += [key.beside(TASK, other) for other in edges[name] if other not in edges]
-        round.load(dict.fromkeys(missing))
-        records = {wanted.id: round.cells[wanted].record for wanted in missing}
-        todo = [(name, found) for name, found in records.items() if isinstance(found, TaskRecord) and name not in edges]
-    return find_cycle(edges) or ()
+def _below(round: Round, key: Key, record: TaskRecord) -> dict[str, TaskRecord | None]:
+    """The task and all that it waits for, directly or through others, nearest first; None for what does not exist."""
+    seen: dict[str, TaskRecord | None] = {key.id: record}
+    todo = [record]
+    while todo and len(seen) < _MOST_LOOKED_AT:
+        missing = {key.beside(TASK, other): None for found in todo for other in _unmet(found) if other not in seen}
+        round.load(missing)
+        todo = []
+        for wanted in missing:
+            found = round.cells[wanted].record
+            seen[wanted.id] = found if isinstance(found, TaskRecord) else None
+            if isinstance(found, TaskRecord):
+                todo.append(found)
+    return seen
+
+
+def _unmet(record: TaskRecord) -> tuple[str, ...]:
+    """The dependencies and children that a task waits for."""
+    return tuple(other for heard in (record.dependencies, record.children) for other, news in heard.items() if not news.finished)
+
+
+def _is_root(record: TaskRecord | None) -> bool:
+    return record is None or record.state is not Status.BLOCKED or not _unmet(record)
+
+
+def _root(name: str, record: TaskRecord | None, round: Round) -> Root:
+    return Root(name, None, "there is no such task") if record is None else Root(name, record.state, _standing(record, round))
+
+
+def _standing(record: TaskRecord, round: Round) -> str:
+    """How a task stands, in a phrase."""
+    match record.state:
+        case Status.PENDING:
+            reserved = f", reserved for {record.task.assigned_to}" if record.task.assigned_to else ""
+            return f"ready, nobody has claimed it{reserved}"
+        case Status.BACKLOG:
+            return "in the backlog"
+        case Status.IN_PROGRESS if record.claim is not None:
+            claim = record.claim
+            if overdue(claim, round.now) is not None:
+                return f"the lease of {claim.agent} is over: the next claim takes it over"
+            return f"{claim.agent} (session {claim.session}) is at work, lease until {_instant(claim.expires_at)}"
+        case Status.HELD:
+            return f"held: {record.hold.reason}" if record.hold else "held"
+        case Status.BLOCKED:
+            return ", ".join(waits_for(record)) or "nothing keeps it blocked any more: the next look opens it"
+        case Status.COMPLETED | Status.CANCELLED:
+            return f"{record.state.value.lower()}, which has not been heard of yet: the next claim opens what waits"
+        case _:
+            return record.state.value.lower().replace("_", " ")
+
+
+def _instant(when: datetime) -> str:
+    return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def opened_by_time(round: Round, checks: Iterable[Item]) -> Iterator[tuple[Key, Pool, str, TaskRecord]]:

@@ -203,7 +203,7 @@ class Operating(Base):
         while todo:
             current, after = todo.pop(), None
             while True:
-                query = Query(*key.place, waits_on=MET + current.id, after=after, limit=_AT_ONCE)
+                query = Query(*key.place, waits_on=(MET + current.id,), after=after, limit=_AT_ONCE)
                 page = self.store.find(query)
                 for stored in page.records:
                     record = decode_record(TASK, stored.body)

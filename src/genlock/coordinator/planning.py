@@ -1,28 +1,24 @@
-"""What planners do: add and edit tasks, import plans, take ids."""
+"""What planners do with single tasks: add and edit them, take ids. Whole plans are in `plans`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
-from genlock.coordinator.arguments import check_flag, check_items, check_whole
-from genlock.coordinator.base import Base, task_of
-from genlock.coordinator.scripts import Ask, Read, Script
+from genlock.coordinator.arguments import check_items, check_whole
+from genlock.coordinator.base import Base
+from genlock.coordinator.plans import AT_ONCE, adding, in_turn
+from genlock.coordinator.scripts import Read, Script
 from genlock.core import commands as c
 from genlock.core.counters import child_id
-from genlock.core.keys import COUNTER, TASK, Key, project_key
+from genlock.core.keys import COUNTER, TASK, Key
 from genlock.core.model import Task, TaskRecord
 from genlock.core.plan import Definition, check_graph, define_task
 from genlock.core.policy import Ids
-from genlock.core.reasons import Status
-from genlock.core.results import AddResult, PlanResult
-from genlock.core.task.operate import FIXED_FIELDS, without_reservation
-from genlock.errors import BadArgument, GenlockError, NotAllowed, PlanInvalid
-from genlock.store import Query
+from genlock.core.results import AddResult
+from genlock.core.task.operate import FIXED_FIELDS
+from genlock.errors import BadArgument, PlanInvalid
 
-_AT_ONCE = 500
 _GLOBAL = "global"
 
 
@@ -41,7 +37,9 @@ class Planning(Base):
         faults, depths = yield Read(lambda: self._check_new(place, definitions))
         if faults:
             raise PlanInvalid(faults)
-        return (yield from self._add(place, definitions, depths))
+        outcomes = yield from in_turn(adding(place, self.operator(), definitions, depths), len(definitions))
+        results: dict[str, AddResult] = {outcome.task_id: outcome for outcome in outcomes}
+        return tuple(results[definition.task.id] for definition in definitions)
 
     def edit_task(
         self, *, task_id: str, changes: Mapping[str, Any], tenant_id: str | None = None, project_id: str | None = None
@@ -53,41 +51,6 @@ class Planning(Base):
             yield Read(lambda: self._check_edit(key, fields["depends_on"]))
         result: AddResult = yield from self.ask_one(c.EditTask(key, self.operator(), fields))
         return result
-
-    def import_plan(
-        self, *, source: Mapping[str, Any] | str, prune: bool = False, tenant_id: str | None = None, project_id: str | None = None
-    ) -> Script[PlanResult]:
-        """Import a plan (GC 3.7's form, as a mapping or YAML text). Importing again is a diff; no generation is touched."""
-        place = self.place(tenant_id, project_id)
-        check_flag("prune", prune)
-        hierarchical = (yield Read(lambda: self.read_settings(place)))[0].ids is Ids.HIERARCHICAL
-        # Imported when it is used: the YAML reader is a fifth of what importing genlock would cost every worker.
-        from genlock.plan_text import read_plan_source
-
-        plan = read_plan_source(source, hierarchical=hierarchical)
-        definitions = list(plan.tasks)
-        existing: dict[str, TaskRecord] = yield Read(lambda: self._existing(place))
-        faults, depths = yield Read(lambda: self._check_new(place, definitions))
-        if faults:
-            raise PlanInvalid(faults)
-        yield from self.ensure_place(place)
-        if plan.tracks is not None:
-            yield from self.ask_one(c.ChangeProject(project_key(*place), self.operator(), None, plan.tracks))
-        new = [definition for definition in definitions if definition.task.id not in existing]
-        changed = yield from self._edit_changed(place, definitions, existing)
-        yield from self._add(place, new, depths)
-        planned = {definition.task.id for definition in definitions}
-        gone = tuple(
-            name
-            for name, record in existing.items()
-            if name not in planned and record.task.spawned_from is None and record.state is not Status.CANCELLED
-        )
-        cancelled: tuple[str, ...] = ()
-        if prune:
-            cancelled = yield from self._cancel(place, [name for name in gone if existing[name].state is not Status.COMPLETED])
-        added = tuple(definition.task.id for definition in new)
-        untouched = tuple(d.task.id for d in definitions if d.task.id not in changed and d.task.id in existing)
-        return PlanResult(added, changed, untouched, gone, cancelled)
 
     def next_id(
         self, *, parent: str | None = None, count: int = 1, tenant_id: str | None = None, project_id: str | None = None
@@ -119,11 +82,11 @@ class Planning(Base):
         named = {other for task in tasks for other in (*task.depends_on, *([task.parent] if task.parent else []))} - ids
         known: dict[str, TaskRecord] = {}
         wanted = sorted(named)
-        for start in range(0, len(wanted), _AT_ONCE):
-            for key, record in self.read_records([Key(*place, TASK, name) for name in wanted[start : start + _AT_ONCE]]).items():
+        for start in range(0, len(wanted), AT_ONCE):
+            for key, record in self.read_records([Key(*place, TASK, name) for name in wanted[start : start + AT_ONCE]]).items():
                 if isinstance(record, TaskRecord):
                     known[key.id] = record
-        faults += check_graph(tasks, known.keys())
+        faults += [f"{fault.task}: {fault.text}" if fault.alone else fault.text for fault in check_graph(tasks, known.keys())]
         by_id = {task.id: task for task in tasks}
         return faults, {task.id: _depth(task, by_id, known) for task in tasks if task.parent is not None}
 
@@ -143,8 +106,8 @@ class Planning(Base):
         came_from: dict[str, str] = dict.fromkeys(depends_on, key.id)
         todo = list(depends_on)
         while todo:
-            records = self.read_records([key.beside(TASK, name) for name in todo[:_AT_ONCE]])
-            todo = todo[_AT_ONCE:]
+            records = self.read_records([key.beside(TASK, name) for name in todo[:AT_ONCE]])
+            todo = todo[AT_ONCE:]
             for at, record in records.items():
                 others = [*record.task.depends_on, *record.children] if isinstance(record, TaskRecord) else []
                 for other in others:
@@ -154,68 +117,6 @@ class Planning(Base):
                         came_from[other] = at.id
                         todo.append(other)
         return ()
-
-    def _existing(self, place: tuple[str, str]) -> dict[str, TaskRecord]:
-        found: dict[str, TaskRecord] = {}
-        after: str | None = None
-        while True:
-            page = self.store.find(Query(*place, after=after, limit=_AT_ONCE))
-            found |= {stored.key.id: task_of(stored) for stored in page.records}
-            if page.next is None:
-                return found
-            after = page.next
-
-    def _add(self, place: tuple[str, str], definitions: list[Definition], depths: Mapping[str, int]) -> Script[tuple[AddResult, ...]]:
-        results: list[AddResult] = []
-        # Parents first, so that a child finds the one that is to wait for it.
-        ordered = sorted(definitions, key=lambda definition: depths.get(definition.task.id, 0))
-        for start in range(0, len(ordered), _AT_ONCE):
-            commands = []
-            for task, backlog in ordered[start : start + _AT_ONCE]:
-                placed = replace(task, depth=depths[task.id]) if depths.get(task.id, task.depth) != task.depth else task
-                commands.append(c.AddTask(Key(*place, TASK, task.id), self.operator(), placed, backlog))
-            job = yield Ask(commands, patience=30)
-            for outcome in job.results:
-                if isinstance(outcome, GenlockError):
-                    raise outcome
-                results.append(outcome)
-        at = {result.task_id: result for result in results}
-        return tuple(at[definition.task.id] for definition in definitions)
-
-    def _edit_changed(
-        self, place: tuple[str, str], definitions: list[Definition], existing: dict[str, TaskRecord]
-    ) -> Script[tuple[str, ...]]:
-        commands: list[c.Command] = []
-        for definition in definitions:
-            record = existing.get(definition.task.id)
-            if record is None:
-                continue
-            old, new = without_reservation(record.task), without_reservation(definition.task)
-            names = [name for name in old.__struct_fields__ if name != "depth" and getattr(old, name) != getattr(new, name)]
-            if names:
-                fields = {name: getattr(new, name) for name in names if name != "spawned_from"}
-                if fields:
-                    commands.append(c.EditTask(Key(*place, TASK, definition.task.id), self.operator(), fields))
-        for start in range(0, len(commands), _AT_ONCE):
-            job = yield Ask(commands[start : start + _AT_ONCE], patience=30)
-            for outcome in job.results:
-                if isinstance(outcome, GenlockError):
-                    raise outcome
-        return tuple(command.key.id for command in commands)
-
-    def _cancel(self, place: tuple[str, str], names: list[str]) -> Script[tuple[str, ...]]:
-        cancelled: list[str] = []
-        for start in range(0, len(names), _AT_ONCE):
-            chunk = names[start : start + _AT_ONCE]
-            reason = "gone from the plan"
-            job = yield Ask([c.CancelTask(Key(*place, TASK, name), self.operator(), reason) for name in chunk], patience=30)
-            for name, outcome in zip(chunk, job.results, strict=True):
-                if isinstance(outcome, NotAllowed):
-                    continue
-                if isinstance(outcome, GenlockError):
-                    raise outcome
-                cancelled.append(name)
-        return tuple(cancelled)
 
 
 def _edited_fields(task_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from genlock.errors import ResultNotFound
 from genlock.store import EventQuery, Query, Recorded, Stored
 
 _PAGE = 500
+_LONG_PAGE = 2_000
 
 
 class Queries(Base):
@@ -321,10 +322,17 @@ class Queries(Base):
 
     def _ready(self, place: tuple[str, str], limit: int, tracks: frozenset[str] | None, agent: str | None) -> tuple[ReadyTask, ...]:
         backlog = self.read_settings(place)[0].offer_backlog
-        offered = {key: entry for key, *entry in self._due(place)}
+        due = {key: entry for key, *entry in self._due(place)}
+        entries: list[tuple[str, Any]] = [
+            (order, found) for pool, order, found in due.values() if pool.suits(agent=agent, tracks=tracks, backlog=backlog)
+        ]
+        suiting: dict[str, bool] = {}
         for stored in self.store.find(Query(*place, heads=limit)).records:
-            offered.setdefault(stored.key, [parse_pool(stored.pool or ""), stored.order or "", stored])
-        entries = [entry[1:] for entry in offered.values() if entry[0].suits(agent=agent, tracks=tracks, backlog=backlog)]
+            name = stored.pool or ""
+            if name not in suiting:
+                suiting[name] = parse_pool(name).suits(agent=agent, tracks=tracks, backlog=backlog)
+            if suiting[name] and stored.key not in due:
+                entries.append((stored.order or "", stored))
         entries.sort(key=lambda entry: entry[0])
         records = [task_of(found) if isinstance(found, Stored) else found for _, found in entries[:limit]]
         return tuple(ReadyTask(record.task, record.state, record.generation) for record in records)
@@ -362,7 +370,7 @@ class Queries(Base):
                     session=query.session,
                     parent=query.parent,
                     after=after,
-                    limit=_PAGE,
+                    limit=_LONG_PAGE,
                 )
             )
             yield from page.records

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
@@ -79,6 +78,9 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
     """
 
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        # Here, because whoever has no event loop need not wait for it to be imported.
+        import asyncio
+
         operations = self._operations()
         engine = operations.engine
         script = operation(operations, *args, **kwargs)

@@ -9,7 +9,7 @@ is deterministic: the fold of the events, encoded, is the stored record to the b
 
 from __future__ import annotations
 
-from hashlib import sha256
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -19,8 +19,22 @@ from genlock.core import keys, model
 from genlock.core.events import Event
 from genlock.errors import StoreCorrupt, StoreForeign
 
+
+def _load_sha256(data: bytes) -> Any:
+    """Takes its own place by hashlib's function at the first call: who only reads need not load OpenSSL."""
+    global sha256
+    from hashlib import sha256 as loaded
+
+    sha256 = loaded
+    return loaded(data)
+
+
+sha256: Callable[[bytes], Any] = _load_sha256
+
 FORMAT = b"1"
 _START = FORMAT + b"{"
+
+T = TypeVar("T")
 
 _encoder = msgspec.json.Encoder()
 encode_json = _encoder.encode
@@ -52,20 +66,28 @@ class Sealed(NamedTuple):
     body: bytes
 
 
-_records: dict[str, msgspec.json.Decoder[Any]] = {
-    keys.TASK: msgspec.json.Decoder(model.TaskRecord),
-    keys.SESSION: msgspec.json.Decoder(model.SessionRecord),
-    keys.REFUSED: msgspec.json.Decoder(model.RefusedRecord),
-    keys.COUNTER: msgspec.json.Decoder(model.CounterRecord),
-    keys.PROJECT: msgspec.json.Decoder(model.ProjectRecord),
-    keys.TENANT: msgspec.json.Decoder(model.TenantRecord),
-    keys.ACCESS: msgspec.json.Decoder(model.AccessRecord),
-    keys.SETTLED: msgspec.json.Decoder(model.SettledRecord),
+_SHAPES: dict[str, type[Any]] = {
+    keys.TASK: model.TaskRecord,
+    keys.SESSION: model.SessionRecord,
+    keys.REFUSED: model.RefusedRecord,
+    keys.COUNTER: model.CounterRecord,
+    keys.PROJECT: model.ProjectRecord,
+    keys.TENANT: model.TenantRecord,
+    keys.ACCESS: model.AccessRecord,
+    keys.SETTLED: model.SettledRecord,
+    "(envelope)": Envelope,
+    "(base)": Base,
 }
-_envelopes = msgspec.json.Decoder(Envelope)
-_bases = msgspec.json.Decoder(Base)
+_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
-T = TypeVar("T")
+
+def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
+    """Made when first used: all of them together take as long as the rest of the core's import."""
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        raise StoreCorrupt(f"there is no kind of record {kind!r}")
+    made = _decoders[kind] = msgspec.json.Decoder(shape)
+    return made
 
 
 def encode_record(record: model.Record) -> bytes:
@@ -75,10 +97,7 @@ def encode_record(record: model.Record) -> bytes:
 
 def decode_record(kind: str, body: bytes) -> model.Record:
     """The record of these bytes."""
-    decoder = _records.get(kind)
-    if decoder is None:
-        raise StoreCorrupt(f"there is no kind of record {kind!r}")
-    record: model.Record = _decode(decoder, body)
+    record: model.Record = _decode(_decoders.get(kind) or _decoder(kind), body)
     return record
 
 
@@ -90,7 +109,8 @@ def seal(event: Event, version: int, previous: bytes) -> Sealed:
 
 def decode_event(body: bytes) -> Envelope:
     """The event of these bytes."""
-    return _decode(_envelopes, body)
+    envelope: Envelope = _decode(_decoders.get("(envelope)") or _decoder("(envelope)"), body)
+    return envelope
 
 
 def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
@@ -101,7 +121,7 @@ def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
 
 def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
     """Version, digest and record of a base."""
-    base = _decode(_bases, body)
+    base: Base = _decode(_decoders.get("(base)") or _decoder("(base)"), body)
     try:
         digest = bytes.fromhex(base.digest)
     except ValueError:
@@ -112,7 +132,8 @@ def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
 
 
 def _sum_of(version: int, digest: str, record: bytes) -> str:
-    return sha256(f"{version} {digest} ".encode() + record).hexdigest()
+    found: str = sha256(f"{version} {digest} ".encode() + record).hexdigest()
+    return found
 
 
 def event_to_builtins(event: Event) -> dict[str, Any]:

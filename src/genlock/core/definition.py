@@ -51,24 +51,106 @@ class Definition(NamedTuple):
     backlog: bool = False
 
 
+class Complaint(NamedTuple):
+    """What is wrong with a task, and at which of its keys: `("depends_on", 2)`, or `()` for the task as a whole."""
+
+    text: str
+    at: tuple[str | int, ...] = ()
+
+
 def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Definition:
     """The task that these fields define, or BadArgument with everything that is wrong with them.
 
     The fields are those of `Task`, and `requires` for `depends_on`. A task with an explicit parent gets depth 1: only
     its caller can look the parent up. `hierarchical` says that the project counts `ids: hierarchical`.
     """
-    definition, faults = examine_task(fields, hierarchical=hierarchical)
+    definition, faults, _ = examine_task(fields, hierarchical=hierarchical)
     if definition is None:
-        raise BadArgument("; ".join(faults))
+        raise BadArgument("; ".join(fault.text for fault in faults))
     return definition
 
 
-def examine_task(fields: object, *, hierarchical: bool = False) -> tuple[Definition | None, list[str]]:
-    """The definition and no fault, or no definition and every fault: `define_task` for those who collect."""
+class Examined(NamedTuple):
+    """What became of a task's fields: the definition and no fault, or no definition and every fault.
+
+    `outline` is what can be said of a faulty task's place all the same: its id, its parent, what it depends on.
+    """
+
+    definition: Definition | None
+    faults: list[Complaint]
+    outline: Task | None = None
+
+
+def examine_task(fields: object, *, hierarchical: bool = False, known: dict[str, TaskId] | None = None) -> Examined:
+    """`define_task` for those who collect faults.
+
+    Who reads many tasks passes the same `known` each time: the ids that were read before, since most are named again.
+    """
     if not isinstance(fields, Mapping):
-        return None, [f"a task is a mapping with at least an id, not {describe_value(fields)}"]
-    examination = _Examination(fields, hierarchical)
-    return examination.definition(), examination.faults
+        return Examined(None, [Complaint(f"a task is a mapping with at least an id, not {describe_value(fields)}")])
+    known = {} if known is None else known
+    if type(fields) is dict and _SIMPLE_KEYS.issuperset(fields):
+        definition = _define_simple(fields, hierarchical, known)
+        if definition is not None:
+            return Examined(definition, [])
+    examination = _Examination(fields, hierarchical, known)
+    definition = examination.definition()
+    return Examined(definition, examination.faults, None if definition else examination.outline)
+
+
+class _Simple(msgspec.Struct, gc=False):
+    """The fields that most tasks of a large plan have, and no others."""
+
+    id: str
+    title: str = ""
+    description: str = ""
+    depends_on: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    phase: str = ""
+    repo: str = ""
+
+
+_SIMPLE_KEYS: Final = frozenset(_Simple.__struct_fields__)
+_SIMPLE_LISTS: Final = ("depends_on", "tags", "modules")
+
+
+def _define_simple(fields: dict[str, Any], hierarchical: bool, known: dict[str, TaskId]) -> Definition | None:
+    """The same definition by a shorter way, for a task without a fault; None says that it must be looked at field by field."""
+    for name in _SIMPLE_LISTS:
+        # A set would be taken too, in an order that differs from run to run.
+        if type(fields.get(name, [])) is not list:
+            return None
+    try:
+        given = msgspec.convert(fields, _Simple)
+        named = given.depends_on
+        for text in (given.id, *named):
+            if text not in known:
+                known[text] = parse_task_id(text, hierarchical=hierarchical)
+        task_id = known[given.id]
+        if given.id in named or len(set(named)) < len(named):
+            return None
+        task = Task(
+            id=given.id,
+            title=given.title,
+            description=given.description,
+            phase=given.phase,
+            tags=given.tags,
+            track=task_id.track,
+            sequence=task_id.sequence,
+            feature=task_id.feature,
+            edge=task_id.edge,
+            parent=task_id.parent,
+            depth=task_id.depth,
+            depends_on=named,
+            modules=given.modules,
+            repo=given.repo,
+        )
+        check_size(task)
+    except (msgspec.ValidationError, BadArgument, UnicodeEncodeError, TypeError):
+        # TypeError: a subclass of str, which is not written as it is.
+        return None
+    return Definition(task)
 
 
 def describe_value(value: object) -> str:
@@ -103,70 +185,88 @@ def check_text(name: str, value: object) -> str:
 class _Examination:
     """One task's fields, read in turn; a fault is noted and the reading goes on."""
 
-    def __init__(self, fields: Mapping[Any, Any], hierarchical: bool) -> None:
-        self.faults: list[str] = []
-        self._parse: Callable[[str], TaskId] = partial(parse_task_id, hierarchical=hierarchical)
+    __slots__ = ("_given", "_hierarchical", "_known", "_unknown", "faults", "outline")
+
+    def __init__(self, fields: Mapping[Any, Any], hierarchical: bool, known: dict[str, TaskId]) -> None:
+        self.faults: list[Complaint] = []
+        self.outline: Task | None = None
+        self._hierarchical = hierarchical
+        self._known = known
         self._given: dict[str, Any] = {}
         self._unknown: dict[str, Any] = {}
         for key, value in fields.items():
             if not isinstance(key, str):
-                self.faults.append(f"a key must be a string, not {describe_value(key)}")
+                self.faults.append(Complaint(f"a key must be a string, not {describe_value(key)}"))
             elif key not in _KEYS:
                 self._unknown[key] = value
             elif value is not None:
                 self._given[str.__str__(key)] = value
 
     def definition(self) -> Definition | None:
+        given = self._given
         task_id = self._id()
         values = self._place(task_id)
         values["depends_on"] = self._dependencies(task_id)
-        for name, check in _CHECKS.items():
-            if name in self._given:
-                values[name] = self._attempt(check, name, self._given[name])
-        self.faults += [f"{name} cannot be set: {why}" for name, why in _WRITTEN_ELSEWHERE.items() if name in self._given]
-        values["metadata"] = self._metadata()
-        backlog = self._attempt(_check_state, self._given.get("state"))
+        for name in given:
+            check = _CHECKS.get(name)
+            if check is not None:
+                values[name] = self._attempt((name,), check, name, given[name])
+        for name, why in _WRITTEN_ELSEWHERE.items():
+            if name in given:
+                self._complain(f"{name} cannot be set: {why}", name)
+        if self._unknown or "metadata" in given:
+            values["metadata"] = self._metadata()
+        backlog = self._attempt(("state",), _check_state, given["state"]) if "state" in given else False
         if self.faults or task_id is None:
+            if task_id is not None:
+                self.outline = Task(id=task_id.text, parent=values["parent"], depends_on=values["depends_on"])
             return None
         task = Task(id=task_id.text, **values)
-        self._attempt(check_size, task)
+        self._attempt((), check_size, task)
         return None if self.faults else Definition(task, bool(backlog))
 
-    def _attempt(self, check: Callable[..., T], *arguments: Any) -> T | None:
+    def _complain(self, text: str, *at: str | int) -> None:
+        self.faults.append(Complaint(text, at))
+
+    def _attempt(self, at: tuple[str | int, ...], check: Callable[..., T], *arguments: Any) -> T | None:
         try:
             return check(*arguments)
         except BadArgument as fault:
-            self.faults.append(str(fault))
+            self.faults.append(Complaint(str(fault), at))
             return None
 
     def _id(self) -> TaskId | None:
         if "id" not in self._given:
-            self.faults.append("id is missing: every task has one")
+            self._complain("id is missing: every task has one")
             return None
-        return self._attempt(self._parse_id, "id", self._given["id"])
+        return self._attempt(("id",), self._parse_id, "id", self._given["id"])
 
     def _parse_id(self, name: str, value: object) -> TaskId:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             raise BadArgument(f"{name} must be a string, not {describe_value(value)}; quote it in YAML, as in '0001', to keep its digits")
         text = check_text(name, value)
-        try:
-            return self._parse(text)
-        except BadArgument as fault:
-            raise BadArgument(f"{name}: {fault}") from None
+        found = self._known.get(text)
+        if found is None:
+            try:
+                found = self._known[text] = parse_task_id(text, hierarchical=self._hierarchical)
+            except BadArgument as fault:
+                raise BadArgument(f"{name}: {fault}") from None
+        return found
 
     def _place(self, task_id: TaskId | None) -> dict[str, Any]:
         """Where the task stands: what the id says, or what was given where the id says nothing."""
-        track = self._attempt(check_track, self._given["track"]) if "track" in self._given else None
-        above = self._attempt(self._parse_id, "parent", self._given["parent"]) if "parent" in self._given else None
+        given = self._given
+        track = self._attempt(("track",), check_track, given["track"]) if "track" in given else None
+        above = self._attempt(("parent",), self._parse_id, "parent", given["parent"]) if "parent" in given else None
         parent = above.text if above is not None else None
         if task_id is None:
             return {}
         if track is not None and task_id.track not in (None, track):
-            self.faults.append(f"track {track!r} contradicts the id, which says {task_id.track!r}")
+            self._complain(f"track {track!r} contradicts the id, which says {task_id.track!r}", "track")
         if parent is not None and task_id.parent not in (None, parent):
-            self.faults.append(f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}")
+            self._complain(f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}", "parent")
         if parent == task_id.text:
-            self.faults.append("parent is the task itself")
+            self._complain("parent is the task itself", "parent")
         place = {
             "track": task_id.track or track,
             "sequence": task_id.sequence,
@@ -176,24 +276,28 @@ class _Examination:
             "depth": 1 if task_id.parent is None and parent is not None else task_id.depth,
         }
         for name in _DERIVED:
-            if name in self._given and self._given[name] != place[name]:
+            if name in given and given[name] != place[name]:
                 said = describe_value(place[name])
-                self.faults.append(f"{name} follows from the id, which says {said}, not {describe_value(self._given[name])}")
+                self._complain(f"{name} follows from the id, which says {said}, not {describe_value(given[name])}", name)
         return place
 
     def _dependencies(self, task_id: TaskId | None) -> tuple[str, ...]:
         names = [name for name in ("depends_on", "requires") if name in self._given]
         if len(names) == 2:
-            self.faults.append("depends_on and requires mean the same: give one of them")
+            self._complain("depends_on and requires mean the same: give one of them", "requires")
             return ()
         if not names:
             return ()
-        items = self._attempt(_check_list, names[0], self._given[names[0]])
+        name = names[0]
+        known = self._known
+        items = self._attempt((name,), _check_list, name, self._given[name])
         found: dict[str, None] = {}
         for at, item in enumerate(items or ()):
-            other = self._attempt(self._parse_id, f"{names[0]}[{at}]", item)
+            other = known.get(item) if type(item) is str else None
+            if other is None:
+                other = self._attempt((name, at), self._parse_id, f"{name}[{at}]", item)
             if other is not None and task_id is not None and other.text == task_id.text:
-                self.faults.append(f"{names[0]}[{at}] is the task itself")
+                self._complain(f"{name}[{at}] is the task itself", name, at)
             elif other is not None:
                 found[other.text] = None
         return tuple(found)
@@ -201,12 +305,14 @@ class _Examination:
     def _metadata(self) -> dict[str, Any]:
         explicit = self._given.get("metadata", {})
         if not isinstance(explicit, Mapping):
-            self.faults.append(f"metadata must be a mapping, not {describe_value(explicit)}")
+            self._complain(f"metadata must be a mapping, not {describe_value(explicit)}", "metadata")
             return {}
         plain = _PlainJson()
         # An unknown key that also stands in the metadata is theirs.
         unknown = {key: value for key, value in self._unknown.items() if key not in explicit}
-        return (self._attempt(plain.members, "", unknown) or {}) | (self._attempt(plain.members, "metadata", explicit) or {})
+        return (self._attempt((), plain.members, "", unknown) or {}) | (
+            self._attempt(("metadata",), plain.members, "metadata", explicit) or {}
+        )
 
 
 class _PlainJson:
@@ -384,3 +490,12 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
 }
 
 _KEYS: Final = frozenset(Task.__struct_fields__) | {"requires", "state"}
+
+
+def guess_field(key: str) -> str | None:
+    """The field that this key, which is none, was perhaps meant to be."""
+    from difflib import get_close_matches
+
+    plain = key.lower().replace("-", "_")
+    found = get_close_matches(plain, sorted(_KEYS), 1, 0.8)
+    return found[0] if key not in _KEYS and found else None

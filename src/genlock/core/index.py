@@ -31,7 +31,7 @@ class Index(Struct, frozen=True, gc=False):
 
 
 MET = "+"
-"""No id starts with it: `find(waits_on="+X")` gives those for whom X counts as met, `find(waits_on="X")` those it blocks."""
+"""No id starts with it: `waits_on` "+X" gives those for whom X counts as met, "X" those it blocks."""
 
 
 def microseconds(instant: datetime) -> int:
@@ -51,12 +51,17 @@ def index_of(record: model.Record) -> Index:
 
 
 def _index_of_task(record: model.TaskRecord) -> Index:
-    claim, state, known = record.claim, record.state, record.dependencies
-    waits_on = tuple([MET + other if heard.finished else other for other, heard in known.items()]) if known else ()
+    claim, state = record.claim, record.state
+    waits_on = waits_of(record) if record.dependencies else ()
     session = claim.session if claim is not None and claim.state is ClaimState.ACTIVE else None
     if state is Status.PENDING or state is Status.BACKLOG:
         return Index(state, pool_of(record), order_of(record), _due_at(record), session, record.task.parent, waits_on)
     return Index(state, None, None, _due_at(record), session, record.task.parent, waits_on)
+
+
+def waits_of(record: model.TaskRecord) -> tuple[str, ...]:
+    """What `waits_on` says of it."""
+    return tuple([MET + other if heard.finished else other for other, heard in record.dependencies.items()])
 
 
 def _due_at(record: model.TaskRecord) -> int | None:

@@ -19,24 +19,30 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from graphlib import CycleError, TopologicalSorter
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from genlock.core.definition import Definition, check_text, define_task, describe_value, examine_task
-from genlock.core.ids import LONGEST_ID
+from genlock.core.definition import Complaint, Definition, define_task, describe_value, examine_task, guess_field
+from genlock.core.definition import check_text as check_field
+from genlock.core.faults import Fault
+from genlock.core.ids import LONGEST_ID, TaskId
 from genlock.core.model import Task
 from genlock.core.names import check_project, check_track, shown
 from genlock.core.policy import STANDARD_TRACKS
 from genlock.errors import BadArgument, PlanInvalid
 
-__all__ = ["Definition", "Plan", "check_graph", "define_task", "find_cycle", "find_cycles", "read_plan"]
+__all__ = ["Definition", "Fault", "Found", "Plan", "Reading", "check_graph", "define_task", "find_cycle", "find_cycles", "read_plan"]
 
 MOST_CYCLES: Final = 10
+MOST_GUESSES: Final = 20
+"""For so many unknown names one that was perhaps meant is looked for: that takes time."""
 _LONGEST_PATH: Final = 20
 _WAITS_FOR = " → "
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where something stands in a plan: `("tracks", "A", 2, "title")`."""
 
 
 class Plan(NamedTuple):
@@ -45,37 +51,93 @@ class Plan(NamedTuple):
     project: str | None
     tracks: dict[str, str] | None
     tasks: tuple[Definition, ...]
+    notes: tuple[Fault, ...] = ()
+    """What is no fault, but perhaps not meant."""
 
 
-def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False, lines: Mapping[str, int] | None = None) -> Plan:
-    """The plan in this mapping, or PlanInvalid with every fault and where it is.
+class Found(NamedTuple):
+    """A fault as it is found: in which of the plan's texts, and where in that."""
 
-    `lines` says in which line of its text a place such as `tracks.A[2]` stands, for whoever knows.
-    """
-    if not isinstance(source, Mapping):
-        raise PlanInvalid([f"a plan is a mapping with project, tracks and tasks, not {describe_value(source)}"])
-    reading = _Reading(hierarchical, lines or {})
+    source: int
+    path: Path
+    task: str | None
+    text: str
+    other: tuple[int, Path] | None = None
+    """A second place that the fault is about; what it is called is to follow the text."""
+
+    def unplaced(self) -> Fault:
+        """The fault where nobody knows lines: with its path in words."""
+        place = path_text(self.path)
+        said = f"{place} ({self.task})" if place and self.task else place or self.task
+        text = self.text if self.other is None else f"{self.text} at {path_text(self.other[1])}"
+        return Fault(None, None, None, None, f"{said}: {text}" if said else text)
+
+
+def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False) -> Plan:
+    """The plan in this mapping, or PlanInvalid with every fault and where it is."""
+    reading = Reading(hierarchical=hierarchical)
     reading.read(source)
-    if reading.faults:
-        raise PlanInvalid(reading.faults)
-    return Plan(reading.project, reading.table(), tuple(reading.tasks))
+    if reading.found:
+        raise PlanInvalid([found.unplaced() for found in reading.found])
+    return reading.plan()
 
 
-def check_graph(tasks: Iterable[Task], known: Collection[str], edges_of_known: Mapping[str, Collection[str]] | None = None) -> list[str]:
+def path_text(path: Path) -> str:
+    """`tracks.A[2]`: the way to a task in words; the key within the task is named by its fault."""
+    words = ""
+    for at, step in enumerate(path):
+        if isinstance(step, int):
+            return f"{words}[{step}]"
+        words += f".{step}" if at else step
+    return words
+
+
+class Misplaced(NamedTuple):
+    """What is wrong with a task's place among the others; `at` is the key that says it. A cycle is nobody's alone."""
+
+    task: str
+    text: str
+    at: Path
+    alone: bool = True
+
+
+def check_graph(
+    tasks: Iterable[Task],
+    known: Collection[str],
+    edges_of_known: Mapping[str, Collection[str]] | None = None,
+    children_of_known: Mapping[str, Collection[str]] | None = None,
+) -> list[Misplaced]:
     """The faults of these tasks' dependencies and parents, `known` being the ids of tasks that exist already.
 
     `edges_of_known` says what existing tasks wait for: their dependencies and their children. What it says of a task that
-    is among `tasks` does not count, for that one is about to be defined anew.
+    is among `tasks` does not count, for that one is about to be defined anew. `children_of_known` says which tasks wait for
+    existing children, whoever defines the parent.
     """
     tasks = list(tasks)
     exists = {task.id for task in tasks}.union(known)
-    faults: list[str] = []
+    faults: list[Misplaced] = []
     for task in tasks:
-        faults += [f"{task.id}: depends on {other!r}, which does not exist" for other in task.depends_on if other not in exists]
+        if not exists.issuperset(task.depends_on):
+            for at, other in enumerate(task.depends_on):
+                if other not in exists:
+                    guess = _guess(other, exists) if len(faults) < MOST_GUESSES else ""
+                    faults.append(Misplaced(task.id, f"depends on {other!r}, which does not exist{guess}", ("depends_on", at)))
         if task.parent is not None and task.parent not in exists:
-            faults.append(f"{task.id}: its parent {task.parent!r} does not exist")
-    cycles = find_cycles(_waits(tasks, edges_of_known or {}))
-    return faults + [f"these wait for each other: {_path(cycle)}" for cycle in islice(cycles, MOST_CYCLES)]
+            guess = _guess(task.parent, exists) if len(faults) < MOST_GUESSES else ""
+            faults.append(Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",)))
+    waits = _waits(tasks, edges_of_known or {}, children_of_known or {})
+    return faults + list(islice(_misplaced(find_cycles(waits), tasks), MOST_CYCLES))
+
+
+def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator[Misplaced]:
+    """Each cycle as a fault of one of these tasks; one among others is not their fault."""
+    for cycle in cycles:
+        members = set(cycle)
+        own = {task.id: bool(task.depends_on) for task in tasks if task.id in members}
+        first = next((name for name in cycle if name in own), None)
+        if first is not None:
+            text = f"these wait for each other: {_shown_path(cycle)}; remove one of these dependencies"
+            yield Misplaced(first, text, ("depends_on",) if own[first] else (), alone=False)
 
 
 def find_cycle(edges: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
@@ -85,7 +147,13 @@ def find_cycle(edges: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
 
 def find_cycles(edges: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...]]:
     """Cycles that have no id in common; looked for one by one, as they are asked for."""
-    while True:
+    edges = _without_settled(edges)
+    if not edges:
+        return
+    # Seldom needed, so imported when it is.
+    from graphlib import CycleError, TopologicalSorter
+
+    while edges:
         sorter = TopologicalSorter(edges)
         try:
             sorter.prepare()
@@ -102,10 +170,51 @@ def find_cycles(edges: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...
         edges = {waiting: others for waiting, others in edges.items() if waiting not in settled}
 
 
-def _waits(tasks: list[Task], edges_of_known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
+_MOST_PASSES = 16
+
+
+def _without_settled(edges: Mapping[str, Collection[str]]) -> Mapping[str, Collection[str]]:
+    """What is left when those are taken away who wait for nobody, and then those who wait for these, and so on.
+
+    Plans are mostly written in order, so a few passes leave nothing, at a tenth of what sorting costs; whatever is left
+    after some passes, both ways in turn, is for the sorter.
+    """
+    settled = set[str]().union(*edges.values()).difference(edges)
+    left: list[str] = list(edges)
+    for _ in range(_MOST_PASSES):
+        left = []
+        for waiting, others in edges.items():
+            if settled.issuperset(others):
+                settled.add(waiting)
+            else:
+                left.append(waiting)
+        if not left or len(left) == len(edges):
+            break
+        edges = {waiting: edges[waiting] for waiting in reversed(left)}
+    return {waiting: edges[waiting] for waiting in left}
+
+
+def _guess(wrong: str, names: Collection[str]) -> str:
+    """The name that was perhaps meant."""
+    from difflib import get_close_matches
+
+    longer = [name for name in names if name.startswith(f"{wrong}-")]
+    if len(longer) != 1:
+        lower, end = wrong[:2].lower(), wrong[-4:].lower()
+        alike = sorted(name for name in names if name[:2].lower() == lower or name[-4:].lower() == end)
+        longer = get_close_matches(wrong, alike[:_MOST_ALIKE], 1, 0.75)
+    return f"; did you mean {longer[0]!r}?" if longer else ""
+
+
+_MOST_ALIKE = 5000
+
+
+def _waits(
+    tasks: list[Task], edges_of_known: Mapping[str, Collection[str]], children_of_known: Mapping[str, Collection[str]]
+) -> dict[str, Collection[str]]:
     """Who waits for whom: a task for its dependencies, a parent for its children."""
     waits = {**edges_of_known, **{task.id: task.depends_on for task in tasks}}
-    children: dict[str, list[str]] = {}
+    children = {parent: list(below) for parent, below in children_of_known.items()}
     for task in tasks:
         if task.parent is not None:
             children.setdefault(task.parent, []).append(task.id)
@@ -130,7 +239,7 @@ def _shortest(edges: Mapping[str, Collection[str]], cycle: list[str]) -> tuple[s
     return tuple(reversed(path))
 
 
-def _path(cycle: tuple[str, ...]) -> str:
+def _shown_path(cycle: tuple[str, ...]) -> str:
     if len(cycle) <= _LONGEST_PATH:
         return _WAITS_FOR.join(cycle)
     half = _LONGEST_PATH // 2
@@ -138,23 +247,35 @@ def _path(cycle: tuple[str, ...]) -> str:
     return _WAITS_FOR.join((*cycle[:half], between, *cycle[-half:]))
 
 
-class _Reading:
-    """A plan while it is read: faults, tasks and where each id stands, in the order of the plan."""
+class Reading:
+    """A plan while it is read, from one text or several: faults, tasks and where each stands, in the order of the plan."""
 
-    def __init__(self, hierarchical: bool, lines: Mapping[str, int]) -> None:
-        self.faults: list[str] = []
+    def __init__(self, *, hierarchical: bool = False) -> None:
+        self.found: list[Found] = []
         self.tasks: list[Definition] = []
-        self.project: str | None = None
+        self.notes: list[Found] = []
+        self._guesses: dict[str, str | None] = {}
+        self.outlines: list[Task] = []
+        """Of tasks with faults: their place in the graph."""
+        self.places: dict[str, tuple[int, Path]] = {}
+        """Where each id stands first, also of tasks with faults."""
+        self.source = 0
+        """Which text is being read."""
         self._hierarchical = hierarchical
-        self._lines = lines
+        self._project: str | None = None
         self._purposes: dict[str, str] = {}
         self._described = False
-        self._places: dict[str, str] = {}
+        self._known: dict[str, TaskId] = {}
 
-    def table(self) -> dict[str, str] | None:
-        return self._purposes if self._described else None
+    def plan(self) -> Plan:
+        """The plan, once all is read."""
+        return Plan(self._project, self._purposes if self._described else None, tuple(self.tasks))
 
-    def read(self, source: Mapping[Any, Any]) -> None:
+    def read(self, source: object) -> None:
+        """Reads a whole plan."""
+        if not isinstance(source, Mapping):
+            self._fault((), f"a plan is a mapping with project, tracks and tasks, not {describe_value(source)}")
+            return
         for key, value in source.items():
             match key:
                 case "project":
@@ -162,83 +283,103 @@ class _Reading:
                 case "tracks":
                     self._read_tracks(value)
                 case "tasks":
-                    self._read_tasks("tasks", value, None)
+                    self._read_tasks(("tasks",), value, None)
                 case str() if key.startswith("x-"):
                     pass
                 case _:
-                    self._fault("", f"there is no key {describe_value(key)} in a plan; there are project, tracks, tasks and x-…")
+                    text = f"there is no key {describe_value(key)} in a plan; there are project, tracks, tasks and x-…"
+                    self._fault((key,) if isinstance(key, str) and key.isprintable() else (), text)
         if not {"tracks", "tasks"} & source.keys():
-            self._fault("", "the plan has neither tracks nor tasks")
+            self._fault((), "the plan has neither tracks nor tasks")
 
-    def _read_project(self, value: object) -> None:
-        try:
-            self.project = None if value is None else check_project(value)
-        except BadArgument as fault:
-            self._fault("project", str(fault))
-
-    def _read_tracks(self, value: object) -> None:
-        if not isinstance(value, Mapping):
-            if value is not None:
-                self._fault("tracks", f"must be a mapping from tracks to their tasks, not {describe_value(value)}")
+    def read_task(self, path: Path, fields: object, track: str | None = None) -> None:
+        """Reads one task, which stands at this place, in this track."""
+        definition, complaints, outline = examine_task(fields, hierarchical=self._hierarchical, known=self._known)
+        place = (self.source, path)
+        in_place = definition is not None and (track is None or track == definition.task.track)
+        if definition is not None and in_place and self.places.setdefault(definition.task.id, place) is place:
+            # The common case: no fault, and nothing to add.
+            self.tasks.append(definition)
+            if definition.task.metadata:
+                self._look_for_slips(path, definition.task, fields)
             return
-        for key, section in value.items():
-            place = f"tracks.{key}" if isinstance(key, str) and len(key) <= LONGEST_ID and key.isprintable() else "tracks"
-            try:
-                track: str | None = check_track(key)
-            except BadArgument as fault:
-                self._fault(place, str(fault))
-                track = None
-            if isinstance(section, Mapping):
-                self._read_section(place, section, track)
-            else:
-                self._read_tasks(place, section, track)
-            if track is not None:
-                self._purposes.setdefault(track, STANDARD_TRACKS.get(track, ""))
-
-    def _read_section(self, place: str, section: Mapping[Any, Any], track: str | None) -> None:
-        for key, value in section.items():
-            if key == "tasks":
-                self._read_tasks(f"{place}.tasks", value, track)
-            elif key != "purpose":
-                self._fault(place, f"there is no key {describe_value(key)} in a track; there are purpose and tasks")
-            elif value is not None:
-                try:
-                    purpose = check_text("purpose", value)
-                except BadArgument as fault:
-                    self._fault(place, str(fault))
-                else:
-                    self._described = True
-                    self._purposes[track or ""] = purpose
-
-    def _read_tasks(self, place: str, value: object, track: str | None) -> None:
-        if isinstance(value, (list, tuple)):
-            for at, fields in enumerate(value):
-                self._read_task(f"{place}[{at}]", fields, track)
-        elif value is not None:
-            self._fault(place, f"must be a list of tasks, not {describe_value(value)}")
-
-    def _read_task(self, place: str, fields: object, track: str | None) -> None:
-        definition, faults = examine_task(fields, hierarchical=self._hierarchical)
         name = fields.get("id") if isinstance(fields, Mapping) else None
-        where = f"{place} ({name})" if isinstance(name, str) and len(name) <= LONGEST_ID and name.isprintable() else place
-        if isinstance(name, str):
-            first = self._places.setdefault(str.__str__(name), place)
-            if first != place:
-                faults.append(f"the id stands already at {first}{self._line(first)}")
+        name = str.__str__(name) if isinstance(name, str) and len(name) <= LONGEST_ID and name.isprintable() else None
         if definition is not None and track is not None:
             said = definition.task.track
             if said is None:
                 definition = definition._replace(task=replace(definition.task, track=track))
             elif said != track:
-                faults.append(f"belongs to track {shown(said)}, but stands under {shown(track)}")
-        for fault in faults:
-            self._fault(place, fault, where)
-        if definition is not None:
+                complaints.append(Complaint(f"belongs to track {shown(said)}, but stands under {shown(track)}; move it there", ("id",)))
+        for text, at in complaints:
+            self._fault(path + at, text, name)
+        if name is not None and (first := self.places.setdefault(name, place)) != place:
+            self._fault((*path, "id"), "the id stands already", name, first)
+        elif outline is not None:
+            self.outlines.append(outline)
+        elif definition is not None:
             self.tasks.append(definition)
 
-    def _fault(self, place: str, fault: str, where: str = "") -> None:
-        self.faults.append(f"{where or place}{self._line(place)}: {fault}" if place else fault)
+    def _look_for_slips(self, path: Path, task: Task, fields: object) -> None:
+        """A key that is almost a field's is kept like any other that is none; but it is said, once for each such key."""
+        for key in fields if isinstance(fields, Mapping) else ():
+            if isinstance(key, str) and key in task.metadata and key not in self._guesses:
+                guess = self._guesses[key] = guess_field(key)
+                if guess is not None:
+                    text = f"there is no field {shown(key)}, so it is kept in metadata; did you mean {guess}?"
+                    self.notes.append(Found(self.source, (*path, key), task.id, text))
 
-    def _line(self, place: str) -> str:
-        line = self._lines.get(place)
-        return "" if line is None else f", line {line}"
+    def _read_project(self, value: object) -> None:
+        try:
+            name = None if value is None else check_project(value)
+        except BadArgument as fault:
+            self._fault(("project",), str(fault))
+            return
+        if name is not None and self._project not in (None, name):
+            self._fault(("project",), f"this is project {name!r}, but a file before it is of project {self._project!r}")
+        self._project = name if name is not None else self._project
+
+    def _read_tracks(self, value: object) -> None:
+        if not isinstance(value, Mapping):
+            if value is not None:
+                self._fault(("tracks",), f"must be a mapping from tracks to their tasks, not {describe_value(value)}")
+            return
+        for key, section in value.items():
+            path: Path = ("tracks", key) if isinstance(key, str) and len(key) <= LONGEST_ID and key.isprintable() else ("tracks",)
+            try:
+                track: str | None = check_track(key)
+            except BadArgument as fault:
+                self._fault(path, str(fault))
+                track = None
+            if isinstance(section, Mapping):
+                self._read_section(path, section, track)
+            else:
+                self._read_tasks(path, section, track)
+            if track is not None:
+                self._purposes.setdefault(track, STANDARD_TRACKS.get(track, ""))
+
+    def _read_section(self, path: Path, section: Mapping[Any, Any], track: str | None) -> None:
+        for key, value in section.items():
+            if key == "tasks":
+                self._read_tasks((*path, "tasks"), value, track)
+            elif key != "purpose":
+                at = (*path, key) if isinstance(key, str) and key.isprintable() else path
+                self._fault(at, f"there is no key {describe_value(key)} in a track; there are purpose and tasks")
+            elif value is not None:
+                try:
+                    purpose = check_field("purpose", value)
+                except BadArgument as fault:
+                    self._fault((*path, "purpose"), str(fault))
+                else:
+                    self._described = True
+                    self._purposes[track or ""] = purpose
+
+    def _read_tasks(self, path: Path, value: object, track: str | None) -> None:
+        if isinstance(value, (list, tuple)):
+            for at, fields in enumerate(value):
+                self.read_task((*path, at), fields, track)
+        elif value is not None:
+            self._fault(path, f"must be a list of tasks, not {describe_value(value)}")
+
+    def _fault(self, path: Path, text: str, task: str | None = None, other: tuple[int, Path] | None = None) -> None:
+        self.found.append(Found(self.source, path, task, text, other))

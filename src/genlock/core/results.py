@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from genlock.core.faults import Fault
 from genlock.core.model import Task
 from genlock.core.reasons import (
     ClaimReason,
@@ -208,6 +209,14 @@ class Lineage(Struct, frozen=True, gc=False):
     refused: tuple[TaskResult, ...]
 
 
+class Root(Struct, frozen=True, gc=False):
+    """A task at the bottom of what another waits for: it waits for no third one. `state` is None if there is no such task."""
+
+    task_id: str
+    state: Status | None
+    because: str
+
+
 class Explanation(Struct, frozen=True, gc=False, kw_only=True):
     """Why a task is not ready, or why this agent would not get it, and what would change that."""
 
@@ -221,6 +230,8 @@ class Explanation(Struct, frozen=True, gc=False, kw_only=True):
     waits_for: tuple[str, ...] = ()
     cycle: tuple[str, ...] = ()
     holder: Holder | None = None
+    roots: tuple[Root, ...] = ()
+    """What a blocked task's waiting comes down to, the nearest first."""
 
 
 class ReadyTask(Struct, frozen=True, gc=False):
@@ -368,3 +379,9 @@ class PlanResult(Struct, frozen=True, gc=False):
     unchanged: tuple[str, ...]
     gone: tuple[str, ...]
     cancelled: tuple[str, ...] = ()
+    fields: Mapping[str, tuple[str, ...]] = {}
+    """Of each changed task, the fields that changed."""
+    still_cancelled: tuple[str, ...] = ()
+    """In the plan, but cancelled once, which no import takes back."""
+    notes: tuple[Fault, ...] = ()
+    """What is no fault of the plan, but perhaps not meant."""

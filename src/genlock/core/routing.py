@@ -32,7 +32,7 @@ class Pool(NamedTuple):
     assignee: str
     offer: str
 
-    def suits(self, *, agent: str, tracks: Collection[str] | None, backlog: bool) -> bool:
+    def suits(self, *, agent: str | None, tracks: Collection[str] | None, backlog: bool) -> bool:
         """May this agent take tasks of this pool?"""
         return (not self.assignee or self.assignee == agent) and (tracks is None or self.track in tracks) and (not self.offer or backlog)
 

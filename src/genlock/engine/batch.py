@@ -162,6 +162,12 @@ class Round:
             cells.append(cell)
         return cells
 
+    def know(self, found: Iterable[tuple[Stored, Record]]) -> None:
+        """Makes cells of records that have just been found and decoded."""
+        for stored, record in found:
+            if stored.key not in self.cells:
+                self.cells[stored.key] = Cell(stored.key, stored, record)
+
     def settings(self, key: Key) -> tuple[Policy, TenantLimits]:
         """The policy of a key's project and the limits of its tenant, as loaded in this round."""
         known = self._settings.get(key[:2])

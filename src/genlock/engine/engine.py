@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import threading
 import time
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from genlock.engine.jobs import Job, Request
-from genlock.engine.lane import Lane, releases_of
+from genlock.engine.lane import Lane
 from genlock.engine.watcher import Watcher
 from genlock.errors import Closed
 from genlock.store import Store
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 DEADLINE_SECONDS = 5.0
 _CLOSE_SECONDS = 30.0
@@ -47,9 +50,7 @@ class Engine:
         """Nobody waits for this job any more: it is dropped if it has not begun, and what it is granted is given back."""
         job.cancelled = True
         if job.left == 0:
-            releases = releases_of(job)
-            if releases and not self._closed:
-                self.submit(releases)
+            self._lane(job.requests[0]).give_back(job)
         else:
             self._lane(job.requests[0]).poke()
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from genlock.core.commands import Caller, Command, SubmitResult
 from genlock.core.keys import Key
 from genlock.errors import GenlockError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
 
 
 class NextTask(Struct, frozen=True):

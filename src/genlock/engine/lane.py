@@ -7,7 +7,6 @@ quiet. Renewals and submissions go first: whoever has worked is not made to wait
 from __future__ import annotations
 
 import contextlib
-import random
 import threading
 import time
 from collections import deque
@@ -67,6 +66,8 @@ class Lane:
         self._waiting: list[Item] = []
         self._woken = False
         self._closing = False
+        self._returned: deque[Job] = deque()
+        """Releases of grants that nobody waits for; carried out also while the lane is closing."""
         self._wake_at: float | None = None
         self._events: dict[tuple[str, str], int] = {}
         self._unsettled: set[tuple[str, str]] = set()
@@ -87,6 +88,14 @@ class Lane:
                 raise Closed("the coordinator is closed")
             queue.append(job)
             self._bell.ring()
+
+    def give_back(self, job: Job) -> None:
+        """Releases what was granted to a job that nobody waits for; `close` lets it through."""
+        releases = releases_of(job)
+        if releases:
+            with self._bell.lock:
+                self._returned.append(Job(releases, time.monotonic() + 5))
+                self._bell.ring()
 
     def poke(self) -> None:
         """Something may have changed for those who wait."""
@@ -126,16 +135,19 @@ class Lane:
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
         with self._bell.lock:
-            while not (self._closing or self._urgent or self._normal or self._again or self._woken or self._unsettled):
+            while not (self._closing or self._returned or self._urgent or self._normal or self._again or self._woken or self._unsettled):
                 timeout = self._sleep()
                 if timeout is not None and timeout <= 0:
                     break
                 self._bell.sleep(timeout)
-            if self._closing:
+            if self._closing and not self._returned:
                 return None
             self._woken = False
+            jobs: list[Job] = list(self._returned)
+            self._returned.clear()
+            if self._closing:
+                return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
             items, self._again = self._again, []
-            jobs: list[Job] = []
             room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
             for queue in (self._urgent, self._normal):
                 while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
@@ -344,7 +356,7 @@ class Lane:
             if job.left:
                 continue
             if job.cancelled:
-                self._give_back(job)
+                self.give_back(job)
             elif job.loop is None:
                 job.finish()
             else:
@@ -352,13 +364,6 @@ class Lane:
         for loop, jobs in loops.items():
             with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
                 loop.call_soon_threadsafe(resolve_all, jobs)
-
-    def _give_back(self, job: Job) -> None:
-        """A grant that nobody waits for is released."""
-        releases = releases_of(job)
-        if releases:
-            with contextlib.suppress(Closed):
-                self.submit(Job(releases, time.monotonic() + 5))
 
     # Upkeep
 
@@ -368,6 +373,8 @@ class Lane:
         if self._again:
             attempt = max(item.attempt for item in self._again)
             if attempt:
+                import random
+
                 time.sleep(random.uniform(0, min(0.002 * 2 ** (attempt - 1), 0.05)))
         if self._denials and now - self._flushed >= FLUSH_SECONDS:
             self._flush_denials()

@@ -7,7 +7,6 @@ same task.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable
 
 from genlock.core.commands import CheckDue, ClaimTask
@@ -76,7 +75,7 @@ class Offer:
             if pool is None:
                 return
             ready = self._pools[pool]
-            at = random.randrange(min(self._spread, len(ready))) if self._spread > 1 else 0
+            at = _any_of(min(self._spread, len(ready))) if self._spread > 1 else 0
             _, stored = ready.pop(at)
             yield self._round.take([stored])[0]
             tried += 1
@@ -166,3 +165,9 @@ def repeated(round: Round, item: Item) -> bool:
 
 
 NOTHING = ClaimResult(False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent")
+
+
+def _any_of(count: int) -> int:
+    import random
+
+    return random.randrange(count)

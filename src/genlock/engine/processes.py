@@ -7,8 +7,6 @@ a reboot of an unknown kind, is never *known* to be gone; its lease decides.
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -29,7 +27,7 @@ os.register_at_fork(after_in_child=own.__init__)  # type: ignore[misc]
 @cache
 def host() -> str:
     """This machine's name."""
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 @cache
@@ -62,6 +60,8 @@ def start_time(pid: int) -> int | None:
 
 
 def _start_time_by_ps(pid: int) -> int | None:
+    import subprocess
+
     shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout.strip()
     return int.from_bytes(shown.encode()[-20:], "big") % 2**53 if shown else None
 

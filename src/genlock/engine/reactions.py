@@ -5,13 +5,15 @@ Everything here may be repeated at any time by anyone (see `settle`), so nothing
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterable, Iterator
 
+from genlock.core.codec import decode_record
 from genlock.core.commands import Command, Hear
 from genlock.core.decision import Decision
-from genlock.core.keys import Key
+from genlock.core.index import waits_of
+from genlock.core.keys import TASK, Key
+from genlock.core.model import Record, TaskRecord
 from genlock.core.rules import Reaction, react
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Cell, Round
@@ -19,7 +21,10 @@ from genlock.engine.counts import Counts
 from genlock.engine.jobs import Item, plain_item
 from genlock.engine.spans import Span, spans_of
 from genlock.errors import Busy, GenlockError, StoreUnavailable
-from genlock.store import Query, Store
+from genlock.store import MOST_WAITED_ON, Query, Store, Stored
+
+Waiter = tuple[Stored, Record]
+News = dict[str, list[Hear]]
 
 MOST_AT_A_TIME = 512
 _TRIES = 10
@@ -59,29 +64,32 @@ class Reactor:
 
     def run(self, reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> bool:
         """Runs them; False if some reactions were left for settling. An `also` that fails becomes its item's outcome."""
-        todo, complete = self._expanded(reactions)
+        todo, known, complete = self._expanded(reactions)
         owed = also
         budget = MOST_AT_A_TIME
         tries = 0
         while todo or owed:
             complete = complete and len(todo) <= budget
             todo = todo[:budget]
-            outcome = self._round(todo, owed, until)
+            outcome = self._round(todo, known, owed, until)
             complete = complete and not outcome.failed
             budget -= len(todo) - len(outcome.again)
             tries = tries + 1 if outcome.again or outcome.owed else 0
             if tries > _TRIES and not outcome.owed:
                 return False
             if tries:
+                import random
+
                 time.sleep(random.uniform(0, min(0.002 * 2**tries, 0.05)))
-            expanded, all_found = self._expanded(outcome.more)
+            expanded, known, all_found = self._expanded(outcome.more)
             complete = complete and all_found
             todo, owed = merged(outcome.again + expanded), outcome.owed
         return complete
 
-    def _round(self, todo: list[Command], owed: list[tuple[Item, Command]], until: float) -> _Outcome:
-        """One load-decide-commit."""
+    def _round(self, todo: list[Command], known: list[Waiter], owed: list[tuple[Item, Command]], until: float) -> _Outcome:
+        """One load-decide-commit. Those found waiting have just been read, and need not be loaded."""
         round = Round(self._store, self._counts, profile=self._profile)
+        round.know(known)
         everything: list[tuple[Item, Item | None]] = [(plain_item(command), owner) for owner, command in owed]
         everything += [(plain_item(command), None) for command in todo]
         round.prepare([item for item, _ in everything])
@@ -113,26 +121,44 @@ class Reactor:
         else:
             owner.decision = error or Busy("what belongs to this could not be written before the deadline; try again")
 
-    def _expanded(self, reactions: list[Reaction]) -> tuple[list[Command], bool]:
+    def _expanded(self, reactions: list[Reaction]) -> tuple[list[Command], list[Waiter], bool]:
         """Commands with their keys; those for whoever waits on a task are looked up. False if there are more than fit."""
-        commands: list[Command] = []
+        commands = [reaction.command for reaction in reactions if reaction.waits_on is None]
+        known: list[Waiter] = []
         complete = True
-        for command, waits_on in reactions:
-            if waits_on is None:
-                commands.append(command)
-                continue
-            key = command.key
-            page = self._store.find(Query(key.tenant, key.project, waits_on=waits_on, limit=MOST_AT_A_TIME))
-            complete = complete and page.next is None
-            commands += told(command, (stored.key for stored in page.records))
-        return merged(commands), complete
+        for place, news in news_of(reactions):
+            further, waiters, next = told(self._store, place, news)
+            complete = complete and next is None
+            commands += further
+            known += waiters
+        return merged(commands), known, complete
 
 
-def told(command: Command, keys: Iterable[Key]) -> Iterator[Command]:
-    """The same news to each of these."""
-    assert isinstance(command, Hear)
-    for key in keys:
-        yield Hear(key, SYSTEM, others=command.others, reset=command.reset)
+def news_of(reactions: Iterable[Reaction]) -> Iterator[tuple[tuple[str, str], News]]:
+    """What is to be told to whoever waits, by project and by what they wait on, in pieces that one query can ask about."""
+    places: dict[tuple[str, str], News] = {}
+    for command, waits_on in reactions:
+        if waits_on is not None:
+            assert isinstance(command, Hear)
+            places.setdefault(command.key.place, {}).setdefault(waits_on, []).append(command)
+    for place, news in places.items():
+        names = list(news)
+        for start in range(0, len(names), MOST_WAITED_ON):
+            yield place, {name: news[name] for name in names[start : start + MOST_WAITED_ON]}
+
+
+def told(store: Store, place: tuple[str, str], news: News, after: str | None = None) -> tuple[list[Command], list[Waiter], str | None]:
+    """Commands that tell each of those who wait what concerns it; they themselves; and where to go on if there are more."""
+    page = store.find(Query(*place, waits_on=tuple(news), after=after, limit=MOST_AT_A_TIME))
+    commands: list[Command] = []
+    waiters: list[Waiter] = []
+    for stored in page.records:
+        record = decode_record(TASK, stored.body)
+        assert isinstance(record, TaskRecord)
+        waiters.append((stored, record))
+        for name in waits_of(record):
+            commands += [Hear(stored.key, SYSTEM, others=command.others, reset=command.reset) for command in news.get(name, ())]
+    return commands, waiters, page.next
 
 
 def merged(commands: list[Command]) -> list[Command]:

@@ -7,7 +7,7 @@ on, repeats each event's reactions (most write nothing) and moves the cursor by 
 from __future__ import annotations
 
 from genlock.core.codec import decode_event
-from genlock.core.commands import Command, MoveSettled
+from genlock.core.commands import MoveSettled
 from genlock.core.keys import SETTLED, TASK, Key
 from genlock.core.model import SettledRecord
 from genlock.core.rules import REACTING, Reaction, react, reacts
@@ -15,10 +15,10 @@ from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
-from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, told
+from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, news_of, told
 from genlock.engine.spans import Span, spans_of
 from genlock.errors import CursorLost
-from genlock.store import EventPage, EventQuery, Query, Recorded, Store
+from genlock.store import EventPage, EventQuery, Recorded, Store
 
 _PAGE = 500
 
@@ -109,26 +109,30 @@ class Settler:
         round = Round(self._store, self._counts, profile=self._profile)
         round.load({recorded.key: None for recorded, _ in waking})
         reactor = Reactor(self._store, self._counts, self._profile)
-        complete = True
+        reactions: list[Reaction] = []
         for recorded, event in waking:
             record = round.cells[recorded.key].record
             if record is not None:
-                for reaction in react(recorded.key, record, event, recorded.version):
-                    complete = self._run(reactor, reaction, until) and complete
+                reactions += react(recorded.key, record, event, recorded.version)
+        complete = self._run(reactor, reactions, until)
         return sum(span.events for span in reactor.written), complete
 
-    def _run(self, reactor: Reactor, reaction: Reaction, until: float) -> bool:
-        """One reaction to the end, however many wait for it."""
-        if reaction.waits_on is None:
-            return reactor.run([reaction], [], until)
-        key, after, complete = reaction.command.key, None, True
-        while True:
-            page = self._store.find(Query(key.tenant, key.project, waits_on=reaction.waits_on, after=after, limit=MOST_AT_A_TIME))
-            commands: list[Command] = list(told(reaction.command, (stored.key for stored in page.records)))
-            complete = reactor.run([Reaction(command) for command in commands], [], until) and complete
-            if page.next is None:
-                return complete
-            after = page.next
+    def _run(self, reactor: Reactor, reactions: list[Reaction], until: float) -> bool:
+        """All of them to the end, however many wait for them."""
+        complete = True
+        direct = [reaction for reaction in reactions if reaction.waits_on is None]
+        for start in range(0, len(direct), MOST_AT_A_TIME):
+            complete = reactor.run(direct[start : start + MOST_AT_A_TIME], [], until) and complete
+        for place, news in news_of(reactions):
+            after: str | None = None
+            while True:
+                commands, _, after = told(self._store, place, news, after)
+                for start in range(0, len(commands), MOST_AT_A_TIME):
+                    page = [Reaction(command) for command in commands[start : start + MOST_AT_A_TIME]]
+                    complete = reactor.run(page, [], until) and complete
+                if after is None:
+                    break
+        return complete
 
     def _stored_cursor(self, place: tuple[str, str]) -> str | None:
         round = Round(self._store, self._counts, profile=self._profile)

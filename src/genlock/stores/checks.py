@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genlock.errors import BadArgument, OverLimit
-from genlock.store import Change, EventQuery, Limits, Query
+from genlock.store import MOST_WAITED_ON, Change, EventQuery, Limits, Query
 
 COUNTABLE = ("state", "pool", "session", "project")
 
@@ -40,7 +40,7 @@ def check_query(query: Query, count_by: str | None) -> None:
         "heads": query.heads != 0,
         "due_before": query.due_before is not None,
         "parent": query.parent is not None,
-        "waits_on": query.waits_on is not None,
+        "waits_on": bool(query.waits_on),
         "session": query.session is not None,
     }
     given = [name for name, is_given in asked.items() if is_given]
@@ -48,6 +48,8 @@ def check_query(query: Query, count_by: str | None) -> None:
         raise BadArgument(f"a query is by one field, not by {' and '.join(given)}")
     if query.project is None and given and given != ["session"]:
         raise BadArgument(f"a query by {given[0]} needs a project")
+    if len(query.waits_on) > MOST_WAITED_ON:
+        raise BadArgument(f"who waits on one of {len(query.waits_on)} cannot be found at once; at most {MOST_WAITED_ON}")
     if query.limit < 1 or query.heads < 0:
         raise BadArgument(f"a page of {query.limit} records, or {query.heads} heads, cannot be found")
     if count_by is not None and count_by not in COUNTABLE:

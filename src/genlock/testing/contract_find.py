@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from genlock.errors import BadArgument
-from genlock.store import MAX_DUE, Change, Index, Key, Query, Store, Stored
+from genlock.store import MAX_DUE, MOST_WAITED_ON, Change, Index, Key, Query, Store, Stored
 from genlock.testing.contract_base import ContractBase, commit
 from genlock.testing.sample import keys_of, make_change, make_key
 
@@ -74,7 +74,7 @@ class FindClauses(ContractBase):
             replace(APOLLO, due_before=5),
             replace(APOLLO, session="s"),
             replace(APOLLO, parent="t"),
-            replace(APOLLO, waits_on="d"),
+            replace(APOLLO, waits_on=("d",)),
         ):
             (found,) = store.find(query).records
             assert found[:4] == (change.key, change.version, change.digest, change.body), f"by {query}"
@@ -94,7 +94,7 @@ class FindClauses(ContractBase):
             replace(APOLLO, due_before=MAX_DUE),
             replace(APOLLO, session="s"),
             replace(APOLLO, parent="t"),
-            replace(APOLLO, waits_on="d"),
+            replace(APOLLO, waits_on=("d",)),
         ):
             page = store.find(query)
             assert (list(page.records), page.next) == ([], None), f"by {query}"
@@ -125,7 +125,7 @@ class FindClauses(ContractBase):
             replace(APOLLO, due_before=1),
             replace(APOLLO, session="s"),
             replace(APOLLO, parent="t"),
-            replace(APOLLO, waits_on="d"),
+            replace(APOLLO, waits_on=("d",)),
         ):
             for state, expected in (("PENDING", ["a", "c"]), ("BLOCKED", ["b", "d"]), ("HELD", ["e"]), ("DONE", [])):
                 assert ids(store, replace(query, state=state)) == expected, f"{state} by {query}"
@@ -219,7 +219,7 @@ class FindClauses(ContractBase):
         put(store, make_key("other", kind="other"), Index(waits_on=("b",)))
 
         def waiting() -> list[list[str]]:
-            return [ids(store, replace(APOLLO, waits_on=id)) for id in "abcd"]
+            return [ids(store, replace(APOLLO, waits_on=(id,))) for id in "abcd"]
 
         assert waiting() == [["x"], ["x", "y"], ["x"], []]
         for left, expected in (
@@ -234,8 +234,20 @@ class FindClauses(ContractBase):
     def test_many_who_wait_on_one_and_one_who_waits_on_many(self, store: Store) -> None:
         names = [f"A-{number:03}" for number in range(50)]
         put_all(store, {id: Index(waits_on=("hub",)) for id in names} | {"all": Index(waits_on=tuple(names))})
-        assert paged(store, replace(APOLLO, waits_on="hub", limit=7)) == names
-        assert all(ids(store, replace(APOLLO, waits_on=id)) == ["all"] for id in names)
+        assert paged(store, replace(APOLLO, waits_on=("hub",), limit=7)) == names
+        assert all(ids(store, replace(APOLLO, waits_on=(id,))) == ["all"] for id in names)
+
+    def test_who_waits_on_any_of_several_is_found_once(self, store: Store) -> None:
+        put_all(store, {"x": Index(waits_on=("a", "b", "c")), "y": Index(waits_on=("b",)), "z": Index(waits_on=("d",)), "w": Index()})
+        put(store, make_key("far", project="gemini"), Index(waits_on=("a", "d")))
+        for limit in (1, 2, 100):
+            assert paged(store, replace(APOLLO, waits_on=("c", "b", "b", "nobody"), limit=limit)) == ["x", "y"]
+            assert paged(store, replace(APOLLO, waits_on=("d", "a"), limit=limit)) == ["x", "z"]
+        assert store.find(replace(APOLLO, waits_on=("a", "b", "d")), count_by="project").counts == {"apollo": 3}
+        many = tuple(f"n{number}" for number in range(MOST_WAITED_ON - 1))
+        assert ids(store, replace(APOLLO, waits_on=(*many, "d"))) == ["z"]
+        with pytest.raises(BadArgument):
+            store.find(replace(APOLLO, waits_on=(*many, "d", "a")))
 
     def test_a_record_leaves_an_index_when_its_field_is_none(self, store: Store) -> None:
         full = Index(state="PENDING", pool="p", order="1", due_at=1, session="s", parent="t", waits_on=("d",))
@@ -246,7 +258,7 @@ class FindClauses(ContractBase):
             replace(APOLLO, session="s"),
             Query("acme", session="s"),
             replace(APOLLO, parent="t"),
-            replace(APOLLO, waits_on="d"),
+            replace(APOLLO, waits_on=("d",)),
         )
         change = put(store, make_key("a"), full)
         for index in (Index(state="COMPLETED"), full, Index(state="COMPLETED", order="1")):
@@ -269,7 +281,7 @@ class FindClauses(ContractBase):
                 replace(APOLLO, session="s"),
                 Query("acme", session="s"),
                 replace(APOLLO, parent="t"),
-                replace(APOLLO, waits_on="d"),
+                replace(APOLLO, waits_on=("d",)),
             )
         ):
             kind = f"kind{at}"
@@ -333,12 +345,12 @@ class FindClauses(ContractBase):
         for query in (
             replace(APOLLO, pool="p", session="s"),
             replace(APOLLO, heads=1, parent="t"),
-            replace(APOLLO, due_before=1, waits_on="d"),
+            replace(APOLLO, due_before=1, waits_on=("d",)),
             Query("acme", pool="p"),
             Query("acme", heads=1),
             Query("acme", due_before=1),
             Query("acme", parent="t"),
-            Query("acme", waits_on="d"),
+            Query("acme", waits_on=("d",)),
         ):
             with pytest.raises(BadArgument):
                 store.find(query)
@@ -354,7 +366,7 @@ class FindClauses(ContractBase):
             replace(APOLLO, due_before=1),
             replace(APOLLO, session="s"),
             replace(APOLLO, parent="t"),
-            replace(APOLLO, waits_on="d"),
+            replace(APOLLO, waits_on=("d",)),
         )
         ends = [store.find(replace(query, limit=1)).next for query in queries]
         for query in queries:

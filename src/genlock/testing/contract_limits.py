@@ -68,7 +68,7 @@ class NameClauses(ContractBase):
             assert sorted(facts_of(read_feed(store, tenant, project))) == sorted(recorded_of(changes[key] for key in of_project))
             alike = sorted(key for key in of_project if key.kind == kind)
             assert keys_of(store.find(Query(tenant, project, kind))) == alike
-            assert keys_of(store.find(Query(tenant, project, kind, waits_on="dependency"))) == alike
+            assert keys_of(store.find(Query(tenant, project, kind, waits_on=("dependency",)))) == alike
             of_tenant = sorted(key for key in keys if (key.tenant, key.kind) == (tenant, kind))
             assert keys_of(store.find(Query(tenant, None, kind))) == of_tenant
 
@@ -146,7 +146,7 @@ class NameClauses(ContractBase):
                 Query("acme", "apollo", pool=value),
                 Query("acme", "apollo", session=value),
                 Query("acme", "apollo", parent=value),
-                Query("acme", "apollo", waits_on=value),
+                Query("acme", "apollo", waits_on=(value,)),
             ):
                 assert keys_of(store.find(query)) == [make_key(f"A-{number:03}")], f"{query} does not find just its own"
         assert store.find(Query("acme", "apollo"), count_by="state").counts == dict.fromkeys(values, 1)

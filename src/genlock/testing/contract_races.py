@@ -188,7 +188,7 @@ class RaceClauses(ContractBase):
         def wait_on(store: Store, name: int) -> None:
             for number in meeting.steps():
                 commit(store, make_change(make_key(f"{name}-{number:04}"), index=Index(waits_on=(f"hub{number}", f"other{name}"))))
-                found = keys_of(store.find(Query("acme", "apollo", waits_on=f"hub{number}")))
+                found = keys_of(store.find(Query("acme", "apollo", waits_on=(f"hub{number}",))))
                 assert make_key(f"{name}-{number:04}") in found
                 meeting.step_done(name)
 

@@ -163,7 +163,7 @@ class RecordClauses(ContractBase):
             Query("acme", "apollo", due_before=MAX_DUE),
             Query("acme", "apollo", session="new"),
             Query("acme", "apollo", parent="new"),
-            Query("acme", "apollo", waits_on="A-009"),
+            Query("acme", "apollo", waits_on=("A-009",)),
         ):
             assert keys_of(store.find(query)) == []
         assert keys_of(store.find(Query("acme", "apollo", pool="old"))) == [kept.key]
@@ -235,7 +235,7 @@ class RecordClauses(ContractBase):
             whole(reopened, change)
         assert read_feed(reopened) == events
         assert sorted(facts_of(read_feed(reopened, after=cursor))) == recorded_of(changes[10:])
-        assert len(reopened.find(Query("acme", "apollo", waits_on="A-003")).records) == 20
+        assert len(reopened.find(Query("acme", "apollo", waits_on=("A-003",))).records) == 20
         late = make_change(changes[0].key, changes[0])
         must_conflict(reopened, make_change(changes[0].key))
         assert commit(reopened, late)[0] > max(event.position for event in events)

@@ -1,8 +1,6 @@
 """The store in one DynamoDB table."""
 
-from genlock.stores.dynamodb.driver import require_driver
+import boto3  # noqa: F401 - before all that it brings along: where the driver is missing, this is the name to say
 
-require_driver()
-
-from genlock.stores.dynamodb.store import DynamoDBStore as DynamoDBStore  # noqa: E402
-from genlock.stores.dynamodb.table import create_table as create_table  # noqa: E402
+from genlock.stores.dynamodb.store import DynamoDBStore as DynamoDBStore
+from genlock.stores.dynamodb.table import create_table as create_table

@@ -1,13 +1,17 @@
-"""The driver: an extra, so that it may be missing; and how a client of it is made."""
+"""How a client of the driver is made."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from typing import Any
 
-from genlock.errors import BadArgument, StoreUnavailable
+import boto3
+import botocore.config
+import botocore.exceptions
+
+from genlock.errors import BadArgument
+from genlock.stores.dynamodb.settings import Settings
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
@@ -16,19 +20,9 @@ _lock = threading.Lock()
 _sessions: dict[int, Any] = {}
 
 
-def require_driver() -> None:
-    """`StoreUnavailable` if boto3 is not installed."""
-    try:
-        importlib.import_module("boto3")
-    except ImportError as error:
-        raise StoreUnavailable("dynamodb:// needs boto3, which is not installed: pip install 'genlock[dynamodb]'") from error
-
-
-def make_client(*, region: str | None, endpoint_url: str | None, connections: int) -> Any:
+def make_client(settings: Settings, *, connections: int) -> Any:
     """A client with the credentials of the usual AWS environment. It never repeats a call by itself: see calls.py."""
-    import botocore.config
-    import botocore.exceptions
-
+    region, endpoint_url = settings.region, settings.endpoint_url
     config = botocore.config.Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
@@ -49,8 +43,6 @@ def make_client(*, region: str | None, endpoint_url: str | None, connections: in
 
 def _session() -> Any:
     """One for all stores of a process: it reads the driver's tables of services, which takes longer than all the rest."""
-    import boto3
-
     pid = os.getpid()
     if pid not in _sessions:
         _sessions.clear()

@@ -35,6 +35,15 @@ class Entry(NamedTuple):
         return self.position - (self.last - version)
 
 
+class Run(NamedTuple):
+    """Events in order, the position at which they end, and how many tombstones stand among them."""
+
+    events: list[Recorded]
+    end: int
+    voids: int
+    more: bool = False
+
+
 class Feeds:
     """The feeds of one store."""
 
@@ -55,9 +64,9 @@ class Feeds:
             place = decode_cursor(query.after)
             check_place(place, state)
             position = place.position
-        events, end, more = self._run(query, position)
-        cursors = [encode_cursor(state, event.position) for event in events] if query.cursors else ()
-        return EventPage(events, encode_cursor(state, end), more, position=end, cursors=cursors)
+        run = self._run(query, position)
+        cursors = [encode_cursor(state, event.position) for event in run.events] if query.cursors else ()
+        return EventPage(run.events, encode_cursor(state, run.end), run.more, position=run.end, cursors=cursors, voids=run.voids)
 
     def state(self, tenant: str, project: str) -> FeedState:
         """The state of a project's feed. `head` is the last position given to anybody: whether he has written there is another matter."""
@@ -88,10 +97,11 @@ class Feeds:
             return max(position_of(item), solid)
         return solid
 
-    def _run(self, query: EventQuery, start: int) -> tuple[list[Recorded], int, bool]:
-        """Events after a position, where the run ends, and whether there are more. It stops before positions that nobody has used yet."""
+    def _run(self, query: EventQuery, start: int) -> Run:
+        """What comes after a position. It stops before positions that nobody has used yet."""
         place = (query.tenant, query.project)
         events: list[Recorded] = []
+        voids = 0
         at, before = start, self._holes.solid(place)
         while True:
             hole = range(0)
@@ -103,14 +113,16 @@ class Feeds:
                     break
                 if is_event(item):
                     if len(events) == query.limit:
-                        return events, at, True
+                        return Run(events, at, voids, more=True)
                     events.append(recorded_in(item, *place))
+                else:
+                    voids += 1
                 at = position
             if not hole:
                 end = max(at, before)
                 self._holes.closed(place, start + 1, end)
                 self._holes.note(place)
-                return events, end, False
+                return Run(events, end, voids)
             self._holes.fill(place, hole)
             before = self._holes.solid(place)
 

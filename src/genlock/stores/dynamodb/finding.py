@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -32,7 +33,8 @@ class Way(NamedTuple):
     span: Span
     listing: str | None = None
     """The index; None is the table."""
-    waits_on: str | None = None
+    waits_on: tuple[str, ...] = ()
+    """On whom those wait that are looked for; the records themselves are in the collection."""
 
     @property
     def sort(self) -> str:
@@ -98,9 +100,7 @@ def way_of(query: Query, project: str | None) -> Way:
         return Way(records, keys.due_until(query.due_before), DUE)
     if query.parent is not None:
         return Way(keys.parent_hash(Key(tenant, project, kind, ""), query.parent), keys.EVERY_NAME, PARENT)
-    if query.waits_on is not None:
-        return Way(keys.waits_of(tenant, project, kind, query.waits_on), keys.EVERY_NAME, waits_on=query.waits_on)
-    return Way(records, keys.EVERY_NAME)
+    return Way(records, keys.EVERY_NAME, waits_on=tuple(dict.fromkeys(query.waits_on)))
 
 
 def _find_in_tenant(table: Table, query: Query) -> Page:
@@ -138,18 +138,39 @@ def _page(query: Query, found: list[Found], token: Callable[[Found], str]) -> Pa
 
 def _matching(table: Table, query: Query, way: Way, *, chunk: int, fields: str | None = None) -> Iterator[Found]:
     """The records along a way that are still what they are listed as; `chunk` of them are read at a time."""
-    if way.listing is None and way.waits_on is None:
+    if way.listing is None and not way.waits_on:
         listed = table.query(way.hash, way.span, limit=chunk, fields=fields)
         yield from (Found(item["sk"]["S"], item, _key_of(query, at_of(item))) for item in listed if _has_state(item, query))
         return
-    entries = table.query(way.hash, way.span, index=way.listing, limit=chunk)
+    entries = _waiting(table, query, way, chunk) if way.waits_on else table.query(way.hash, way.span, index=way.listing, limit=chunk)
     while piece := list(islice(entries, chunk)):
         yield from _read(table, query, way, piece, fields)
 
 
+def _waiting(table: Table, query: Query, way: Way, chunk: int) -> Iterator[Item]:
+    """Entries of those who wait on any of several, each once, in order: all collections are asked beside each other, a step at a time."""
+    assert query.project is not None
+    hashes = [keys.waits_of(query.tenant, query.project, query.kind, name) for name in way.waits_on]
+    span = way.span
+    while hashes:
+        ask = partial(_first, table, span=span, most=chunk)
+        steps = dict(zip(hashes, table.at_once(ask, hashes), strict=True))
+        # Of a collection that has more, nothing is known behind what it gave: up to there the step is whole.
+        ends = [entries[-1]["sk"]["S"] for entries in steps.values() if len(entries) == chunk]
+        end = min(ends, default=span.high)
+        found = {entry["sk"]["S"]: entry for entries in steps.values() for entry in entries if entry["sk"]["S"] <= end}
+        yield from (found[sort] for sort in sorted(found))
+        hashes = [hash for hash, entries in steps.items() if len(entries) == chunk or (entries and entries[-1]["sk"]["S"] > end)]
+        span = Span(end + "\0", span.high)
+
+
+def _first(table: Table, hash: str, *, span: Span, most: int) -> list[Item]:
+    return list(islice(table.query(hash, span, limit=most), most))
+
+
 def _read(table: Table, query: Query, way: Way, entries: list[Item], fields: str | None = None) -> list[Found]:
     """The records of these entries, in their order, without those that have moved."""
-    places = [_record_of(query, way, entry) for entry in entries]
+    places = [At(way.hash, entry["sk"]["S"]) if way.waits_on else at_of(entry) for entry in entries]
     items = table.get_many(places, fields)
     found = []
     for entry, at in zip(entries, places, strict=True):
@@ -160,17 +181,10 @@ def _read(table: Table, query: Query, way: Way, entries: list[Item], fields: str
     return found
 
 
-def _record_of(query: Query, way: Way, entry: Item) -> At:
-    if way.waits_on is None:
-        return at_of(entry)
-    assert query.project is not None
-    return At(keys.records_of(query.tenant, query.project, query.kind), entry["sk"]["S"])
-
-
 def _is_listed(item: Item, way: Way, sort: str) -> bool:
     """Is the record still where the way has led to it?"""
-    if way.waits_on is not None:
-        return way.waits_on in waits_in(item)
+    if way.waits_on:
+        return not set(way.waits_on).isdisjoint(waits_in(item))
     hash, range = INDEXES[way.listing or READY]
     return hash in item and item[hash]["S"] == way.hash and range in item and item[range]["S"] == sort
 

@@ -58,6 +58,7 @@ from genlock.stores.dynamodb.feed import Feeds
 from genlock.stores.dynamodb.holes import Holes
 from genlock.stores.dynamodb.items import whole
 from genlock.stores.dynamodb.payloads import NoPayloads
+from genlock.stores.dynamodb.settings import settings_of
 from genlock.stores.dynamodb.table import Table
 from genlock.stores.dynamodb.waiting import Bell
 
@@ -91,24 +92,18 @@ class DynamoDBStore:
 
     limits: Limits
 
-    def __init__(
-        self,
-        table: str,
-        *,
-        region: str | None = None,
-        endpoint_url: str | None = None,
-        payloads: Payloads | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        """Credentials are those of the usual AWS environment. Without `payloads` there are none: an item is too small for them."""
-        self._name = table
+    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+        """Credentials are those of the usual AWS environment."""
+        settings = settings_of(url)
+        self._name = table = settings.table
         self._pid = os.getpid()
         self._door = threading.Condition()
         self._inside = 0
         self._closed = False
         self._stop = threading.Event()
         self._bell = Bell()
-        self._client = make_client(region=region, endpoint_url=endpoint_url, connections=2 * THREADS)
+        self._payloads: Payloads = NoPayloads(table)
+        self._client = make_client(settings, connections=2 * THREADS)
         server_clock = ServerClock()
         self._clock: Clock = clock or server_clock
         self._table = Table(Calls(self._client, table, server_clock, self._stop), THREADS)
@@ -117,7 +112,6 @@ class DynamoDBStore:
         except BaseException:
             self._client.close()
             raise
-        self._payloads = payloads or NoPayloads(table)
         self._memory = loading.Memory()
         self._holes = Holes(self._table)
         self._feeds = Feeds(self._table, self._holes)

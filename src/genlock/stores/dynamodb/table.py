@@ -13,9 +13,11 @@ from botocore.exceptions import ClientError
 
 from genlock.errors import StoreForeign, StoreUnavailable
 from genlock.stores.dynamodb.calls import Calls, Pauses
+from genlock.stores.dynamodb.driver import make_client
 from genlock.stores.dynamodb.faults import DRIVER_ERRORS, Cancelled, TooLarge, code_of, fault_of
 from genlock.stores.dynamodb.items import Item, at_of, binary, key_item, names_in, whole
 from genlock.stores.dynamodb.keys import META, At, Span
+from genlock.stores.dynamodb.settings import settings_of
 
 FORMAT = 1
 READ_AT_ONCE = 100
@@ -33,8 +35,19 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def create_table(client: Any, table: str) -> None:
-    """Makes the table with its indexes, billed by request, and writes its birth into it. What is there already stays."""
+def create_table(url: str) -> None:
+    """Makes the table of this URL with its indexes, billed by request, and writes its birth into it. What is there already stays."""
+    settings = settings_of(url)
+    client = make_client(settings, connections=1)
+    try:
+        _make(client, settings.table)
+        _await_active(client, settings.table)
+        _give_birth(client, settings.table)
+    finally:
+        client.close()
+
+
+def _make(client: Any, table: str) -> None:
     names = ("pk", "sk", *{name for pair in INDEXES.values() for name in pair} - {"pk", "sk"})
     try:
         client.create_table(
@@ -52,8 +65,6 @@ def create_table(client: Any, table: str) -> None:
             raise fault_of(error, table) from error
     except DRIVER_ERRORS as error:
         raise fault_of(error, table) from error
-    _await_active(client, table)
-    _give_birth(client, table)
 
 
 def _schema(pair: tuple[str, str]) -> list[dict[str, str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from heapq import merge
+from itertools import groupby, takewhile
 
 from genlock.store import Index, Key, Query
 from genlock.stores.memory.ordered import Item, Ordered
@@ -41,6 +42,8 @@ class Indexes:
 
     def items(self, query: Query) -> Iterator[Item]:
         """What the query finds, if nothing else is asked, from where its last page ended; see `key_of`."""
+        if query.waits_on:
+            return self._waiting(query)
         shelf, shape, start = _asked(query)
         after = decode_token(query.after, shape) if query.after is not None else start
         found = self._shelves[shelf].after(after) if shelf in self._shelves else iter(())
@@ -50,6 +53,13 @@ class Indexes:
         if query.project is not None and shelf[0] in ("all", "session"):
             return takewhile(lambda item: item[0] == query.project, found)
         return found
+
+    def _waiting(self, query: Query) -> Iterator[Item]:
+        """Whoever is on one of several shelves, once, in one order."""
+        after = decode_token(query.after, tuple[str]) if query.after is not None else ()
+        shelves = [("waits", query.tenant, query.project or "", query.kind, dependency) for dependency in set(query.waits_on)]
+        found = merge(*(self._shelves[shelf].after(after) for shelf in shelves if shelf in self._shelves))
+        return (item for item, _ in groupby(found))
 
 
 def key_of(query: Query, item: Item) -> Key:
@@ -70,8 +80,6 @@ def _asked(query: Query) -> tuple[Shelf, type[Item], Item]:
         return ("due", tenant, project, kind), tuple[int, str], ()
     if query.parent is not None:
         return ("parent", tenant, project, kind, query.parent), tuple[str], ()
-    if query.waits_on is not None:
-        return ("waits", tenant, project, kind, query.waits_on), tuple[str], ()
     return ("all", tenant, kind), tuple[str, str], within
 
 

@@ -37,18 +37,18 @@ def open_writer(settings: Settings) -> apsw.Connection:
     return db
 
 
-def open_reader(settings: Settings) -> apsw.Connection:
+def open_reader(settings: Settings, kind: type[apsw.Connection] = apsw.Connection) -> apsw.Connection:
     """A connection that only reads."""
     name, flags = str(settings.path), apsw.SQLITE_OPEN_READONLY
     if settings.immutable:
         name, flags = f"file:{quote(name)}?immutable=1", flags | apsw.SQLITE_OPEN_URI
-    db = _open(settings, name, flags)
+    db = _open(settings, name, flags, kind)
     db.execute(f"PRAGMA cache_size = -{READER_CACHE_KIB}; PRAGMA temp_store = MEMORY")
     return db
 
 
-def _open(settings: Settings, name: str, flags: int) -> apsw.Connection:
-    db = apsw.Connection(name, flags=flags, vfs=settings.vfs)
+def _open(settings: Settings, name: str, flags: int, kind: type[apsw.Connection] = apsw.Connection) -> apsw.Connection:
+    db = kind(name, flags=flags, vfs=settings.vfs)
     db.set_busy_timeout(int(settings.busy_seconds * 1000))
     # Otherwise some statements are compiled anew whenever their values change, in search of a better plan; ours have one plan each.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

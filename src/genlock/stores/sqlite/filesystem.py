@@ -24,11 +24,16 @@ def refuse_network(folder: Path, mounts: Path = MOUNTS) -> None:
     except OSError:
         return  # not Linux: nothing is known
     kind = filesystem_of(os.path.realpath(folder), table)
-    if kind in _NETWORK:
+    if is_network(kind):
         raise StoreUnavailable(
             f"{folder} is on a network filesystem ({kind}), where SQLite cannot be shared safely: "
             "keep the file on a local disk, or use a server (postgresql://…) for several machines"
         )
+
+
+def is_network(kind: str | None) -> bool:
+    """Is a filesystem of this type on another machine?"""
+    return kind in _NETWORK
 
 
 def filesystem_of(folder: str, table: str) -> str | None:

@@ -5,39 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
+import msgspec
 
-from genlock.store import Key, Page, Query, Stored
-from genlock.stores.places import decode_token, encode_token
+from genlock.store import Page, Query
+from genlock.stores.pages import Row, page_of, records_of
+from genlock.stores.places import decode_token
 from genlock.stores.sqlite.queries import QUERIES
 
 _PROJECT_ID, _POOL_ID, _SESSION_ID = QUERIES["project_id"], QUERIES["pool_id"], QUERIES["session_id"]
 _PROJECTS_OF = QUERIES["projects_of"]
 
+_encode = msgspec.json.Encoder().encode
 _BEFORE_ALL = (-(2**63), -1)
 
 Values = dict[str, str | int | None]
-Row = tuple[Any, ...]
 
 
 def find(db: apsw.Connection, query: Query) -> Page:
     """One page, read in one transaction that the caller has begun. One row more than the page has tells whether it is the last."""
     values: Values = {"project": query.project, "kind": query.kind, "state": query.state, "limit": query.limit + 1}
     if query.session is not None:
-        return _page(query, _by_session(db, query, values), names=True)
+        return page_of(query, _by_session(db, query, values), names=True)
     if query.project is None:
-        return _page(query, _by_project(db, query, values), names=True)
+        return page_of(query, _by_project(db, query, values), names=True)
     project = db.execute(_PROJECT_ID, (query.tenant, query.project)).get
     if project is None:
         return Page()
     values["project_id"] = project
     if query.heads:
         rows = db.execute(QUERIES["find_heads"], values | {"heads": query.heads}).fetchall()
-        return Page(_records(query, rows))
+        return Page(records_of(query, rows))
     if query.pool is not None:
-        return _page(query, _by_pool(db, query, values), names=False)
+        return page_of(query, _by_pool(db, query, values), names=False)
     if query.due_before is not None:
-        return _page(query, _by_due(db, query, values), names=False)
-    return _page(query, _by_name(db, query, values), names=True)
+        return page_of(query, _by_due(db, query, values), names=False)
+    return page_of(query, _by_name(db, query, values), names=True)
 
 
 def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
@@ -45,7 +47,7 @@ def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
     counting = QUERIES[f"count_by_{count_by}"].format(among=QUERIES[_among(query, count_by)])
     values = {
         "tenant": query.tenant, "project": query.project, "kind": query.kind, "state": query.state, "pool": query.pool,
-        "due_before": query.due_before, "session": query.session, "parent": query.parent, "waits_on": query.waits_on,
+        "due_before": query.due_before, "session": query.session, "parent": query.parent, "waits_on": _encode(query.waits_on).decode(),
     }  # fmt: skip
     counts: list[Any] = db.execute(counting, values).fetchall()
     return Page(counts=dict(counts))
@@ -54,7 +56,7 @@ def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
 def _among(query: Query, count_by: str) -> str:
     """The shortest way to all records that can count."""
     for field in ("pool", "session", "parent", "waits_on", "due_before"):
-        if getattr(query, field) is not None:
+        if getattr(query, field) not in (None, ()):
             return "among_" + field.partition("_")[0]
     if query.heads or count_by == "pool":
         return "among_offered"
@@ -84,8 +86,8 @@ def _by_project(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
 
 def _by_name(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
     last = decode_token(query.after, tuple[str, str])[1] if query.after is not None else None
-    values |= {"from_name": last or "", "last_name": last, "parent": query.parent, "waits_on": query.waits_on}
-    name = "find_parent" if query.parent is not None else "find_waits" if query.waits_on is not None else "find_all"
+    values |= {"from_name": last or "", "last_name": last, "parent": query.parent, "waits_on": _encode(query.waits_on).decode()}
+    name = "find_parent" if query.parent is not None else "find_waits" if query.waits_on else "find_all"
     return db.execute(QUERIES[name], values).fetchall()
 
 
@@ -100,17 +102,3 @@ def _by_due(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
     values["due_before"] = query.due_before
     values["last_due"], values["last_id"] = decode_token(query.after, tuple[int, int]) if query.after is not None else _BEFORE_ALL
     return db.execute(QUERIES["find_due"], values).fetchall()
-
-
-def _page(query: Query, rows: list[Row], *, names: bool) -> Page:
-    """The page, continued by name, or else by the last column and the row: order or instant."""
-    records = _records(query, rows[: query.limit])
-    if len(rows) <= query.limit:
-        return Page(records)
-    last = rows[query.limit - 1]
-    return Page(records, encode_token(last[0], last[1]) if names else encode_token(last[-1], last[7]))
-
-
-def _records(query: Query, rows: list[Row]) -> list[Stored]:
-    tenant, kind = query.tenant, query.kind
-    return [Stored(Key(tenant, row[0], kind, row[1]), *row[2:7]) for row in rows]

@@ -174,7 +174,7 @@ def _holder(file: Path) -> str:
         pid = int(file.read_bytes())
     except (OSError, ValueError):
         return "someone has locked"
-    state = _state_of(pid)
+    state = state_of(pid)
     if state is None:
         return f"process {pid} has locked (it cannot be seen from here: it may be in another container)"
     if state in "Tt":
@@ -182,7 +182,7 @@ def _holder(file: Path) -> str:
     return f"process {pid} has locked (its state is {state})"
 
 
-def _state_of(pid: int) -> str | None:
+def state_of(pid: int) -> str | None:
     """The letter of the process's state, as ps shows it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,19 +17,29 @@ class Stop:
 
     def __init__(self) -> None:
         self.given = False
-        self._read, self._write = os.pipe()
+        self._lock = threading.Lock()
+        self._pipe: tuple[int, int] | None = None
+        """Only made when someone waits, since most never do. Given up with the object: who waits may be about to look at it."""
 
     def give(self) -> None:
         """Wakes all who wait, now and later."""
-        self.given = True
-        os.write(self._write, b"!")
+        with self._lock:
+            self.given = True
+            if self._pipe is not None:
+                os.write(self._pipe[1], b"!")
 
     def fileno(self) -> int:
-        return self._read
+        """What becomes readable when the signal is given."""
+        with self._lock:
+            if self._pipe is None:
+                self._pipe = os.pipe()
+                if self.given:
+                    os.write(self._pipe[1], b"!")
+            return self._pipe[0]
 
     def __del__(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        for fd in self._pipe or ():
+            os.close(fd)
 
 
 class Notice:

@@ -36,7 +36,7 @@ def open_for_writing(settings: Settings, gate: Gate) -> apsw.Connection:
     path = settings.path
     db = open_writer(settings)
     try:
-        if not _is_ready(db, path):
+        if not (_is_ready(db, path) and _has_its_journal(db)):
             gate.pass_through(partial(_prepare, db, path))
             sync_folder(path.parent)
     except BaseException:
@@ -78,8 +78,12 @@ def _may_be_a_database(path: Path) -> bool:
     """SQLite takes what is too short to be anything for an empty database, and would write over it."""
     if not path.exists() or path.with_name(path.name + "-journal").exists():
         return True  # a journal may be what gives it its beginning
-    with path.open("rb") as file:
-        return file.read(len(_MAGIC)) in (b"", _MAGIC)
+    # By SQLite's own means: to open and close a file by any other drops all locks that this process has on it, also those of SQLite.
+    file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0])
+    try:
+        return file.xRead(len(_MAGIC), 0) in (b"", _MAGIC)
+    finally:
+        file.xClose()
 
 
 def _is_ready(db: apsw.Connection, path: Path) -> bool:
@@ -97,6 +101,11 @@ def _is_ready(db: apsw.Connection, path: Path) -> bool:
     return bool(found == FORMAT)
 
 
+def _has_its_journal(db: apsw.Connection) -> bool:
+    """Has it a write-ahead log? A backup has none until it is used as a store."""
+    return bool(db.execute("PRAGMA journal_mode").get == "wal")
+
+
 @contextmanager
 def _one_state(db: apsw.Connection) -> Iterator[None]:
     """Lets the block read one state of the file: another process may be creating it just now."""
@@ -109,7 +118,7 @@ def _one_state(db: apsw.Connection) -> Iterator[None]:
 
 def _prepare(db: apsw.Connection, path: Path) -> None:
     """Sets the log up and runs the migrations that are missing. Whoever comes second finds nothing left to do."""
-    if _is_ready(db, path):
+    if _is_ready(db, path) and _has_its_journal(db):
         return
     hit("sqlite.open.before_log")
     if db.execute("PRAGMA journal_mode = WAL").get != "wal":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +43,7 @@ class FolderPayloads:
 
     def _write(self, path: Path, data: bytes) -> None:
         make_folder(self._unfinished)
-        unfinished = self._unfinished / f"{os.getpid()}-{secrets.token_hex(8)}"
+        unfinished = self._unfinished / f"{os.getpid()}-{os.urandom(8).hex()}"
         try:
             with unfinished.open("xb", buffering=0) as file:
                 _write_all(file.fileno(), data)
@@ -93,7 +91,9 @@ class FolderPayloads:
             names = msgspec.json.encode([*key, digest])  # no two lists of names read the same
         except UnicodeEncodeError as error:
             raise text_fault_of(error, self._folder) from error
-        name = hashlib.sha256(names).hexdigest()
+        from hashlib import sha256
+
+        name = sha256(names).hexdigest()
         return self._folder / name[:2] / name[2:]
 
 

@@ -216,8 +216,9 @@ ORDER BY r.name LIMIT :limit;
 
 -- name: find_waits
 SELECT :project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
-FROM waits AS w CROSS JOIN record AS r LEFT JOIN pool ON pool.id = r.pool
-WHERE w.project = :project_id AND w.dependency = :waits_on AND r.id = w.record
+FROM record AS r LEFT JOIN pool ON pool.id = r.pool
+WHERE r.id IN (
+        SELECT w.record FROM json_each(:waits_on) AS d CROSS JOIN waits AS w ON w.project = :project_id AND w.dependency = d.value)
     AND r.name >= :from_name AND r.name IS NOT :last_name
     AND r.kind = :kind AND (:state IS NULL OR r.state = :state)
 ORDER BY r.name LIMIT :limit;
@@ -277,4 +278,5 @@ ON p.id = r.project AND r.session = (SELECT session.id FROM session WHERE sessio
 project AS p CROSS JOIN record AS r INDEXED BY record_parent ON r.project = p.id AND r.parent = :parent;
 
 -- name: among_waits
-project AS p CROSS JOIN waits AS w ON w.project = p.id AND w.dependency = :waits_on CROSS JOIN record AS r ON r.id = w.record;
+project AS p CROSS JOIN record AS r ON r.project = p.id AND r.id IN (
+    SELECT w.record FROM json_each(:waits_on) AS d CROSS JOIN waits AS w ON w.project = p.id AND w.dependency = d.value);

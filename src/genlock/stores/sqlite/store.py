@@ -52,6 +52,7 @@ from genlock.stores.sqlite import feed, finding, forks, waiting
 from genlock.stores.sqlite.connections import Readers, Settings, open_reader, open_writer
 from genlock.stores.sqlite.faults import fault_of, text_fault_of, translated
 from genlock.stores.sqlite.gate import Gate
+from genlock.stores.sqlite.instant import Instant
 from genlock.stores.sqlite.loading import Loader
 from genlock.stores.sqlite.notice import Notices, Stop
 from genlock.stores.sqlite.opening import can_write, make_place, open_for_reading, open_for_writing
@@ -98,10 +99,12 @@ class SQLiteStore:
         vfs: str | None = None,
         synchronous: str = "FULL",
         gate_seconds: float = 5.0,
+        instant: bool = False,
     ) -> None:
         """`vfs` and `synchronous` are for tests: anything but FULL loses acknowledged commits when the power fails.
 
-        A file or folder that this process may not write is opened for reading, as with `read_only`.
+        A file or folder that this process may not write is opened for reading, as with `read_only`. With `instant` it is opened for
+        reading, and all that is read is of the instant of opening.
         """
         if synchronous not in SYNCHRONOUS:
             raise BadArgument(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
@@ -114,14 +117,14 @@ class SQLiteStore:
         self._writer: Writer | None = None
         settings = Settings(self._path, vfs, synchronous, gate_seconds)
         with translated(self._path):
-            read_only = read_only or not can_write(self._path)
+            read_only = read_only or instant or not can_write(self._path)
             make_place(self._path, read_only=read_only)
             if read_only:
                 settings = open_for_reading(settings)
             else:
                 gate = Gate(Path(f"{self._path}.gate"), gate_seconds)
                 self._writer = Writer(open_for_writing(settings, gate), partial(open_writer, settings), gate, self._path)
-        self._readers = Readers(partial(open_reader, settings))
+            self._readers = Instant(settings) if instant else Readers(partial(open_reader, settings))
         self._loader = Loader(self._writer.memory if self._writer else Memory())
         self.limits = Limits(durable=synchronous in ("FULL", "EXTRA"), read_only=read_only)
         forks.remember(self)

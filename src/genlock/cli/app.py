@@ -1,0 +1,117 @@
+"""What every verb is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from genlock.cli.answers import Answers
+
+if TYPE_CHECKING:
+    from genlock.cli.identity import Who
+    from genlock.coordinator import Coordinator
+    from genlock.core.model import Task
+    from genlock.settings import Setting
+
+
+class App:
+    """One call of the command line: its settings, its fleet (opened when first asked for) and its way to answer."""
+
+    def __init__(self, *, as_json: bool, quiet: bool, flags: dict[str, Any], worker: bool = False) -> None:
+        self.answers = Answers(as_json=as_json, quiet=quiet)
+        self.worker = worker
+        self._flags = flags
+        self._fleet: Coordinator | None = None
+
+    @functools.cached_property
+    def project_folder(self) -> Path:
+        """The project's `.genlock` folder, which need not exist."""
+        from genlock.places import project_folder
+
+        return project_folder()
+
+    @functools.cached_property
+    def settings(self) -> dict[str, Setting]:
+        """Every setting, with its origin."""
+        from genlock.settings import resolve
+
+        return resolve(self._flags, self.project_folder)
+
+    def setting(self, name: str) -> Any:
+        """One setting's value."""
+        return self.settings[name].value
+
+    @property
+    def url(self) -> str:
+        """The store's URL."""
+        from genlock.places import FILE, sqlite_url
+
+        given: str | None = self.setting("url")
+        return given if given is not None else sqlite_url(self.project_folder / FILE)
+
+    @functools.cached_property
+    def who(self) -> Who:
+        """On whose behalf this call is made."""
+        from genlock.cli.identity import identify_caller
+
+        return identify_caller(self.setting("session"))
+
+    @property
+    def fleet(self) -> Coordinator:
+        """The coordinator on the project's store. Only `init` makes a store: others say that there is none."""
+        if self._fleet is None:
+            from genlock.cli.opening import open_fleet
+
+            self._fleet = open_fleet(self)
+        return self._fleet
+
+    def close(self) -> None:
+        """Ends what was opened."""
+        if self._fleet is not None:
+            self._fleet.close()
+
+    def leave(self, code: int) -> NoReturn:
+        """End the verb with this exit code, after its answer."""
+        raise click.exceptions.Exit(code)
+
+
+def verb(*, worker: bool = False, store: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates a verb's function, whose first argument becomes the App.
+
+    Every verb has --json and --quiet; with `store` also --url, --tenant and --project; with `worker` also --session, --agent and --user.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
+            names = [*(["url", "tenant", "project"] if store else []), *(["session", "agent", "user"] if worker else [])]
+            app = App(as_json=as_json, quiet=quiet, flags={name: options.pop(f"set_{name}") for name in names}, worker=worker)
+            click.get_current_context().find_root().obj = app
+            try:
+                function(app, **options)
+            finally:
+                app.close()
+
+        wrapped = run
+        wrapped = click.option("--quiet", "-q", is_flag=True, help="Only the bare answer: ids and numbers, one a line.")(wrapped)
+        wrapped = click.option("--json", "as_json", is_flag=True, help="Answer as JSON (so it does off a terminal).")(wrapped)
+        if worker:
+            wrapped = click.option("--user", "set_user", metavar="NAME", help="Whose session it is.")(wrapped)
+            wrapped = click.option("--agent", "set_agent", metavar="NAME", help="Which agent you are.")(wrapped)
+            wrapped = click.option("--session", "set_session", metavar="ID", help="Which session you are.")(wrapped)
+        if store:
+            wrapped = click.option("--project", "set_project", metavar="NAME", help="The project; default: default.")(wrapped)
+            wrapped = click.option("--tenant", "set_tenant", metavar="NAME", help="The tenant; default: default.")(wrapped)
+            wrapped = click.option("--url", "set_url", metavar="URL", help="The store; default: the project's own.")(wrapped)
+        return wrapped
+
+    return decorate
+
+
+def title_of(task: Task) -> str:
+    """What to call a task beside its id."""
+    return task.title or task.description.partition("\n")[0]

@@ -1,0 +1,81 @@
+"""Completion in the shell: verbs from the table, options from the verb, tasks from the project's store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class
+
+from genlock.errors import GenlockError
+
+if TYPE_CHECKING:
+    from genlock.cli.app import App
+
+NAME = "genlock"
+VARIABLE = "_GENLOCK_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+_MOST_OFFERED = 200
+_MOST_LOOKED_AT = 5_000
+
+
+def script(group: click.Group, shell: str) -> str:
+    """What the shell is to be given, once."""
+    kind = get_completion_class(shell)
+    assert kind is not None
+    made = kind(group, {}, NAME, VARIABLE)
+    # Not by click's `source`, which starts bash to ask for its version: who asks for a script has the shell.
+    return str(made.source_template % made.source_vars()).strip() + "\n"
+
+
+def complete(group: click.Group, instruction: str) -> int:
+    """Answer the shell, which asks by `bash_complete` and the like. A shell in mid-line can do nothing with an error."""
+    shell, _, what = instruction.partition("_")
+    kind = get_completion_class(shell) if shell in SHELLS and what == "complete" else None
+    if kind is None:
+        return 1
+    found = kind(group, {}, NAME, VARIABLE).complete()
+    if found:
+        print(found)
+    return 0
+
+
+def offer_tasks(command: click.Command) -> None:
+    """Lets the verb's TASK be completed."""
+    for parameter in command.params:
+        if isinstance(parameter, click.Argument) and parameter.name == "task":
+            parameter.shell_complete = _tasks  # type: ignore[method-assign]
+
+
+def _tasks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    try:
+        return [CompletionItem(name) for name in _names(_app(ctx), incomplete)]
+    except (GenlockError, OSError):
+        return []
+
+
+def _app(ctx: click.Context) -> App:
+    from genlock.cli.app import App
+
+    flags = {name: ctx.params.get(f"set_{name}") for name in ("url", "tenant", "project")}
+    return App(as_json=False, quiet=True, flags=flags)
+
+
+def _names(app: App, incomplete: str) -> list[str]:
+    from genlock.store import Query
+
+    place = app.setting("tenant"), app.setting("project")
+    found: list[str] = []
+    after: str | None = None
+    try:
+        store = app.fleet.engine.store
+        for _ in range(_MOST_LOOKED_AT // 500):
+            page = store.find(Query(*place, after=after, limit=500))
+            found += [stored.key.id for stored in page.records if stored.key.id.startswith(incomplete)]
+            after = page.next
+            if after is None or len(found) >= _MOST_OFFERED:
+                break
+    finally:
+        app.close()
+    return found[:_MOST_OFFERED]

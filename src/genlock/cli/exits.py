@@ -1,0 +1,33 @@
+"""Exit codes that a script can trust."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from genlock import errors
+
+OK: Final = 0
+ERROR: Final = 1
+"""The store or the machine."""
+USAGE: Final = 2
+"""The call as typed; nothing was changed."""
+NOT_FOUND: Final = 3
+"""No such task, session, result or project; for `next`: nothing is ready."""
+NOT_ALLOWED: Final = 4
+"""The state of the record does not admit it."""
+CONFLICT: Final = 5
+"""A claim that was denied, or a renewal, release or submission that was refused: someone else has the right."""
+
+BROKEN_OFF: Final = 130
+"""By Ctrl-C."""
+
+_CODES: Final[tuple[tuple[type[errors.GenlockError], int], ...]] = (
+    (errors.BadArgument, USAGE),
+    (errors.NotFound, NOT_FOUND),
+    (errors.NotAllowed, NOT_ALLOWED),
+)
+
+
+def code_of(error: errors.GenlockError) -> int:
+    """The exit code of an error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), ERROR)

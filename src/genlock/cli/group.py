@@ -1,0 +1,143 @@
+"""The group of verbs, for click, and what becomes of whatever a verb raises."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from genlock.cli import exits
+from genlock.cli.answers import Answers
+from genlock.cli.app import App
+from genlock.cli.main import SECTIONS
+from genlock.errors import GenlockError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COMPLETE = "_GENLOCK_COMPLETE"
+"""The variable by which a shell asks for completions."""
+
+VERBS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class Verbs(click.Group):
+    """Imports a verb when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        from importlib import import_module
+
+        module, _, function = VERBS[cmd_name][0].partition(":")
+        command: Any = getattr(import_module(f"genlock.cli.verbs.{module}"), function)
+        assert isinstance(command, click.Command)
+        if COMPLETE in os.environ:
+            from genlock.cli.completing import offer_tasks
+
+            offer_tasks(command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            ctx.fail(f"there is no verb {args[0]!r}{_meant(args[0])}; all verbs: genlock --help")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for section, verbs in SECTIONS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name, line) for name, (_, line) in verbs.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the table: click would import every verb to ask it."""
+        from click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        return [CompletionItem(name, help=line) for name, (_, line) in VERBS.items() if name.startswith(incomplete)]
+
+
+def _meant(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, VERBS, n=1)
+    return f", but {near[0]!r}" if near else ""
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+def genlock() -> None:
+    """One plan, many agents, one authoritative result."""
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of a call."""
+    if COMPLETE in os.environ:
+        from genlock.cli.completing import complete
+
+        return complete(genlock, os.environ[COMPLETE])
+    context: click.Context | None = None
+    try:
+        with genlock.make_context("genlock", list(arguments)) as context:
+            genlock.invoke(context)
+        sys.stdout.flush()
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.exceptions.NoArgsIsHelpError as wrong:
+        wrong.show()
+        return exits.USAGE
+    except click.ClickException as wrong:
+        _refuse(wrong, _answers(context, arguments))
+        return wrong.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        print("genlock: broken off", file=sys.stderr)
+        return exits.BROKEN_OFF
+    except GenlockError as error:
+        _answers(context, arguments).fail(error)
+        return exits.code_of(error)
+    except BrokenPipeError:
+        _forget_stdout()
+        return exits.ERROR
+    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a line; the traceback is a variable away
+        _forget_stdout()
+        _answers(context, arguments).complain("UNEXPECTED", _unexpected(error))
+        return exits.ERROR
+    return exits.OK
+
+
+def _answers(context: click.Context | None, arguments: list[str]) -> Answers:
+    """The call's way to answer, or the likely one if it did not come as far as having one."""
+    if context is not None and isinstance(context.obj, App):
+        return context.obj.answers
+    return Answers(as_json="--json" in arguments, quiet="--quiet" in arguments or "-q" in arguments)
+
+
+def _refuse(wrong: click.ClickException, answers: Answers) -> None:
+    """A call that was typed wrongly: what is wrong, and where it says how it is right."""
+    message = wrong.format_message()
+    if isinstance(wrong, click.UsageError) and wrong.ctx is not None and "--help" not in message:
+        message += f" To see how: {wrong.ctx.command_path} --help"
+    answers.complain("USAGE", message)
+
+
+def _unexpected(error: Exception) -> str:
+    if os.environ.get("GENLOCK_DEBUG"):
+        import traceback
+
+        return "".join(traceback.format_exception(error)).rstrip()
+    told = " ".join(str(error).split())
+    if isinstance(error, OSError):
+        return told
+    return f"something went wrong that should not have: {type(error).__name__}: {told}; to see where, set GENLOCK_DEBUG=1"
+
+
+def _forget_stdout() -> None:
+    """Nobody reads it any more, or it cannot be written: what is left in it must not be tried again at the end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,198 @@
+"""Tasks as a terminal shows them: what is ready, one task, its lineage, why it is not ready."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from genlock.cli.app import title_of
+from genlock.cli.tables import Column, count, from_now, print_commands, print_fields, print_lines, print_table, safe, stamp
+from genlock.cli.wording import command, settle, who
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from genlock.core.model import Task
+    from genlock.core.results import BlockedTask, ClaimHistory, Explanation, FeedEvent, Lineage, ReadyTask, TaskResult, TaskState
+
+_MOST_WAITING = 10
+_LONGEST_DATA = 400
+
+
+def print_ready(console: Console, found: Sequence[ReadyTask], waiting: Sequence[BlockedTask]) -> None:
+    """What can be claimed, and how much cannot."""
+    if found:
+        columns = [
+            Column("task", least=16, style="bold"),
+            Column("priority", 3, least=8),
+            Column("title", 4, least=12),
+            Column("reserved for", 2, least=8),
+        ]
+        print_table(console, columns, [(line.task.id, line.task.priority, title_of(line.task), line.task.assigned_to) for line in found])
+    else:
+        print_lines(console, "nothing is ready")
+    if waiting:
+        print_lines(console, "", f"{count(len(waiting), 'task')} blocked:", style="dim")
+        print_table(
+            console,
+            [Column("task", least=16), Column("waits for", least=12)],
+            [(line.task.id, ", ".join(line.blocked_by)) for line in waiting[:_MOST_WAITING]],
+        )
+        if len(waiting) > _MOST_WAITING:
+            print_lines(console, f"and {len(waiting) - _MOST_WAITING:,} more", style="dim")
+
+
+def print_state(console: Console, state: TaskState) -> None:
+    """All about one task: how it stands, then its definition as far as it says anything."""
+    task = state.task
+    hold = f"{state.hold_reason}{f', until {stamp(state.held_until)}' if state.held_until else ''}" if state.hold_reason else ""
+    print_fields(
+        console,
+        [
+            ("task", task.id),
+            ("title", task.title),
+            ("state", state.state),
+            ("generation", state.generation),
+            ("held by", who(state.holder) if state.holder else ""),
+            ("held back", hold),
+            ("waits for", ", ".join((*state.unmet_dependencies, *state.unfinished_children))),
+            *(_result_fields(state.result) if state.result else ()),
+            ("refused results", state.refused_results or ""),
+            ("inputs changed", ", ".join(state.inputs_changed)),
+            ("failures in a row", state.failures or ""),
+            ("added", from_now(state.created_at)),
+            ("last change", from_now(state.updated_at)),
+            ("priority", task.priority),
+            *((name.replace("_", " "), _plain(value)) for name, value in _said(task) if name not in _SHOWN),
+        ],
+    )
+
+
+_SHOWN = ("id", "title", "priority")
+
+
+def _said(task: Task) -> list[tuple[str, object]]:
+    """The fields of a definition that are not at their default, the long text last."""
+    names = sorted(task.__struct_fields__, key=lambda name: name == "description")
+    return [(name, value) for name in names if (value := getattr(task, name)) not in (None, "", (), {}, 0, False, "none")]
+
+
+def _plain(value: object) -> str:
+    match value:
+        case datetime():
+            return f"{stamp(value)} UTC"
+        case tuple():
+            return ", ".join(map(str, value))
+        case dict():
+            return ", ".join(f"{name}={inner}" for name, inner in value.items())
+        case True:
+            return "yes"
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+def _result_fields(result: TaskResult) -> list[tuple[str, object]]:
+    import msgspec
+
+    by = result.agent_id or result.session_id
+    data = "" if result.payload else msgspec.json.encode(result.result_data).decode()
+    short = len(data) <= _LONGEST_DATA and not result.payload
+    return [
+        ("result", f"{result.work_product_ref}, generation {result.generation}, by {by}, {from_now(result.submitted_at)}"),
+        ("result data", data if short else f"{result.size:,} bytes: {command('show', result.task_id, '--result')}"),
+    ]
+
+
+def print_lineage(console: Console, lineage: Lineage, state: TaskState) -> None:
+    """GC 9.2: the generations, and the refused submissions below them."""
+    print_lines(console, f"{lineage.task_id}, {state.state}, generation {state.generation}; times are UTC", style="dim")
+    entries = lineage.generations
+    if entries:
+        columns = [
+            Column("Generation", least=10, right=True),
+            Column("Session", 6, least=8),
+            Column("Agent", 5, least=6),
+            Column("User", 1, least=5),
+            Column("Acquired", 3, least=19),
+            Column("Released", 2, least=8),
+            Column("Result", least=8),
+        ]
+        rows = [
+            (
+                entry.generation,
+                entry.session_id,
+                entry.agent_id if entry.agent_id != entry.session_id else "",
+                entry.user_id,
+                stamp(entry.acquired_at),
+                stamp(entry.released_at, entry.acquired_at),
+                _ending(entry),
+            )
+            for entry in entries
+        ]
+        print_table(console, columns, rows)
+    else:
+        print_lines(console, "nobody has been granted it yet")
+    if lineage.refused:
+        print_lines(console, "", "Rejected submissions:")
+        for at, refused in enumerate(lineage.refused):
+            last = at == len(lineage.refused) - 1
+            print_lines(console, f"{'└─' if last else '├─'} {_rejection(refused, state.generation)}")
+            if refused.state is not None and refused.state.value == "KEPT":
+                # What is completed has its result; to adopt another it would have to be reset first.
+                act = "discard" if state.state.value == "COMPLETED" else "adopt"
+                print_commands(console, settle(act, lineage.task_id, refused.id), indent="   " if last else "│  ")
+
+
+def print_explanation(console: Console, found: Explanation) -> None:
+    """What a claim would be answered, why, and what would change it."""
+    verdict = "a claim would be granted now" if found.ready else f"a claim would be denied, {found.reason}"
+    print_lines(console, f"{found.task_id} is {found.state}: {verdict}", style="bold")
+    because = (f"it is held by {who(found.holder)}",) if found.holder is not None else found.because[found.ready :]
+    print_lines(console, *(f"  {line}" for line in because))
+    if found.roots and not found.cycle:
+        print_lines(console, "it comes down to:")
+        print_lines(console, *(f"  {root.task_id}, {root.state or 'MISSING'}: {root.because}" for root in found.roots))
+    if found.try_next:
+        print_lines(console, "what you can type:")
+        print_commands(console, *found.try_next)
+
+
+def print_event(console: Console, event: FeedEvent) -> None:
+    """One line."""
+    from rich.text import Text
+
+    told = event.event
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(str(told.get("timestamp", ""))[11:19], style="dim")
+    line.append(f"  {event.event_type}", style="bold")
+    words = [told.get("task_id") or event.id]
+    if told.get("generation"):
+        words.append(f"gen {told['generation']}")
+    # Who lost a claim by silence matters more than who noticed.
+    words.append(told.get("holder_agent_id") or told.get("agent_id") or told.get("session_id"))
+    words += [told[name] for name in _TELLING if told.get(name)]
+    line.append("  " + safe("  ".join(str(word) for word in words if word)))
+    console.print(line)
+
+
+_TELLING = ("release_reason", "rejection_reason", "cause", "superseded_by", "assigned_to", "reason", "changed")
+"""Fields of events that say why, or to whom."""
+
+
+def _ending(entry: ClaimHistory) -> str:
+    """How a generation ended, in GC's words."""
+    if entry.result_accepted:
+        return "ACCEPTED"
+    return entry.release_reason.value if entry.release_reason else "at work"
+
+
+def _rejection(refused: TaskResult, current: int) -> str:
+    by = refused.session_id if refused.agent_id in ("", refused.session_id) else f"{refused.session_id}/{refused.agent_id}"
+    stale = refused.rejection_reason == "STALE_GENERATION"
+    why = f"gen {refused.generation} < current {current}" if stale else f"gen {refused.generation}, {refused.rejection_reason}"
+    fate = f", {refused.state.value.lower()}" if refused.state and refused.state.value != "KEPT" else ""
+    return f"{by} submitted at {stamp(refused.submitted_at, datetime.now(UTC))} → REJECTED ({why}){fate}"

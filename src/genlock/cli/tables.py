@@ -1,0 +1,174 @@
+"""Tables, lists of fields and times, for terminals.
+
+A table never wraps: where the terminal is narrow, the columns that matter least are left out, then the texts are cut short; the
+whole is in --json. What others wrote is shown as text, whatever it holds: no markup, and no control character reaches the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_GAP = 2
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+class Column(NamedTuple):
+    """A column: the higher `weight`, the later it is left out; the ones of weight 0 stay. `least` is how far it may be cut."""
+
+    heading: str
+    weight: int = 0
+    least: int = 6
+    style: str = ""
+    right: bool = False
+
+
+def print_table(console: Console, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+    """A table that fits the terminal. A column in which nothing stands is left out."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    cells = [[safe(cell) for cell in row] for row in rows]
+    natural = [max([cell_len(line[at]) for line in cells] or [0]) for at in range(len(columns))]
+    shown = [at for at in range(len(columns)) if natural[at] or not columns[at].weight]
+    widths = {at: max(natural[at], cell_len(columns[at].heading)) for at in shown}
+    widths = _fitted(columns, widths, console.width)
+    headings = [column.heading for column in columns]
+    for number, line in enumerate([headings, *cells]):
+        text = Text(no_wrap=True, overflow="crop")
+        for at, width in widths.items():
+            cell = _cut(line[at], width)
+            blanks = " " * (width - cell_len(cell))
+            text.append(" " * (_GAP if text else 0))
+            text.append(blanks + cell if columns[at].right else cell + blanks, style=columns[at].style if number else "dim")
+        text.rstrip()
+        console.print(text)
+
+
+def print_fields(console: Console, fields: Iterable[tuple[str, object]]) -> None:
+    """Names and values, one a line; a long value goes on below itself. What is empty is left out."""
+    from rich.text import Text
+
+    filled = [(name, safe(value)) for name, value in fields if value not in (None, "", (), [], {})]
+    width = max((len(name) for name, _ in filled), default=0) + _GAP
+    for name, value in filled:
+        for at, line in enumerate(_folded(value, max(console.width - width, 10))):
+            text = Text(no_wrap=True, overflow="crop")
+            text.append((name if at == 0 else "").ljust(width), style="dim")
+            text.append(line)
+            console.print(text)
+
+
+def print_lines(console: Console, *lines: str, style: str = "") -> None:
+    """Plain lines; long ones go on in the next line, indented like themselves."""
+    from rich.text import Text
+
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        for at, part in enumerate(_folded(safe(line.strip()), max(console.width - len(indent) - _GAP, 10))):
+            console.print(Text(indent + ("  " if at else "") + part, style=style, no_wrap=True, overflow="crop"))
+
+
+def print_commands(console: Console, *commands: str, indent: str = "  ") -> None:
+    """Commands to be typed, each in one line however long: the terminal may break it, what is copied stays whole."""
+    from rich.text import Text
+
+    for command in commands:
+        console.print(Text(indent + safe(command), style="cyan"), soft_wrap=True)
+
+
+def safe(value: object) -> str:
+    """A text that a terminal shows as it is: control characters and line breaks are spelled out or become blanks."""
+    text = "" if value is None else str(value)
+    if text.isprintable():
+        return text
+    blanks = " ".join(text.split())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in blanks)
+
+
+def count(number: int, noun: str) -> str:
+    """`1 task`, `2 tasks`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+# Times
+
+
+def span(seconds: float) -> str:
+    """A length of time in at most two units: 45s, 4m 30s, 2h 5m, 3d 4h."""
+    whole = max(0, round(seconds))
+    if whole < _MINUTE:
+        return f"{whole}s"
+    for unit, name, smaller, below in ((_DAY, "d", _HOUR, "h"), (_HOUR, "h", _MINUTE, "m"), (_MINUTE, "m", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit}{name}" + (f" {rest}{below}" if rest else "")
+    raise AssertionError(whole)
+
+
+def from_now(when: datetime | None) -> str:
+    """`in 4m 30s`, or `12s ago`."""
+    if when is None:
+        return ""
+    seconds = (when - datetime.now(UTC)).total_seconds()
+    return f"in {span(seconds)}" if seconds >= 0 else f"{span(-seconds)} ago"
+
+
+def stamp(when: datetime | None, beside: datetime | None = None) -> str:
+    """`2026-01-04 06:05:00` in UTC; only the time if it is of the same day as the time `beside` it."""
+    if when is None:
+        return ""
+    return f"{when:%H:%M:%S}" if beside is not None and beside.date() == when.date() else f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def _fitted(columns: Sequence[Column], widths: dict[int, int], room: int) -> dict[int, int]:
+    """Leaves out columns, lightest first, until the rest could be cut to fit; then cuts the widest."""
+    widths = dict(widths)
+
+    def over(sizes: Iterable[int]) -> int:
+        listed = list(sizes)
+        return sum(listed) + _GAP * (len(listed) - 1) - room
+
+    def least(at: int) -> int:
+        return min(widths[at], columns[at].least)
+
+    while over(map(least, widths)) > 0:
+        light = [at for at in widths if columns[at].weight]
+        if not light:
+            break
+        del widths[min(light, key=lambda at: columns[at].weight)]
+    while (excess := over(widths.values())) > 0:
+        widest = max(widths, key=lambda at: widths[at] - least(at))
+        spare = widths[widest] - least(widest)
+        if spare <= 0:
+            break
+        widths[widest] -= min(excess, max(1, spare // 2))
+    return widths
+
+
+def _cut(text: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The text in lines of at most this width, broken at blanks where there are any."""
+    from rich.cells import cell_len, chop_cells
+
+    lines: list[str] = []
+    line = ""
+    for word in text.split(" "):
+        joined = f"{line} {word}" if line else word
+        if cell_len(joined) <= width:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        *full, line = chop_cells(word, width) or [""]
+        lines += full
+    return [*lines, line]

@@ -1,0 +1,46 @@
+"""Checking the store: doctor."""
+
+from __future__ import annotations
+
+import click
+
+from genlock.cli.app import App, verb
+
+
+@click.command()
+@click.option("--fix", "fixing", is_flag=True, help="Do what is safe: write down what is due, repeat what was cut off, empty the log.")
+@verb()
+def doctor(app: App, fixing: bool) -> None:
+    """Check the store and say what to type.
+
+    Reads everything and changes nothing. With --fix it does what is safe first, and never removes a lock or a file. Exits with 0 if
+    there is no trouble, with 1 if there is. As JSON: {"url", "healthy", "findings": [{"check", "level": "ok" | "note" | "trouble",
+    "what", "means", "try_next": […], "items": […]}], "fixed": […]}.
+    """
+    from genlock.cli import exits
+    from genlock.cli.doctoring.examination import Examination
+    from genlock.cli.doctoring.finding import Level
+    from genlock.cli.doctoring.report import show
+    from genlock.cli.progress import bar
+    from genlock.cli.store_file import store_file
+    from genlock.errors import GenlockError
+
+    path = store_file(app)
+    fixed: list[str] = []
+    with bar(app.answers, "replaying") as advance:
+        examination = Examination(app.url, path, advance)
+        if fixing and examination.obstacle is not None:
+            app.answers.say(f"nothing was fixed: {examination.obstacle}")
+        elif fixing:
+            from genlock.cli.doctoring.fixing import fix
+
+            try:
+                fixed = fix(app.url, path, examination.places)
+            except GenlockError as error:
+                app.answers.say(f"not all could be fixed: {error}")
+            examination = Examination(app.url, path, advance)
+    report = examination.report(fixed)
+    troubles = [f"{finding.check}: {finding.what}" for finding in report.findings if finding.level is Level.TROUBLE]
+    app.answers.give(report, text=lambda console: show(console, report), bare=troubles)
+    if not report.healthy:
+        app.leave(exits.ERROR)

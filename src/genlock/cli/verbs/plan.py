@@ -1,0 +1,251 @@
+"""Plans: check, import, compare, show, export."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from genlock.cli import exits
+from genlock.cli.app import App, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from genlock.core.faults import Fault
+    from genlock.core.results import PlanResult
+    from genlock.errors import PlanInvalid
+    from genlock.plans import PlanFile
+
+_INTERRUPTED = 130
+_MOST_LISTED = 20
+
+
+@click.group()
+def plan() -> None:
+    """Check, import, compare, show and export plans.
+
+    A plan is YAML (project, tracks, tasks) or JSON lines (one task a line). Several files make one plan; - is stdin.
+    """
+
+
+def _files(function: Callable[..., None]) -> Callable[..., None]:
+    return click.argument("files", nargs=-1, required=True, metavar="FILE…")(function)
+
+
+@plan.command()
+@_files
+@verb()
+def check(app: App, files: tuple[str, ...]) -> None:
+    """Say what is wrong with a plan, and where.
+
+    With a store, dependencies may also name tasks that are there. Nothing is written.
+    """
+    from genlock.cli.opening import NoProject
+    from genlock.plans import check_plan_alone
+
+    read = _read(files)
+    with _faults_shown(app):
+        try:
+            found = app.fleet.check_plan(source=read)
+        except NoProject:
+            found = check_plan_alone(read)
+    _say_notes(app, found.notes)
+    tracks = sorted({task.track for task, _ in found.tasks if task.track is not None})
+    edges = sum(len(task.depends_on) for task, _ in found.tasks)
+    words = f"{_count(len(found.tasks), 'task')} in {_count(len(tracks), 'track')}, {_count(edges, 'dependency', 'dependencies')}; no fault"
+    app.answers.give(
+        {"files": [file.name for file in read], "tasks": len(found.tasks), "tracks": tracks, "dependencies": edges, "notes": found.notes},
+        text=lambda console: console.print(words),
+        bare=[len(found.tasks)],
+    )
+
+
+@plan.command(name="import")
+@_files
+@click.option("--prune", is_flag=True, help="Cancel the tasks that are gone from the plan.")
+@verb()
+def import_(app: App, files: tuple[str, ...], prune: bool) -> None:
+    """Bring the store in line with a plan.
+
+    What is new is added, what differs is changed, what is gone stays unless --prune is given. Nothing is written if the plan has
+    a fault. An import that was cut off is finished by importing again.
+    """
+    from genlock.cli.progress import bar
+    from genlock.cli.wording import command
+
+    written = [0, 0]
+    try:
+        read = _read(files)
+        with _faults_shown(app), bar(app.answers, "importing") as advance:
+
+            def progress(done: int, total: int) -> None:
+                written[:] = done, total
+                advance(done, total)
+
+            result = app.fleet.import_plan(source=read, prune=prune, progress=progress)
+    except KeyboardInterrupt:
+        _broken_off(app, files, prune, *written)
+    _give(app, result)
+    again = command("plan import --prune", *files)
+    kept = len(result.gone) - len(result.cancelled)
+    if kept and not prune:
+        app.answers.say(f"{_count(kept, 'task')} not in the plan, and left as before; to cancel what is gone, type: {again}")
+    if result.still_cancelled:
+        first = result.still_cancelled[0]
+        app.answers.say(
+            f"{_count(len(result.still_cancelled), 'task')} in the plan but cancelled before; to have one done, type: genlock reset {first}"
+        )
+
+
+@plan.command()
+@_files
+@verb()
+def diff(app: App, files: tuple[str, ...]) -> None:
+    """Say what importing a plan would change, and change nothing."""
+    read = _read(files)
+    with _faults_shown(app):
+        result = app.fleet.diff_plan(source=read)
+    _give(app, result)
+
+
+@plan.command()
+@click.option("--track", metavar="T", help="Only this track.")
+@verb()
+def show(app: App, track: str | None) -> None:
+    """The plan as it stands, by track."""
+    from genlock.cli.drawing import print_plan
+    from genlock.core.graph import by_track
+
+    graph = app.fleet.get_graph(tracks=track)
+    purposes = dict(app.fleet.get_policy().tracks)
+    grouped = by_track(graph.tasks)
+    value = [{"track": name or None, "purpose": purposes.get(name, ""), "tasks": tasks} for name, tasks in grouped.items()]
+    app.answers.give(
+        {"project": app.setting("project"), "tracks": value},
+        text=lambda console: print_plan(console, grouped, purposes),
+        bare=[task.id for task in graph.tasks],
+    )
+
+
+@plan.command()
+@click.option("--format", "form", type=click.Choice(["yaml", "jsonl"]), default="yaml", show_default=True, help="How to write it.")
+@verb()
+def export(app: App, form: str) -> None:
+    """Write the plan out, to be imported elsewhere.
+
+    Cancelled tasks, and dependencies on them, are left out.
+    """
+    from genlock.plans import write_lines, write_yaml
+
+    found = app.fleet.get_plan()
+    # The answer is the text itself, on a terminal and off it.
+    for line in (write_yaml if form == "yaml" else write_lines)(found):
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _read(names: Sequence[str]) -> list[PlanFile]:
+    """The files' bytes."""
+    from genlock.errors import BadArgument
+    from genlock.plans import PlanFile
+
+    files = []
+    for name in names:
+        try:
+            if name == "-":
+                files.append(PlanFile("<stdin>", sys.stdin.buffer.read()))
+            else:
+                with open(name, "rb") as file:
+                    files.append(PlanFile(name, file.read()))
+        except OSError as error:
+            raise BadArgument(f"{name!r} cannot be read: {error.strerror}") from None
+    return files
+
+
+@contextmanager
+def _faults_shown(app: App) -> Iterator[None]:
+    """Shows a plan's faults one a line, as compilers do, so that an editor can jump to them; machines get them as objects."""
+    from genlock.cli.answers import Style
+    from genlock.errors import PlanInvalid
+
+    try:
+        yield
+    except PlanInvalid as invalid:
+        if app.answers.style is Style.JSON:
+            raise
+        _print_faults(invalid)
+        app.leave(exits.USAGE)
+
+
+def _print_faults(invalid: PlanInvalid) -> None:
+    for fault in invalid.faults:
+        print(fault, file=sys.stderr)
+    print(f"genlock: {_count(len(invalid.faults), 'fault')}; nothing was written", file=sys.stderr)
+
+
+def _broken_off(app: App, files: Sequence[str], prune: bool, done: int, total: int) -> NoReturn:
+    from genlock.cli.wording import command
+
+    again = command("plan import", *(["--prune"] if prune else []), *files)
+    if total:
+        print(f"genlock: broken off after {done:,} of {total:,} changes; to finish, type: {again}", file=sys.stderr)
+    else:
+        print(f"genlock: broken off; nothing was written; to import, type: {again}", file=sys.stderr)
+    app.leave(_INTERRUPTED)
+
+
+def _say_notes(app: App, notes: Sequence[Fault]) -> None:
+    for note in notes:
+        app.answers.say(f"{note}")
+
+
+def _give(app: App, result: PlanResult) -> None:
+    _say_notes(app, result.notes)
+    value: dict[str, Any] = {
+        "added": result.added,
+        "changed": result.fields,
+        "unchanged": len(result.unchanged),
+        "gone": result.gone,
+        "cancelled": result.cancelled,
+        "still_cancelled": result.still_cancelled,
+        "notes": result.notes,
+    }
+    marked = [("+", result.added), ("~", result.changed), ("-", result.cancelled)]
+    app.answers.give(
+        value,
+        text=lambda console: _print_result(console, result),
+        bare=[f"{mark} {name}" for mark, names in marked for name in names],
+    )
+
+
+def _print_result(console: Console, result: PlanResult) -> None:
+    from genlock.cli.tables import print_lines
+
+    counts = [
+        (len(result.added), "added"),
+        (len(result.changed), "changed"),
+        (len(result.unchanged), "unchanged"),
+        (len(result.gone), "gone"),
+        (len(result.cancelled), "cancelled"),
+    ]
+    cancelled = set(result.cancelled)
+    _list(console, "+", result.added, "green")
+    _list(console, "~", [f"{name}: {', '.join(result.fields[name])}" for name in result.changed], "yellow")
+    _list(console, "-", [f"{name}{' (cancelled)' if name in cancelled else ''}" for name in result.gone], "red")
+    print_lines(console, ", ".join(f"{number:,} {word}" for number, word in counts if number) or "the plan has no tasks", style="bold")
+
+
+def _list(console: Console, mark: str, lines: Sequence[str], style: str) -> None:
+    from genlock.cli.tables import print_lines
+
+    print_lines(console, *(f"{mark} {line}" for line in lines[:_MOST_LISTED]), style=style)
+    if len(lines) > _MOST_LISTED:
+        print_lines(console, f"{mark} and {len(lines) - _MOST_LISTED:,} more", style=style)
+
+
+def _count(number: int, noun: str, plural: str = "") -> str:
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

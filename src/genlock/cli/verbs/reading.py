@@ -1,0 +1,188 @@
+"""Looking at tasks: ready, show, history, explain."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from genlock.cli.app import App, verb
+from genlock.errors import BadArgument
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from genlock.core.results import BlockedTask, Explanation
+
+_ALL = 100_000
+_SCREEN = 100
+
+
+class ReadyLine(Struct, gc=False):
+    """A task that could be claimed, with TD's keys."""
+
+    id: str
+    priority: str
+    assigned_to: str | None
+    parallelizable: bool
+    isolation: str
+
+
+class BlockedLine(Struct, gc=False):
+    """A task that waits, with TD's keys."""
+
+    id: str
+    blocked_by: tuple[str, ...]
+
+
+class ReadyAnswer(Struct, gc=False):
+    """What `ready --json` prints: TD's shape."""
+
+    ready_tasks: list[ReadyLine]
+    blocked_tasks: list[BlockedLine]
+
+
+@click.command()
+@click.option("--limit", type=int, metavar="N", help=f"At most so many of each; default: all, on a terminal the first {_SCREEN}.")
+@click.option("--track", "tracks", multiple=True, metavar="TRACK", help="Only of this track; may be given several times.")
+@click.option("--agent", metavar="NAME", help="What this agent would be offered; default: you, if your agent has a name.")
+@verb()
+def ready(app: App, limit: int | None, tracks: tuple[str, ...], agent: str | None) -> None:
+    """What could be claimed now.
+
+    First things first; then what is blocked, and by what.
+    """
+    import gc
+
+    from genlock.cli.answers import Style
+
+    # Of ten thousand records read none is dropped: to look for garbage among them would be a fifth of the time.
+    gc.disable()
+    on_screen = app.answers.style is Style.TEXT
+    most = limit if limit is not None else _SCREEN if on_screen else _ALL
+    agent = agent if agent is not None else app.setting("agent")
+    # One more than is shown tells whether there are more.
+    found = app.fleet.ready(limit=min(most + 1, _ALL) if on_screen and most > 0 else most, tracks=tracks or None, agent_id=agent)
+    waiting: tuple[BlockedTask, ...] = ()
+    if app.answers.style is not Style.BARE:
+        waiting = tuple(line for line in app.fleet.blocked(limit=_ALL) if not tracks or line.task.track in tracks)
+
+    def text(console: Console) -> None:
+        from genlock.cli.pages import print_ready
+
+        print_ready(console, found[:most], waiting)
+        if len(found) > most:
+            app.answers.say(f"there are more: genlock ready --limit {_ALL}")
+
+    lines = [ReadyLine(t.id, t.priority, t.assigned_to, t.parallelizable, t.isolation) for t in (line.task for line in found)]
+    answer = ReadyAnswer(lines, [BlockedLine(line.task.id, line.blocked_by) for line in waiting[:most]])
+    app.answers.give(answer, text=text, bare=(line.task.id for line in found))
+
+
+@click.command()
+@click.argument("task")
+@click.option("--result", is_flag=True, help="Only the data of its accepted result, however large.")
+@click.option("--digest", metavar="HEX", help="With --result: of another result of it, by the digest that `refused` shows.")
+@verb()
+def show(app: App, task: str, result: bool, digest: str | None) -> None:
+    """All about a task."""
+    if digest is not None and not result:
+        raise BadArgument("--digest goes with --result")
+    if result:
+        data = app.fleet.read_result(task_id=task, digest=digest)
+        _give_data(app, data)
+        return
+    state = app.fleet.get_task_state(task_id=task)
+
+    def text(console: Console) -> None:
+        from genlock.cli.pages import print_state
+
+        print_state(console, state)
+
+    app.answers.give(state, text=text, bare=[state.state])
+
+
+@click.command()
+@click.argument("task")
+@verb()
+def history(app: App, task: str) -> None:
+    """A task's generations, and the results refused.
+
+    One line for each time that someone was granted it; below, the results that came too late or from the wrong session.
+    """
+    lineage = app.fleet.get_lineage(task_id=task)
+
+    def text(console: Console) -> None:
+        from genlock.cli.pages import print_lineage
+
+        print_lineage(console, lineage, app.fleet.get_task_state(task_id=task))
+
+    app.answers.give(lineage, text=text, bare=(entry.generation for entry in lineage.generations))
+
+
+@click.command()
+@click.argument("task")
+@click.option("--as", "as_agent", metavar="AGENT", help="Why this agent would not get it.")
+@click.option("--lease", type=float, metavar="SECONDS", help="The lease it would ask for.")
+@verb(worker=True)
+def explain(app: App, task: str, as_agent: str | None, lease: float | None) -> None:
+    """Why a task is not ready, and what would change that.
+
+    Says what a claim would be answered now, what the waiting comes down to, and what to type.
+    """
+    from genlock.cli.inputs import lease_or_default
+
+    # Another agent is no part of this session: its own claims are told apart by their session.
+    session = None if as_agent is None else "explain"
+    seconds = lease_or_default(app, lease)
+    found = app.fleet.explain(task_id=task, agent_id=as_agent, session_id=session, lease_duration_seconds=seconds)
+    found = _with_commands(app, found)
+
+    def text(console: Console) -> None:
+        from genlock.cli.pages import print_explanation
+
+        print_explanation(console, found)
+
+    app.answers.give(found, text=text, bare=[found.reason])
+
+
+# How it is put
+
+
+def _give_data(app: App, data: Any) -> None:
+    """A result's data: a text as it is, anything else as JSON. It was written for a program, or is one's own to read."""
+    import msgspec
+
+    written = data if isinstance(data, str) else msgspec.json.encode(data).decode()
+
+    def text(console: Console) -> None:
+        from genlock.cli.tables import safe
+
+        for line in (written if isinstance(data, str) else msgspec.json.format(written, indent=2)).splitlines():
+            console.print(safe(line), markup=False, soft_wrap=True)
+
+    app.answers.give(data, text=text, bare=[written])
+
+
+def _with_commands(app: App, found: Explanation) -> Explanation:
+    """What to try next, as something that can be typed."""
+    from msgspec.structs import replace
+
+    from genlock.cli.wording import to_type
+
+    dependencies: tuple[str, ...] = ()
+    if found.cycle:
+        found = replace(found, cycle=_from_a_dependency(app, found.cycle))
+        dependencies = app.fleet.get_task_state(task_id=found.cycle[0]).task.depends_on
+    return replace(found, try_next=to_type(found, dependencies=dependencies))
+
+
+def _from_a_dependency(app: App, cycle: tuple[str, ...]) -> tuple[str, ...]:
+    """The same circle, told from a task that depends on the next one: a dependency can be taken away, a subtask cannot."""
+    states = app.fleet.batch_get_states(task_ids=cycle[:-1])
+    for at, (waiting, other) in enumerate(pairwise(cycle)):
+        if waiting in states and other in states[waiting].task.depends_on:
+            return (*cycle[at:-1], *cycle[: at + 1])
+    return cycle

@@ -1,0 +1,64 @@
+"""What becomes of refused results: adopt, discard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from genlock.cli import exits
+from genlock.cli.app import App, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("task")
+@click.argument("refused_id")
+@click.option("--generation", "-g", type=int, metavar="N", help="You hold the task, at this generation.")
+@verb(worker=True)
+def adopt(app: App, task: str, refused_id: str, generation: int | None) -> None:
+    """Make a refused result count.
+
+    With -g as the holder's submission; without it as an operator, who takes the right away from whoever holds the task.
+    """
+    answer = app.fleet.adopt_result(task_id=task, refused_id=_whole(task, refused_id), generation=generation)
+
+    def text(console: Console) -> None:
+        from genlock.cli.tables import print_lines
+        from genlock.cli.wording import refusal
+
+        if answer.accepted:
+            print_lines(console, f"adopted: {task} is completed", f"work product: {answer.work_product_ref}")
+        else:
+            print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation, answer.waits_for)}")
+
+    app.answers.give(answer, text=text, bare=[answer.work_product_ref] if answer.accepted else [])
+    if not answer.accepted:
+        app.leave(exits.CONFLICT)
+
+
+@click.command()
+@click.argument("task")
+@click.argument("refused_id")
+@verb()
+def discard(app: App, task: str, refused_id: str) -> None:
+    """Give a refused result up.
+
+    Its data goes; that it existed stays in the history.
+    """
+    refused_id = _whole(task, refused_id)
+    app.fleet.discard_result(task_id=task, refused_id=refused_id)
+
+    def text(console: Console) -> None:
+        from genlock.cli.tables import print_lines
+
+        print_lines(console, f"discarded: {refused_id}")
+
+    app.answers.give({"task_id": task, "refused_id": refused_id, "discarded": True}, text=text, bare=[refused_id])
+
+
+def _whole(task: str, refused_id: str) -> str:
+    """A refused result's name begins with its task, which need not be typed twice."""
+    return refused_id if refused_id.startswith(f"{task}/") else f"{task}/{refused_id}"

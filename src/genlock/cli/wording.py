@@ -1,0 +1,121 @@
+"""What answers mean, in words for a terminal, and what to type next. The rules themselves are the core's."""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from genlock.core.results import ClaimResult, Explanation, Holder, OperatorResult, SubmissionResult
+
+
+def command(verb: str, *words: object) -> str:
+    """A command line to be typed, quoted for a shell."""
+    return " ".join(["genlock", verb, *(quote(str(word)) for word in words)])
+
+
+def settle(verb: str, task: str, refused_id: str) -> str:
+    """The command that adopts or discards a refused result; the task stands in its name already, and is not typed twice."""
+    return command(verb, task, refused_id.removeprefix(f"{task}/"))
+
+
+def who(holder: Holder) -> str:
+    """A holder in one phrase."""
+    from genlock.cli.tables import from_now
+
+    alive = "" if holder.looks_alive else ", looks lost"
+    named = holder.agent if holder.agent == holder.session else f"{holder.agent} (session {holder.session})"
+    return f"{named}, claimed {from_now(holder.claimed_at)}, lease ends {from_now(holder.expires_at)}{alive}"
+
+
+def denial(result: ClaimResult) -> str:
+    """Why a claim was denied."""
+    task = result.task_id
+    match result.reason.value:
+        case "DENIED_ACTIVE_CLAIM" if result.holder is not None:
+            return f"{task} is held by {who(result.holder)}"
+        case "DENIED_BLOCKED":
+            return f"{task} waits for {', '.join(result.waits_for) or 'others'}"
+        case "DENIED_HELD":
+            return f"{task} is held back: {result.detail}"
+        case "NOTHING_READY":
+            return result.detail
+        case _:
+            return f"{task}: {result.detail}"
+
+
+_SUBMISSIONS = {
+    "STALE_GENERATION": "the right to {task} has moved on: it is at generation {current}",
+    "FUTURE_GENERATION": "{task} has not been at that generation; it is at {current}",
+    "TASK_ALREADY_COMPLETED": "{task} is completed or cancelled already",
+    "NO_CLAIM": "nobody holds {task} at that generation any more",
+    "SESSION_MISMATCH": "another session holds {task} at that generation",
+    "CHILDREN_UNFINISHED": "{task} waits for its subtasks: {waits}",
+}
+
+
+def refusal(task: str, reason: str, current: int, waits: tuple[str, ...] = ()) -> str:
+    """Why a submission, or another fenced act, was refused."""
+    return _SUBMISSIONS[reason].format(task=task, current=current, waits=", ".join(waits))
+
+
+_CLAIM_REFUSALS = {
+    "GENERATION_MISMATCH": "{task} is at generation {current}: the claim is lost",
+    "NO_CLAIM": "nobody holds {task} at that generation",
+    "SESSION_MISMATCH": "another session holds {task} at that generation",
+    "ALREADY_EXPIRED": "the lease of {task} is over; what is done may still be submitted, or claim it anew",
+}
+
+
+def claim_refusal(task: str, reason: str, current: int) -> str:
+    """Why a renewal or a release was refused."""
+    return _CLAIM_REFUSALS[reason].format(task=task, current=current)
+
+
+def after_submission(task: str, result: SubmissionResult) -> tuple[str, ...]:
+    """What to type after a refused submission."""
+    if result.refused_id is None:
+        return (command("show", task),)
+    first = (command("reset", task),) if result.reason.value == "TASK_ALREADY_COMPLETED" else ()
+    return (*first, settle("adopt", task, result.refused_id), settle("discard", task, result.refused_id))
+
+
+def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:
+    """What an operator's act did."""
+    lines = [done if result.verdict.value == "DONE" else unchanged]
+    if result.superseded is not None:
+        lines.append(f"its claim was taken away: {who(result.superseded)}")
+    return lines
+
+
+def to_type(explanation: Explanation, *, dependencies: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The commands that would change what `explain` found; `dependencies` are those of the cycle's first task."""
+    task = explanation.task_id
+    match explanation.reason.value:
+        case "GRANTED":
+            reopen = (command("reopen", task),) if explanation.state.value == "BACKLOG" else ()
+            return (*reopen, command("claim", task))
+        case "DENIED_COMPLETED":
+            return (command("show", task), command("reset", task))
+        case "DENIED_HELD":
+            return (command("reopen", task),)
+        case "DENIED_ASSIGNED":
+            return (command("assign", task, "AGENT"),)
+        case "DENIED_ACTIVE_CLAIM":
+            return (command("events", "--follow", "--task", task), command("unlock", task, "--force"))
+        case "DENIED_LIMIT":
+            return (command("claim", task), command("agents"))
+        case "DENIED_BLOCKED" if explanation.cycle:
+            first, second = explanation.cycle[:2]
+            kept = [word for other in dependencies if other != second for word in ("--depends-on", other)]
+            return (command("edit", first, *(kept or ["--no-depends-on"])),)
+        case _:
+            # "not before …" is no task's id.
+            others = [other for other in explanation.waits_for if " " not in other]
+            early = (command("edit", task, "--set", "not_before=null"),) if len(others) < len(explanation.waits_for) else ()
+            ready = [root.task_id for root in explanation.roots if root.state is not None and root.state.value == "PENDING"][:3]
+            return (
+                *(command("claim", other) for other in ready),
+                *(command("explain", other) for other in others[:3] if other not in ready),
+                *early,
+            )

@@ -1,0 +1,111 @@
+"""Everything in a store as JSON lines, one object a line, in an order that depends on nothing but the content.
+
+    {"type": "store", "format": 1, "genlock": "0.1.0", "epoch": 0}
+    {"type": "record", "tenant", "project", "kind", "id", "version", "digest", "record": {…}}
+    {"type": "event", "tenant", "project", "kind", "id", "position", "version", "digest", "event": {…}}
+    {"type": "payload", "tenant", "project", "task", "digest", "data": …}
+    {"type": "end", "records": 12, "events": 40, "payloads": 0}
+
+First the store. Then project by project: its records, kind by kind and by id; its events, by position; and results that are too large
+for a record. The end comes last: where it is missing, something was cut off.
+
+`digest` is that of the event as it is stored; a record's is that of its last event. Times are ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from genlock.core.keys import KINDS, TASK, Key
+from genlock.engine.payloads import payloads_of
+from genlock.errors import ResultNotFound, StoreCorrupt
+from genlock.store import EventQuery, Query, Store
+
+FORMAT = 1
+_PAGE = 500
+
+_encode = msgspec.json.Encoder().encode
+
+
+def export(store: Store, version: str, progress: Callable[[int], None] | None = None) -> Iterator[bytes]:
+    """The lines. To be of one instant the store must be: see `SQLiteStore(instant=True)`."""
+    yield _encode({"type": "store", "format": FORMAT, "genlock": version, "epoch": store.load([]).epoch})
+    counts = {"records": 0, "events": 0, "payloads": 0}
+    places = sorted(store.audit().places)
+    payloads = _by_place(store)
+    for place in places:
+        for name, lines in (("records", _records), ("events", _events)):
+            for line in lines(store, place):
+                counts[name] += 1
+                yield line
+                if progress is not None:
+                    progress(1)
+        for key, digest in payloads.get(place, ()):
+            counts["payloads"] += 1
+            yield _payload(store, key, digest)
+    yield _encode({"type": "end", **counts})
+
+
+def _records(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
+    for kind in KINDS:
+        after: str | None = None
+        while True:
+            page = store.find(Query(*place, kind=kind, after=after, limit=_PAGE))
+            for stored in page.records:
+                yield _line("record", stored.key, version=stored.version, digest=stored.digest.hex(), record=_body(stored.key, stored.body))
+            if page.next is None:
+                break
+            after = page.next
+
+
+def _events(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
+    cursor: str | None = None
+    while True:
+        page = store.read_events(EventQuery(*place, after=cursor, limit=_PAGE))
+        for recorded in page.events:
+            key, body = recorded.key, _body(recorded.key, recorded.body)
+            event = msgspec.json.decode(body, type=_Envelope).event
+            yield _line("event", key, position=recorded.position, version=recorded.version, digest=recorded.digest.hex(), event=event)
+        if not page.more:
+            return
+        cursor = page.cursor
+
+
+class _Envelope(msgspec.Struct):
+    """An event's bytes, to be passed on as they are."""
+
+    event: Raw
+
+
+def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
+    found: dict[tuple[str, str], dict[tuple[Key, str], None]] = {}
+    for key, digest in payloads_of(store):
+        found.setdefault(key.place, {})[key, digest] = None
+    return {place: sorted(keys) for place, keys in found.items()}
+
+
+def _payload(store: Store, key: Key, digest: str) -> bytes:
+    """One result; null if its bytes are gone, which is no reason to give nothing of the rest."""
+    try:
+        with store.payloads().open(key, digest) as file:
+            data = Raw(file.read())
+    except ResultNotFound:
+        data = Raw(b"null")
+    assert key.kind == TASK
+    return _encode({"type": "payload", "tenant": key.tenant, "project": key.project, "task": key.id, "digest": digest, "data": data})
+
+
+def _body(key: Key, body: bytes) -> Raw:
+    """The JSON behind the digits of the format."""
+    start = body.find(b"{")
+    if start < 1:
+        raise StoreCorrupt(f"{key.tenant}/{key.project} {key.kind} {key.id} is no JSON: {body[:20]!r}…; type: genlock doctor")
+    return Raw(body[start:])
+
+
+def _line(what: str, key: Key, **fields: Any) -> bytes:
+    return _encode({"type": what, "tenant": key.tenant, "project": key.project, "kind": key.kind, "id": key.id, **fields})

@@ -1,0 +1,68 @@
+"""What the server and the connection say when something goes wrong, in our words. The only place that knows both."""
+
+from __future__ import annotations
+
+from genlock.errors import (
+    BadArgument,
+    GenlockError,
+    OutcomeUnknown,
+    OverLimit,
+    StoreCorrupt,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+
+class Refused(Exception):
+    """The server answered a statement with an error: nothing of it was done."""
+
+    def __init__(self, state: str, message: str) -> None:
+        self.state = state
+        super().__init__(message)
+
+
+class Broken(Exception):
+    """The connection was lost, or the server fell silent, after a statement had been sent: it may have been done or not."""
+
+
+class Unreachable(Exception):
+    """There is no connection: nothing was sent."""
+
+
+def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
+    """Our error for what happened outside of a commit."""
+    match error:
+        case Refused(state=state):
+            return _refusal(state, f"{where}: {error}")
+        case _:
+            return StoreUnavailable(f"{where}: {error}; nothing was written")
+
+
+def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
+    """Our error for what happened in a commit. A server that shuts down may have heard us: then nobody knows."""
+    if isinstance(error, Broken) or (isinstance(error, Refused) and error.state.startswith(("57P", "08"))):
+        return OutcomeUnknown(f"{where}: the commit broke off ({error}); it may have been done or not")
+    return fault_of(error, where)
+
+
+def _refusal(state: str, message: str) -> GenlockError:
+    """By SQLSTATE: the class is its first two characters."""
+    match state[:2], state:
+        case "53", "53100":
+            return StoreFull(f"{message}; nothing was written")
+        case _, "25006" | "42501":
+            return StoreReadOnly(message)
+        case _, "22021" | "22P05":
+            return BadArgument(f"there is text that cannot be stored ({message})")
+        case _, "54000":
+            return OverLimit(f"a name is too long ({message}); nothing was written")
+        case _, "26000" | "42P05":
+            return StoreUnavailable(f"{message}: if there is a transaction pooler in between, write pooled=on in the URL")
+        case "3F", _:
+            return StoreForeign(f"{message}: it is not there, or not a store of Genlock")
+        case (("42" | "XX" | "23" | "22"), _):
+            return StoreCorrupt(f"{message} ({state}): the schema holds what should not be there, or lacks what should")
+        case _:
+            return StoreUnavailable(f"{message} ({state}); nothing was written")

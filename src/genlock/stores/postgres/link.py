@@ -1,0 +1,159 @@
+"""One connection: a statement goes out, its answer comes back, and neither waits for ever.
+
+psycopg opens it; the exchange is ours, on psycopg's libpq. A cursor takes 100 µs for what these few lines take 10, and it would wait
+for a server that has fallen silent until the kernel gives up.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from genlock.stores.postgres.faults import Broken, Refused, Unreachable
+from genlock.stores.postgres.settings import Settings
+from genlock.stores.postgres.wire import Value, encode, rows_of
+
+SILENCE = 5.0
+"""Seconds after its own time limit that a server may be silent before it is given up."""
+
+_DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)
+_BINARY = 1
+
+
+class Link:
+    """Used by one thread at a time. Whatever breaks it closes it."""
+
+    def __init__(self, settings: Settings, conninfo: str | None = None) -> None:
+        """`Unreachable` if it cannot be opened."""
+        self._settings = settings
+        self._patience = settings.statement_timeout + SILENCE
+        self._prepared: dict[str, bytes] = {}
+        try:
+            self._connection = psycopg.connect(conninfo or settings.conninfo, autocommit=True)
+        except psycopg.Error as error:
+            raise Unreachable(_one_line(str(error))) from None
+        self.pg: PGconn = self._connection.pgconn
+        self._reading, self._either = select.poll(), select.poll()
+        self._reading.register(self.pg.socket, select.POLLIN)
+        self._either.register(self.pg.socket, select.POLLIN | select.POLLOUT)
+
+    def prepare(self) -> None:
+        """Settles what this connection is to be like. Behind a pooler it is another's tomorrow, and stays as it is."""
+        if not self._settings.pooled:
+            self.script(
+                "SET default_transaction_isolation = 'read committed'; SET client_min_messages = error;"
+                # Our statements have one plan each. One that was made while a table was small must not be kept when it is large.
+                "SET jit = off; SET enable_seqscan = off;"
+                f"SET statement_timeout = {round(self._settings.statement_timeout * 1000)};"
+                f"SET lock_timeout = {round(self._settings.lock_timeout * 1000)};"
+                f"SET idle_in_transaction_session_timeout = {round(self._settings.statement_timeout * 3000)}"
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        """As far as can be told without asking the server: has it said nothing, such as farewell?"""
+        if self.pg.status != ConnStatus.OK or self.pg.transaction_status != TransactionStatus.IDLE:
+            return False
+        if self._reading.poll(0):
+            try:
+                self.pg.consume_input()
+            except psycopg.Error:
+                return False
+        return self.pg.status == ConnStatus.OK and not self._reading.poll(0)
+
+    def call(self, statement: str, values: Sequence[bytes | None]) -> PGresult:
+        """One statement with values that are encoded already; its answer in binary."""
+        formats = [_BINARY] * len(values)
+        if self._settings.pooled:
+            self._send(self.pg.send_query_params, statement.encode(), values, None, formats, _BINARY)
+            return self._answer()
+        name = self._prepared.get(statement)
+        if name is None:
+            name = b"genlock_%d" % len(self._prepared)
+            self._send(self.pg.send_prepare, name, statement.encode())
+            self._answer()
+            self._prepared[statement] = name
+        self._send(self.pg.send_query_prepared, name, values, formats, _BINARY)
+        return self._answer()
+
+    def rows(self, statement: str, *values: Value) -> list[tuple[object, ...]]:
+        """One statement with plain values; its rows."""
+        return rows_of(self.call(statement, [encode(value) for value in values]))
+
+    def script(self, text: str) -> None:
+        """Several statements without values, in one round trip."""
+        self._send(self.pg.send_query, text.encode())
+        self._answer()
+
+    def _send(self, send: Callable[..., None], *arguments: object) -> None:
+        try:
+            send(*arguments)
+        except psycopg.Error as error:
+            raise self._broken(str(error)) from None
+
+    def _answer(self) -> PGresult:
+        """The last answer to what was sent; the first error among them is raised."""
+        deadline = time.monotonic() + self._patience
+        pg = self.pg
+        last: PGresult | None = None
+        refused: Refused | None = None
+        try:
+            while pg.flush():
+                self._wait(self._either, deadline)
+                pg.consume_input()
+            while True:
+                while pg.is_busy():
+                    self._wait(self._reading, deadline)
+                    pg.consume_input()
+                result = pg.get_result()
+                if result is None:
+                    break
+                last = result
+                if result.status not in _DONE and refused is None:
+                    refused = self._refusal(result)
+        except psycopg.Error as error:
+            raise self._broken(str(error)) from None
+        if refused is not None:
+            raise refused
+        if last is None or pg.status != ConnStatus.OK:
+            raise self._broken("the connection is gone")
+        return last
+
+    def _wait(self, ready: select.poll, deadline: float) -> None:
+        if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise self._broken(f"the server was silent for {self._patience:g} s")
+
+    def _refusal(self, result: PGresult) -> Refused:
+        state = result.error_field(DiagnosticField.SQLSTATE)
+        message = result.error_field(DiagnosticField.MESSAGE_PRIMARY)
+        if state is None:
+            raise self._broken((result.error_message or b"").decode(errors="replace"))
+        return Refused(state.decode(), (message or b"").decode(errors="replace"))
+
+    def _broken(self, reason: str) -> Broken:
+        self.close()
+        return Broken(_one_line(reason))
+
+    def notified(self) -> list[str]:
+        """The payloads of what has arrived. `Broken` if the connection is gone."""
+        try:
+            self.pg.consume_input()
+            payloads = []
+            while (notify := self.pg.notifies()) is not None:
+                payloads.append(notify.extra.decode())
+        except psycopg.Error as error:
+            raise self._broken(str(error)) from None
+        return payloads
+
+    def close(self) -> None:
+        """Ends it."""
+        self._connection.close()
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,108 @@
+"""The few connections that all threads of one store share, and the patience with a server that is away."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from genlock.errors import Closed
+from genlock.stores.postgres.faults import Unreachable
+from genlock.stores.postgres.link import Link
+from genlock.stores.postgres.settings import Settings
+
+FIRST_PAUSE = 0.01
+LONGEST_PAUSE = 0.5
+FULL_SECONDS = 5.0
+"""How long one waits for a connection while others use them all."""
+
+
+class Backoff:
+    """When to try again what has just failed: a random pause that grows from failure to failure."""
+
+    def __init__(self) -> None:
+        self._pause = FIRST_PAUSE
+        self._until = 0.0
+
+    def wait(self) -> None:
+        """Sleeps until it is time."""
+        left = self._until - time.monotonic()
+        if left > 0:
+            time.sleep(left)
+
+    def failed(self) -> None:
+        """Once more in vain."""
+        self._until = time.monotonic() + random.uniform(self._pause / 2, self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def succeeded(self) -> None:
+        """From now on failures count anew."""
+        self._pause = FIRST_PAUSE
+
+
+class Links:
+    """Connections, each used by one thread at a time; the one used last is used next."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: list[Link] = []
+        self._room = threading.BoundedSemaphore(settings.pool)
+        self._backoff = Backoff()
+        self._closed = False
+
+    @contextmanager
+    def lent(self) -> Iterator[Link]:
+        """A connection for as long as the block lasts. One that saw an error stays only if it is as good as new."""
+        if not self._room.acquire(timeout=FULL_SECONDS):
+            raise Unreachable(f"all {self._settings.pool} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
+        link: Link | None = None
+        try:
+            link = self._next()
+            yield link
+        finally:
+            if link is not None:
+                self._take_back(link)
+            self._room.release()
+
+    def close(self) -> None:
+        """Closes what is idle now, and the rest when it comes back."""
+        self._closed = True
+        self._drop_idle()
+
+    def _next(self) -> Link:
+        while self._idle:
+            try:
+                link = self._idle.pop()
+            except IndexError:
+                break
+            if link.is_alive:
+                return link
+            link.close()
+        if self._closed:
+            raise Closed(f"{self._settings.where} is closed")
+        self._backoff.wait()
+        try:
+            link = Link(self._settings)
+            link.prepare()
+        except Unreachable:
+            self._backoff.failed()
+            raise
+        self._backoff.succeeded()
+        return link
+
+    def _take_back(self, link: Link) -> None:
+        if link.is_alive:
+            self._idle.append(link)
+        else:
+            link.close()
+        if self._closed:  # looked at last: whoever closes takes what is idle, and we take what came after that
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return

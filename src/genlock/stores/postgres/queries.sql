@@ -1,0 +1,336 @@
+-- Every statement of the store, by name. Loaded once for each schema by queries.py. Numbers are int8 throughout.
+
+
+-- Opening.
+
+-- name: look
+-- Is there a store of ours, or something else in its place?
+SELECT to_regclass('genlock.meta') IS NOT NULL, count(*), pg_is_in_recovery(), current_setting('fsync') = 'on',
+    current_setting('server_encoding'), current_setting('server_version_num')::int8
+FROM pg_class WHERE relnamespace = to_regnamespace($1::text);
+
+-- name: format
+SELECT format, made_by FROM genlock.meta;
+
+-- name: lock_opening
+SELECT pg_advisory_xact_lock(hashtextextended('genlock migrates ' || $1::text, 0)) IS NULL;
+
+-- name: set_format
+UPDATE genlock.meta SET format = $1::int8, made_by = $2::text;
+
+
+-- Reading records.
+
+-- name: load
+SELECT at, version, digest, body FROM genlock.load_records($1::text[], $2::text[], $3::text[], $4::int8[], $5::text[]);
+
+-- name: load_index
+-- Of what the record waits on only that which can be found by: both copies must agree for it to be seen.
+SELECT r.version, r.digest, r.body, r.state, pool.name, r.ord, r.due_at, session.name, r.parent,
+    (SELECT coalesce(json_agg(d.dependency ORDER BY d.place), '[]')::text
+        FROM json_array_elements_text(coalesce(r.waits, '[]')::json) WITH ORDINALITY AS d (dependency, place)
+        WHERE EXISTS (SELECT FROM genlock.waits AS w WHERE w.project = r.project AND w.dependency = d.dependency AND w.record = r.id))
+FROM genlock.project AS p JOIN genlock.record AS r ON r.project = p.id
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool AND pool.project = r.project
+LEFT JOIN genlock.session AS session ON session.id = r.session AND session.tenant = p.tenant
+WHERE p.tenant = $1::text AND p.project = $2::text AND r.kind = $3::text AND r.name = $4::text;
+
+
+-- Auditing: what nobody meets who goes by project and name.
+
+-- name: all_places
+SELECT p.tenant, p.project FROM genlock.project AS p
+WHERE EXISTS (SELECT FROM genlock.record AS r WHERE r.project = p.id) OR EXISTS (
+    SELECT FROM genlock.event AS e WHERE e.at > p.id::int8 << 40 AND e.at < (p.id::int8 + 1) << 40)
+ORDER BY p.id;
+
+-- name: audit
+SELECT kind || ' ' || name || ' belongs to project ' || project || ', which is not there'
+FROM genlock.record WHERE project NOT IN (SELECT id FROM genlock.project)
+UNION ALL
+SELECT 'the event at position ' || (at & 1099511627775) || ' belongs to project ' || (at >> 40) || ', which is not there'
+FROM genlock.event WHERE at >> 40 NOT IN (SELECT id FROM genlock.project)
+UNION ALL
+SELECT coalesce(p.tenant || '/' || p.project || ' ' || r.kind || ' ' || r.name, 'record ' || w.record || ', which is not there')
+    || ': is found by waits_on ' || w.dependency || ', for which it does not wait'
+FROM genlock.waits AS w LEFT JOIN genlock.record AS r ON r.id = w.record AND r.project = w.project
+LEFT JOIN genlock.project AS p ON p.id = r.project
+WHERE r.id IS NULL OR r.waits IS NULL OR NOT EXISTS (
+    SELECT FROM json_array_elements_text(r.waits::json) AS d (dependency) WHERE d.dependency = w.dependency);
+
+
+-- Writing.
+
+-- name: commit
+SELECT heads, lost FROM genlock.commit_changes(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::int8, $10::int8[], $11::text[],
+    $12::text[], $13::text[], $14::text[], $15::bytea[], $16::bytea[], $17::bytea[], $18::int8[], $19::bytea[], $20::bytea[]);
+
+-- name: purge
+SELECT genlock.purge_events($1::text, $2::text, $3::text, $4::text, $5::int8, $6::bytea) IS NULL;
+
+-- name: raise_epoch
+UPDATE genlock.meta SET epoch = $1::int8 WHERE epoch < $1::int8 RETURNING epoch;
+
+
+-- Events. Each answer begins with a row of the feed's state, so that state and events are of one instant.
+
+-- name: feed_state
+SELECT m.birth, m.epoch, coalesce(genlock.head_of(p.id), 0), coalesce(p.purged_to, 0), coalesce(p.purges, 0)
+FROM genlock.meta AS m LEFT JOIN genlock.project AS p ON p.tenant = $1::text AND p.project = $2::text;
+
+-- name: read_feed
+WITH place AS MATERIALIZED (SELECT p.* FROM genlock.project AS p WHERE p.tenant = $1::text AND p.project = $2::text)
+SELECT NULL::int8, NULL::text, NULL::text, m.epoch, m.birth, NULL::bytea, coalesce(genlock.head_of(p.id), 0), coalesce(p.purged_to, 0),
+    coalesce(p.purges, 0)
+FROM genlock.meta AS m LEFT JOIN place AS p ON true
+UNION ALL (
+    SELECT e.at & 1099511627775, r.kind, r.name, e.version, e.digest, e.body, e.record, NULL, NULL
+    FROM place AS p
+    CROSS JOIN LATERAL (
+        SELECT * FROM genlock.event AS e
+        WHERE e.at > (p.id::int8 << 40) + $3::int8 AND e.at < (p.id::int8 + 1) << 40
+        ORDER BY e.at LIMIT $4::int8
+    ) AS e
+    LEFT JOIN genlock.record AS r ON r.id = e.record AND r.project = p.id
+    ORDER BY e.at
+);
+
+-- name: read_record
+WITH owner AS MATERIALIZED (
+    SELECT r.id, r.base, p.id AS project, p.purged_to, p.purges FROM genlock.project AS p
+    LEFT JOIN genlock.record AS r ON r.project = p.id AND r.kind = $3::text AND r.name = $4::text
+    WHERE p.tenant = $1::text AND p.project = $2::text
+)
+SELECT NULL::int8, m.epoch, m.birth, o.base, coalesce(genlock.head_of(o.project), 0), coalesce(o.purged_to, 0), coalesce(o.purges, 0)
+FROM genlock.meta AS m LEFT JOIN owner AS o ON true
+UNION ALL (
+    SELECT e.at & 1099511627775, e.version, e.digest, e.body, NULL, NULL, NULL
+    FROM owner AS o
+    CROSS JOIN LATERAL (
+        SELECT * FROM genlock.event AS e WHERE e.record = o.id AND e.version > $5::int8 ORDER BY e.version LIMIT $6::int8
+    ) AS e
+    ORDER BY e.version
+);
+
+-- name: moved
+-- Has one of these feeds another state than its cursor has? Cursors come as birth, epoch and position.
+SELECT m.birth IS DISTINCT FROM c.birth OR m.epoch <> c.epoch OR coalesce(genlock.head_of(p.id), 0) <> c.position
+FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::int8[]) AS c (tenant, project, birth, epoch, position)
+CROSS JOIN genlock.meta AS m LEFT JOIN genlock.project AS p ON p.tenant = c.tenant AND p.project = c.project;
+
+
+-- Finding. Each gives: project, id, version, digest, body, pool, order, and what else its pages are continued by.
+
+-- name: find_all
+-- $2: the project, or NULL for all of the tenant; $5 and $6: project and id after which to continue.
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM genlock.project AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = p.id AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+        AND ($5::text IS NULL OR p.project > $5::text OR r.name > $6::text)
+    ORDER BY r.name LIMIT $7::int8
+) AS r
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE p.tenant = $1::text AND ($2::text IS NULL OR p.project = $2::text) AND ($5::text IS NULL OR p.project >= $5::text)
+ORDER BY p.project, r.name LIMIT $7::int8;
+
+-- name: find_one
+-- The same for one project, so that its index is walked from where the page before ended.
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM genlock.project AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = p.id AND r.kind = $3::text AND r.name >= $5::text AND r.name IS DISTINCT FROM $6::text
+        AND ($4::text IS NULL OR r.state = $4::text)
+    ORDER BY r.name LIMIT $7::int8
+) AS r
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE p.tenant = $1::text AND p.project = $2::text
+ORDER BY r.name;
+
+-- name: find_pool
+-- The first page, and those after a record without an order: they come first.
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id, r.ord
+FROM genlock.project AS p JOIN genlock.pool AS pool ON pool.project = p.id AND pool.name = $5::text
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = p.id AND r.pool = pool.id AND ($6::int8 IS NULL OR r.ord IS NOT NULL OR r.id > $6::int8)
+        AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+    ORDER BY r.ord NULLS FIRST, r.id LIMIT $7::int8
+) AS r
+WHERE p.tenant = $1::text AND p.project = $2::text
+ORDER BY r.ord NULLS FIRST, r.id;
+
+-- name: find_pool_after
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id, r.ord
+FROM genlock.project AS p JOIN genlock.pool AS pool ON pool.project = p.id AND pool.name = $5::text
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = p.id AND r.pool = pool.id AND (r.ord, r.id) > ($8::text, $6::int8)
+        AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+    ORDER BY r.ord NULLS FIRST, r.id LIMIT $7::int8
+) AS r
+WHERE p.tenant = $1::text AND p.project = $2::text
+ORDER BY r.ord NULLS FIRST, r.id;
+
+-- name: find_heads
+-- Steps from pool to pool along the index, and takes the first of each: the records in between are never looked at.
+WITH RECURSIVE place AS (
+    SELECT id, project FROM genlock.project WHERE tenant = $1::text AND project = $2::text
+), step (project, pool) AS (
+    SELECT p.id, (SELECT r.pool FROM genlock.record AS r WHERE r.project = p.id AND r.pool IS NOT NULL ORDER BY r.pool LIMIT 1)
+    FROM place AS p
+    UNION ALL
+    SELECT s.project, (SELECT r.pool FROM genlock.record AS r WHERE r.project = s.project AND r.pool > s.pool ORDER BY r.pool LIMIT 1)
+    FROM step AS s WHERE s.pool IS NOT NULL
+)
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM place AS p CROSS JOIN step AS s
+JOIN genlock.pool AS pool ON pool.id = s.pool
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = s.project AND r.pool = s.pool AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+    ORDER BY r.ord NULLS FIRST, r.id LIMIT $5::int8
+) AS r
+ORDER BY r.ord NULLS FIRST, r.id;
+
+-- name: find_due
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id, r.due_at
+FROM genlock.project AS p
+CROSS JOIN LATERAL (
+    SELECT * FROM genlock.record AS r
+    WHERE r.project = p.id AND r.due_at <= $5::int8 AND (r.due_at, r.id) > ($6::int8, $7::int8)
+        AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+    ORDER BY r.due_at, r.id LIMIT $8::int8
+) AS r
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE p.tenant = $1::text AND p.project = $2::text
+ORDER BY r.due_at, r.id;
+
+-- name: find_session
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM genlock.session AS s JOIN genlock.record AS r ON r.session = s.id JOIN genlock.project AS p ON p.id = r.project
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE s.tenant = $1::text AND s.name = $5::text AND ($2::text IS NULL OR p.project = $2::text)
+    AND ($6::text IS NULL OR (p.project, r.name) > ($6::text, $7::text))
+    AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+ORDER BY p.project, r.name LIMIT $8::int8;
+
+-- name: find_parent
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.parent = $5::text
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE p.tenant = $1::text AND p.project = $2::text AND ($6::text IS NULL OR r.name > $6::text)
+    AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+ORDER BY r.name LIMIT $7::int8;
+
+-- name: find_waits
+SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
+FROM genlock.project AS p
+CROSS JOIN LATERAL (
+    SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
+    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
+) AS w
+JOIN genlock.record AS r ON r.id = w.record
+LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
+WHERE p.tenant = $1::text AND p.project = $2::text AND ($6::text IS NULL OR r.name > $6::text)
+    AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+ORDER BY r.name LIMIT $7::int8;
+
+
+-- Counting: a count_by_… with one of the among_… in it. The count by number comes before the one by name, as names are long.
+-- $5 is what the field asked for has to be; a number that is none stands for NULL.
+
+-- name: count_by_state
+SELECT r.state, count(*) FROM {among}
+WHERE p.tenant = $1::text AND ($2::text IS NULL OR p.project = $2::text) AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+GROUP BY r.state;
+
+-- name: count_by_project
+SELECT p.project, count(*) FROM {among}
+WHERE p.tenant = $1::text AND ($2::text IS NULL OR p.project = $2::text) AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+GROUP BY p.project;
+
+-- name: count_by_pool
+SELECT pool.name, sum(c.count)::int8 FROM (
+    SELECT r.pool AS number, count(*) AS count FROM {among}
+    WHERE p.tenant = $1::text AND ($2::text IS NULL OR p.project = $2::text) AND r.kind = $3::text
+        AND ($4::text IS NULL OR r.state = $4::text) AND r.pool IS NOT NULL
+    GROUP BY r.pool
+) AS c JOIN genlock.pool AS pool ON pool.id = c.number
+GROUP BY pool.name;
+
+-- name: count_by_session
+SELECT session.name, sum(c.count)::int8 FROM (
+    SELECT r.session AS number, count(*) AS count FROM {among}
+    WHERE p.tenant = $1::text AND ($2::text IS NULL OR p.project = $2::text) AND r.kind = $3::text
+        AND ($4::text IS NULL OR r.state = $4::text) AND r.session IS NOT NULL
+    GROUP BY r.session
+) AS c JOIN genlock.session AS session ON session.id = c.number
+GROUP BY session.name;
+
+-- name: among_all
+genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND $5::text IS NULL;
+
+-- name: among_offered
+genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.pool IS NOT NULL AND $5::text IS NULL;
+
+-- name: among_claimed
+genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.session IS NOT NULL AND $5::text IS NULL;
+
+-- name: among_pool
+genlock.project AS p JOIN genlock.record AS r
+ON r.project = p.id AND r.pool = (SELECT o.id FROM genlock.pool AS o WHERE o.project = p.id AND o.name = $5::text);
+
+-- name: among_due
+genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.due_at <= $5::text::int8;
+
+-- name: among_session
+genlock.project AS p JOIN genlock.record AS r
+ON r.project = p.id AND r.session = (SELECT s.id FROM genlock.session AS s WHERE s.tenant = $1::text AND s.name = $5::text);
+
+-- name: among_parent
+genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.parent = $5::text;
+
+-- name: among_waits
+genlock.project AS p CROSS JOIN LATERAL (
+    SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
+    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
+) AS w JOIN genlock.record AS r ON r.id = w.record;
+
+
+-- Payloads.
+
+-- name: add_payload
+INSERT INTO genlock.payload (name, size) VALUES ($1::bytea, $2::int8) ON CONFLICT (name) DO NOTHING RETURNING id;
+
+-- name: add_pieces
+INSERT INTO genlock.piece (payload, number, data)
+SELECT $1::int8, $2::int8 + d.at, d.data FROM unnest($3::bytea[]) WITH ORDINALITY AS d (data, at);
+
+-- name: find_payload
+SELECT id, size FROM genlock.payload WHERE name = $1::bytea;
+
+-- name: read_piece
+SELECT data FROM genlock.piece WHERE payload = $1::int8 AND number = $2::int8;
+
+-- name: drop_payload
+WITH gone AS (DELETE FROM genlock.payload WHERE name = $1::bytea RETURNING id)
+DELETE FROM genlock.piece USING gone WHERE piece.payload = gone.id;
+
+
+-- Notifying. Whoever listens holds a lock that says so: to notify nobody would still cost a transaction. It waits for no disk: what it
+-- tells of is on disk already.
+
+-- name: notify
+SELECT set_config('synchronous_commit', 'off', true), pg_notify('genlock_' || 'genlock.record'::regclass::oid, $1::text) IS NULL
+WHERE EXISTS (
+    SELECT FROM pg_locks
+    WHERE locktype = 'advisory' AND classid = 'genlock.record'::regclass::oid AND objid = 0 AND objsubid = 2 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+);
+
+-- name: channel
+SELECT 'genlock_' || 'genlock.record'::regclass::oid, pg_advisory_lock_shared('genlock.record'::regclass::oid::int4, 0) IS NULL;

@@ -1,0 +1,43 @@
+"""Waiting for a feed to move."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from genlock.stores.places import decode_cursor
+from genlock.stores.postgres.waking import Lend, Listener, Moves
+from genlock.stores.postgres.wire import byteas, ints, rows_of, texts
+
+LOOK = 0.5
+"""Seconds between looks while we can hear: only in case a notification is lost."""
+DEAF = 0.05
+"""Seconds between looks while we cannot."""
+
+
+def wait(
+    lend: Lend, statement: str, moves: Moves, listener: Listener, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float
+) -> None:
+    """Returns when one of the feeds is no longer where its cursor is, after `timeout` seconds, or when the store is closed."""
+    deadline = time.monotonic() + timeout
+    places = [decode_cursor(cursor) for cursor in after]
+    marks = {place.feed for place in places}
+    values = [
+        texts([tenant for tenant, _ in projects]),
+        texts([project for _, project in projects]),
+        byteas([place.birth for place in places]),
+        ints([place.epoch for place in places]),
+        ints([place.position for place in places]),
+    ]
+    while not moves.closed:
+        # The number before the look: what moves in between counts as later.
+        since = moves.now()
+        with lend() as link:
+            if any(moved for (moved,) in rows_of(link.call(statement, values))):
+                return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        listener.want()
+        if moves.wait(marks, since, min(left, LOOK if listener.hears else DEAF)):
+            return

@@ -1,0 +1,200 @@
+"""Waking whoever waits for a feed: what moved here is told at once, what moved elsewhere comes by NOTIFY.
+
+NOTIFY takes a lock of the whole database when it commits, so it is never part of a commit: a thread sends it afterwards, for many
+commits at once, and only if anybody listens. A notification is a hint. Who waits looks again now and then whatever he hears, and
+often where nothing can be heard.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+from genlock.errors import GenlockError
+from genlock.stores.postgres.faults import Broken, Refused, Unreachable
+from genlock.stores.postgres.link import Link
+from genlock.stores.postgres.links import FIRST_PAUSE, LONGEST_PAUSE
+from genlock.stores.postgres.settings import Settings
+
+HEARD_PAUSE = 0.004
+"""Seconds between two notifications while somebody listens."""
+UNHEARD_PAUSE = 0.05
+"""The same while nobody does: so long it may take until a new listener is noticed."""
+LINGER = 5.0
+"""Seconds that the listener stays after the last one who waited."""
+IDLE_SECONDS = 60.0
+"""Seconds without a commit after which the thread that notifies ends."""
+LAST_WORDS = 1.0
+"""Seconds that closing waits for a notification under way."""
+MOST_MARKS = 500
+"""Feeds named in one notification; more are not named but meant all together."""
+
+Lend = Callable[[], AbstractContextManager[Link]]
+
+
+class Moves:
+    """Which feeds have moved, by their marks, and since when."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._marks: dict[int, int] = {}
+        self._all = 0
+        self._serial = 0
+        self._closed = False
+
+    def now(self) -> int:
+        """A number that later moves are above."""
+        return self._serial
+
+    def tell(self, marks: Iterable[int] | None) -> None:
+        """These feeds have moved; None: any may have."""
+        with self._changed:
+            self._serial += 1
+            if marks is None or len(self._marks) > 20 * MOST_MARKS:
+                self._all = self._serial
+                self._marks.clear()
+            self._marks.update(dict.fromkeys(marks or (), self._serial))
+            self._changed.notify_all()
+
+    def wait(self, marks: Collection[int], since: int, seconds: float) -> bool:
+        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Is it known to have moved?"""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._all > since or self._moved(marks, since), seconds)
+            return self._moved(marks, since)
+
+    def _moved(self, marks: Collection[int], since: int) -> bool:
+        return any(self._marks.get(mark, 0) > since for mark in marks)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Notifier:
+    """Tells other processes what has moved here, in a thread of its own, soon after the commit."""
+
+    def __init__(self, lend: Lend, statement: str) -> None:
+        self._lend = lend
+        self._statement = statement
+        self._pending: set[int] = set()
+        self._bell = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def changed(self, marks: Iterable[int]) -> None:
+        """These feeds have moved."""
+        with self._bell:
+            self._pending.update(marks)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="genlock-notifier", daemon=True)
+                self._thread.start()
+            self._bell.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._bell:
+                if not self._bell.wait_for(lambda: self._pending or self._closed, IDLE_SECONDS) or self._closed:
+                    self._thread = None
+                    return
+            heard = self._send()
+            with self._bell:
+                self._bell.wait_for(lambda: self._closed, HEARD_PAUSE if heard else UNHEARD_PAUSE)
+
+    def _send(self) -> bool:
+        with self._bell:
+            marks, self._pending = self._pending, set()
+        payload = " ".join(map(str, marks)) if len(marks) <= MOST_MARKS else ""
+        # Whoever is not told finds out by looking.
+        with suppress(Unreachable, Refused, Broken, GenlockError), self._lend() as link:
+            return bool(link.rows(self._statement, payload))
+        return False
+
+    def close(self) -> None:
+        """Sends what has not been sent yet: others should not wait for it because we are leaving."""
+        with self._bell:
+            self._closed = True
+            thread = self._thread
+            self._bell.notify()
+        if thread is not None:
+            thread.join(LAST_WORDS)
+        if self._pending:
+            self._send()
+
+
+class Listener:
+    """Hears what other processes tell, in a thread of its own, while anybody waits."""
+
+    def __init__(self, settings: Settings, channel: str, moves: Moves) -> None:
+        self._settings = settings
+        self._channel = channel
+        self._moves = moves
+        self._lock = threading.Lock()
+        self._wanted_until = 0.0
+        self._thread: threading.Thread | None = None
+        self._stop_read, self._stop_write = os.pipe()
+        self.hears = False
+
+    def want(self) -> None:
+        """Somebody waits."""
+        with self._lock:
+            self._wanted_until = time.monotonic() + LINGER
+            if self._thread is None and self._settings.listen is not None and not self._moves.closed:
+                self._thread = threading.Thread(target=self._run, name="genlock-listener", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while self._is_wanted():
+            link: Link | None = None
+            try:
+                link = Link(self._settings, self._settings.listen)
+                self._listen(link)
+            except (Unreachable, Refused, Broken):
+                self._sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            finally:
+                self.hears = False
+                if link is not None:
+                    link.close()
+
+    def _listen(self, link: Link) -> None:
+        rows: Any = link.rows(self._channel)
+        link.script(f"LISTEN {rows[0][0]}")
+        self.hears = True
+        self._moves.tell(None)  # what was told before we could hear it
+        ready = select.poll()
+        ready.register(self._stop_read, select.POLLIN)
+        ready.register(link.pg.socket, select.POLLIN)
+        while self._is_wanted():
+            ready.poll(LINGER * 1000)
+            for payload in link.notified():
+                self._moves.tell([int(mark) for mark in payload.split()] or None)
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            wanted = not self._moves.closed and time.monotonic() < self._wanted_until
+            if not wanted:
+                self._thread = None
+            return wanted
+
+    def _sleep(self, seconds: float) -> None:
+        select.select([self._stop_read], [], [], seconds)
+
+    def close(self) -> None:
+        """Ends the thread, after `moves` is closed."""
+        os.write(self._stop_write, b"!")
+
+    def __del__(self) -> None:
+        os.close(self._stop_read)
+        os.close(self._stop_write)

@@ -1,0 +1,83 @@
+"""Completion: in a real bash, and as each shell asks for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from genlock.cli.main import SECTIONS
+from tests.cli.console import environment, run
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    run("init", cwd=tmp_path)
+    for task in ("A-001-first", "A-002-second", "B-001-other"):
+        run("add", task, cwd=tmp_path)
+    return tmp_path
+
+
+def completed(folder: Path, *words: str) -> list[str]:
+    """What bash is told for this line, the last word of it unfinished."""
+    line = {"_GENLOCK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["genlock", *words]), "COMP_CWORD": str(len(words))}
+    ran = run(cwd=folder, env=line)
+    assert (ran.code, ran.err) == (0, "")
+    return [line.partition(",")[2] for line in ran.out.splitlines()]
+
+
+def test_every_verb_is_offered(tmp_path: Path) -> None:
+    assert completed(tmp_path, "") == [name for section in SECTIONS.values() for name in section]
+    assert completed(tmp_path, "re") == [name for section in SECTIONS.values() for name in section if name.startswith("re")]
+
+
+def test_the_words_of_a_verb_with_several_are_offered(tmp_path: Path) -> None:
+    assert completed(tmp_path, "config", "") == ["get", "path", "set", "show", "unset"]
+
+
+def test_options_of_a_verb_are_offered(tmp_path: Path) -> None:
+    assert "--session" in completed(tmp_path, "claim", "--s")
+    assert completed(tmp_path, "completion", "z") == ["zsh"]
+
+
+def test_tasks_are_offered_where_a_verb_takes_one(project: Path) -> None:
+    assert completed(project, "claim", "A-") == ["A-001-first", "A-002-second"]
+    assert completed(project, "show", "--json", "") == ["A-001-first", "A-002-second", "B-001-other"]
+    assert completed(project, "show", "--project", "empty", "") == []
+
+
+def test_without_a_store_nothing_is_offered_and_nothing_made(tmp_path: Path) -> None:
+    assert completed(tmp_path, "claim", "") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_for_the_shell_to_read(shell: str) -> None:
+    ran = run("completion", shell)
+    assert (ran.code, ran.err) == (0, "")
+    assert f"_GENLOCK_COMPLETE={shell}_complete" in ran.out
+    assert run("completion", shell, "--json").json() == {"shell": shell, "script": ran.out}
+
+
+def test_a_shell_that_is_not_known_is_refused() -> None:
+    ran = run("completion", "cmd")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'bash', 'zsh', 'fish'" in ran.error()["message"]
+
+
+def test_a_real_bash_completes(project: Path) -> None:
+    command = project / "bin" / "genlock"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m genlock.cli "$@"\n')
+    command.chmod(0o755)
+    script = """
+eval "$(genlock completion bash)"
+COMP_WORDS=(genlock claim B-) COMP_CWORD=2
+_genlock_completion genlock
+echo "${COMPREPLY[@]}"
+"""
+    env = environment({"PATH": f"{command.parent}:{environment()['PATH']}"})
+    done = subprocess.run(["bash", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("B-001-other\n", "")

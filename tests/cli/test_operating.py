@@ -1,0 +1,210 @@
+"""The verbs of operators, as processes: assign, unlock, reset, cancel, hold, reopen, adopt, discard, sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import Stage
+
+TASK = "A-001-core"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    """A project with a chain of three tasks."""
+    stage = Stage(tmp_path / "project")
+    stage.add(TASK, {"id": "A-002-api", "depends_on": [TASK]}, {"id": "A-003-app", "depends_on": ["A-002-api"]})
+    return stage
+
+
+def refused_id(stage: Stage) -> str:
+    return stage.run("refused", TASK, "-q").out.strip()
+
+
+def test_assign_reserves_a_task_and_takes_it_from_its_holder(stage: Stage) -> None:
+    stage.claim(TASK)
+    ran = stage.run("assign", TASK, "bob", "--hours", 2)
+    said = ran.json()
+    assert (ran.code, said["verdict"], said["state"], said["generation"]) == (0, "DONE", "PENDING", 2)
+    assert (said["superseded"]["agent"], said["superseded"]["session"]) == ("s1", "s1")
+    assert stage.run("claim", TASK).json()["reason"] == "DENIED_ASSIGNED"
+    assert stage.run("claim", TASK, "-q", as_="bob").out == f"{TASK}\n2\n"
+
+
+def test_unlock_without_force_refuses_and_says_who_holds_it(stage: Stage) -> None:
+    stage.claim(TASK, "alice")
+    before = stage.files()
+    ran = stage.run("unlock", TASK)
+    assert (ran.code, ran.out, ran.error()["code"]) == (2, "", "BAD_ARGUMENT")
+    message = ran.error()["message"]
+    assert message.startswith(f"{TASK} is held by alice, claimed ")
+    assert message.endswith(f"If the holder is lost, type: genlock unlock {TASK} --force")
+    assert stage.files() == before
+
+
+def test_unlock_by_force_fences_the_holder_off(stage: Stage) -> None:
+    stage.claim(TASK, "alice")
+    said = stage.run("unlock", TASK, "--force").json()
+    assert (said["verdict"], said["state"], said["generation"], said["superseded"]["agent"]) == ("DONE", "PENDING", 2, "alice")
+    assert stage.run("submit", TASK, "-g", 1, as_="alice").json()["reason"] == "STALE_GENERATION"
+
+
+def test_unlock_of_what_nobody_holds_changes_nothing(stage: Stage) -> None:
+    said = stage.run("unlock", TASK, "--force").json()
+    assert (said["verdict"], said["generation"], said["superseded"]) == ("UNCHANGED", 0, None)
+    assert stage.run("unlock", TASK).error()["message"] == f"nobody holds {TASK}: there is nothing to take away"
+
+
+def test_reset_has_a_task_done_again(stage: Stage) -> None:
+    stage.complete(TASK)
+    said = stage.run("reset", TASK).json()
+    assert (said["verdict"], said["state"], said["generation"], said["cascade"]) == ("DONE", "PENDING", 2, [])
+    assert stage.run("show", "A-002-api", "-q").out == "BLOCKED\n"
+
+
+def test_reset_by_cascade_off_a_terminal_lists_what_it_would_do_and_needs_yes(stage: Stage) -> None:
+    for task in (TASK, "A-002-api", "A-003-app"):
+        stage.complete(task)
+    before = stage.files()
+    ran = stage.run("reset", TASK, "--cascade")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error()["message"] == (
+        f"{TASK} and what rests on it, 2 completed tasks, would be reset:\n  A-002-api\n  A-003-app\n"
+        f"There is no terminal to ask on; if you mean it, type: genlock reset {TASK} --cascade --yes"
+    )
+    assert stage.files() == before
+    said = stage.run("reset", TASK, "--cascade", "--yes").json()
+    assert (said["verdict"], said["cascade"]) == ("DONE", ["A-002-api", "A-003-app"])
+    assert [stage.run("show", task, "-q").out for task in (TASK, "A-002-api", "A-003-app")] == ["PENDING\n", "BLOCKED\n", "BLOCKED\n"]
+
+
+def test_cancel_counts_as_done_for_what_depends_on_it(stage: Stage) -> None:
+    said = stage.run("cancel", TASK, "--reason", "not needed").json()
+    assert (said["verdict"], said["state"], said["generation"]) == ("DONE", "CANCELLED", 1)
+    assert stage.run("ready", "-q").out == "A-002-api\n"
+    assert stage.run("cancel", TASK).json()["verdict"] == "UNCHANGED"
+
+
+def test_a_completed_task_cannot_be_cancelled_held_reopened_or_assigned(stage: Stage) -> None:
+    stage.complete(TASK)
+    before = stage.files()
+    for arguments in (["cancel", TASK], ["hold", TASK], ["reopen", TASK], ["assign", TASK, "bob"]):
+        ran = stage.run(*arguments)
+        assert (ran.code, ran.out, ran.error()["code"]) == (4, "", "NOT_ALLOWED")
+        assert ran.error()["message"] == f"task '{TASK}' is COMPLETED; to have it done again, reset it"
+    assert stage.files() == before
+
+
+def test_hold_lets_nobody_have_a_task_until_it_is_reopened(stage: Stage) -> None:
+    assert stage.run("hold", TASK, "--reason", "wait for Bob").json()["state"] == "HELD"
+    assert stage.run("hold", TASK).json()["verdict"] == "UNCHANGED"
+    assert stage.run("show", TASK).json()["hold_reason"] == "wait for Bob"
+    assert stage.run("next").code == 3
+    assert stage.run("reopen", TASK).json()["state"] == "PENDING"
+    assert stage.run("reopen", TASK).json()["verdict"] == "UNCHANGED"
+    assert stage.run("next", "-q").out == f"{TASK}\n1\n"
+
+
+def test_an_operator_adopts_a_refused_result(stage: Stage) -> None:
+    stage.claim(TASK, "alice", ago=3600, lease=60)
+    stage.claim(TASK, "bob")
+    stage.submit(TASK, 1, "alice", {"by": "alice"})
+    ran = stage.run("adopt", TASK, refused_id(stage))
+    said = ran.json()
+    assert (ran.code, said["accepted"], said["reason"], said["current_generation"]) == (0, True, "ACCEPTED", 3)
+    assert stage.run("show", TASK, "--result").json() == {"by": "alice"}
+    assert stage.run("submit", TASK, "-g", 2, "--text", "late", as_="bob").json()["reason"] == "STALE_GENERATION"
+
+
+def test_the_holder_adopts_a_refused_result_at_its_own_generation(stage: Stage) -> None:
+    stage.claim(TASK, "alice", ago=3600, lease=60)
+    stage.claim(TASK, "bob")
+    stage.submit(TASK, 1, "alice", {"by": "alice"})
+    name = refused_id(stage)
+    stranger = stage.run("adopt", TASK, name, "-g", 2, as_="eve")
+    assert (stranger.code, stranger.json()["accepted"], stranger.json()["reason"]) == (5, False, "SESSION_MISMATCH")
+    ran = stage.run("adopt", TASK, name, "-g", 2, as_="bob")
+    assert (ran.code, ran.json()["accepted"], ran.json()["current_generation"]) == (0, True, 2)
+
+
+def test_a_refused_result_of_a_completed_task_is_adopted_after_a_reset(stage: Stage) -> None:
+    stage.complete(TASK)
+    stage.submit(TASK, 1, data="another")
+    ran = stage.run("adopt", TASK, refused_id(stage))
+    assert (ran.code, ran.out, ran.error()["message"]) == (4, "", f"task '{TASK}' is COMPLETED; reset it first, then adopt")
+    stage.run("reset", TASK)
+    assert stage.run("adopt", TASK, refused_id(stage)).code == 0
+
+
+def test_a_discarded_result_is_gone_and_cannot_be_adopted(stage: Stage) -> None:
+    stage.claim(TASK)
+    stage.submit(TASK, 4, data="early")
+    name = refused_id(stage)
+    ran = stage.run("discard", TASK, name.removeprefix(f"{TASK}/"))
+    assert (ran.code, ran.json()) == (0, {"task_id": TASK, "refused_id": name, "discarded": True})
+    again = stage.run("adopt", TASK, name)
+    assert (again.code, again.error()["code"]) == (4, "NOT_ALLOWED")
+    assert stage.run("refused", TASK, "--all").json()["refused"][0]["state"] == "DISCARDED"
+
+
+@pytest.mark.parametrize("verb", ["adopt", "discard"])
+def test_a_refused_result_that_does_not_exist_ends_with_3(stage: Stage, verb: str) -> None:
+    ran = stage.run(verb, TASK, "nothing/of/the/kind")
+    assert (ran.code, ran.out, ran.error()["code"]) == (3, "", "RESULT_NOT_FOUND")
+
+
+def test_sweep_writes_down_what_is_due(stage: Stage) -> None:
+    stage.claim(TASK, "alice", ago=3600, lease=60)
+    assert stage.run("sweep").json() == {"expired": 1, "orphaned": 0, "stale": 0, "settled": 0, "purged": 0}
+    assert stage.run("sweep", "-q").out == "0\n"
+    assert stage.run("history", TASK).json()["generations"][0]["release_reason"] == "EXPIRED"
+
+
+def test_quiet_operators_print_the_generation(stage: Stage) -> None:
+    assert stage.run("hold", TASK, "-q").out == "0\n"
+    assert stage.run("reset", TASK, "-q").out == f"{TASK}\n"
+    assert stage.run("cancel", TASK, "-q").out == "1\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["assign", "bob"],
+        ["unlock"],
+        ["unlock", "--force"],
+        ["reset"],
+        ["reset", "--cascade", "--yes"],
+        ["cancel"],
+        ["hold"],
+        ["reopen"],
+        ["adopt", "x/1/s/d"],
+        ["discard", "x/1/s/d"],
+    ],
+)
+def test_an_unknown_task_ends_with_3_and_an_id_that_is_none_with_2(stage: Stage, arguments: list[str]) -> None:
+    verb, *more = arguments
+    before = stage.files()
+    unknown = stage.run(verb, "C-404-nowhere", *more)
+    assert (unknown.code, unknown.out) == (3, "")
+    broken = stage.run(verb, "a/b", *more)
+    assert (broken.code, broken.out, broken.error()["code"]) == (2, "", "BAD_ARGUMENT")
+    assert stage.files() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["assign", TASK, "a/b"], "agent 'a/b'"),
+        (["assign", TASK, ""], "agent is empty"),
+        (["assign", TASK, "bob", "--hours", "-1"], "hours is a number from 0 to 8784"),
+        (["cancel", TASK, "--reason", "x" * 1001], "reason is a text of at most 1,000 characters"),
+        (["adopt", TASK], "Missing argument 'REFUSED_ID'"),
+    ],
+)
+def test_wrong_options_are_bad_input_and_change_nothing(stage: Stage, arguments: list[str], complaint: str) -> None:
+    before = stage.files()
+    ran = stage.run(*arguments)
+    assert (ran.code, ran.out, complaint in ran.err) == (2, "", True)
+    assert stage.files() == before

@@ -1,0 +1,237 @@
+"""Answers on terminals: wide, narrow, dumb, without colour; questions; Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.stage import Stage
+from tests.cli.terminal import Terminal, shown
+
+CORE = "A-001-core-framework"
+LONG = "B-001-a-name-that-is-longer-than-any-narrow-terminal"
+PLAIN: dict[str, str | None] = {"NO_COLOR": "1", "GENLOCK_SESSION": "dave", "GENLOCK_AGENT": "dave"}
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """A project with long names, foreign letters, a takeover and refused results; the tests only look at it."""
+    stage = Stage(tmp_path_factory.mktemp("terminals") / "project")
+    stage.add(
+        {"id": CORE, "title": "The core framework", "priority": "high"},
+        {"id": "A-002-api", "title": "The API", "depends_on": [CORE]},
+        {"id": LONG, "title": "A title, too, that is much longer than what a line of eighty columns could ever hold", "priority": "low"},
+        {"id": "C-001-docs", "title": "文档 [bold]and[/] \x1b[31mred\x1b[0m\nlines", "description": "word " * 40},
+        {"id": "D-001-late", "depends_on": ["A-002-api", LONG]},
+    )
+    stage.claim(CORE, "alice", ago=3600, lease=60)
+    stage.claim(CORE, "bob")
+    stage.submit(CORE, 1, "alice", {"by": "alice"})
+    return stage
+
+
+VERBS = [
+    ["ready"],
+    ["show", LONG],
+    ["show", CORE],
+    ["history", CORE],
+    ["explain", "D-001-late"],
+    ["explain", CORE],
+    ["agents"],
+    ["sessions"],
+    ["events"],
+    ["refused"],
+    ["claim", CORE],
+    ["unlock", CORE],
+]
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
+def test_what_is_shown_fits_the_terminal(stage: Stage, arguments: list[str], columns: int) -> None:
+    code, lines = shown(*arguments, cwd=stage.folder, columns=columns, env=PLAIN)
+    assert code == {"claim": 5, "unlock": 2}.get(arguments[0], 0)
+    assert lines
+    # Commands stay whole, so that they can be copied; sentences to stderr are left to the terminal.
+    ours = [line for line in lines if "genlock" not in line]
+    assert [line for line in ours if _cells(line) > columns] == []
+
+
+@pytest.mark.parametrize(("env", "escapes"), [({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, True)])
+def test_escape_codes_are_only_for_terminals_that_want_them(stage: Stage, env: dict[str, str | None], escapes: bool) -> None:
+    for arguments in (["ready"], ["history", CORE], ["explain", CORE]):
+        _, lines = shown(*arguments, cwd=stage.folder, env=env)
+        assert ("\x1b" in "".join(lines)) is escapes
+
+
+def test_a_terminal_that_knows_only_ascii_is_shown_what_it_can_show(stage: Stage) -> None:
+    ascii_only: dict[str, str | None] = {"PYTHONIOENCODING": "ascii", **PLAIN}
+    code, lines = shown("history", CORE, cwd=stage.folder, env=ascii_only)
+    assert (code, next(line for line in lines if "REJECTED" in line)[:9]) == (0, "?? alice ")
+
+
+def test_what_others_wrote_is_shown_as_text(stage: Stage) -> None:
+    for arguments in (["ready"], ["show", "C-001-docs"]):
+        code, lines = shown(*arguments, cwd=stage.folder, env={})
+        text = "\n".join(lines)
+        assert code == 0
+        assert r"文档 [bold]and[/] \x1b[31mred\x1b" in text
+        assert "\x1b[31m" not in text
+
+
+def test_ready_is_a_table_on_a_terminal(stage: Stage) -> None:
+    code, lines = shown("ready", cwd=stage.folder, env=PLAIN)
+    assert (code, lines) == (
+        0,
+        [
+            "task                                priority  title",
+            r"C-001-docs                          medium    文档 [bold]and[/] \x1b[31mred\x1b…",
+            "B-001-a-name-that-is-longer-than-…  low       A title, too, that is much longer…",
+            "",
+            "2 tasks blocked:",
+            "task        waits for",
+            "A-002-api   A-001-core-framework",
+            "D-001-late  A-002-api, B-001-a-name-that-is-longer-than-any-narrow-terminal",
+        ],
+    )
+
+
+def test_history_is_the_lineage_with_the_rejected_submissions_below(stage: Stage) -> None:
+    code, lines = shown("history", CORE, cwd=stage.folder, env=PLAIN)
+    told = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d", "WHEN", line) for line in lines]
+    told = [re.sub(r"[0-9a-f]{16}", "DIGEST", re.sub(" +", " ", line)) for line in told]
+    assert (code, told) == (
+        0,
+        [
+            f"{CORE}, IN_PROGRESS, generation 2; times are UTC",
+            "Generation Session Acquired Released Result",
+            " 1 alice WHEN WHEN EXPIRED",
+            " 2 bob WHEN at work",
+            "",
+            "Rejected submissions:",
+            "└─ alice submitted at WHEN → REJECTED (gen 1 < current 2)",
+            f" genlock adopt {CORE} 1/alice/DIGEST",
+        ],
+    )
+
+
+def test_explain_is_told_in_sentences(stage: Stage) -> None:
+    code, lines = shown("explain", "D-001-late", cwd=stage.folder, env=PLAIN)
+    assert (code, [re.sub(r"\d{4}-\S+", "WHEN", line) for line in lines]) == (
+        0,
+        [
+            "D-001-late is BLOCKED: a claim would be denied, DENIED_BLOCKED",
+            "  waits for A-002-api",
+            f"  waits for {LONG}",
+            "it comes down to:",
+            f"  {LONG}, PENDING: ready, nobody",
+            "    has claimed it",
+            f"  {CORE}, IN_PROGRESS: bob (session bob) is at work, lease until",
+            "    WHEN",
+            "what you can type:",
+            f"  genlock claim {LONG}",
+            "  genlock explain A-002-api",
+        ],
+    )
+
+
+def test_json_and_quiet_hold_on_a_terminal_too(stage: Stage) -> None:
+    assert shown("show", CORE, "--quiet", cwd=stage.folder) == (0, ["IN_PROGRESS"])
+    code, lines = shown("ready", "--json", cwd=stage.folder)
+    assert (code, len(lines), lines[0][:16]) == (0, 1, '{"ready_tasks":[')
+
+
+def test_a_long_table_ends_with_how_to_see_the_rest(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "large")
+    stage.add(*(f"task-{number:03}" for number in range(150)))
+    code, lines = shown("ready", cwd=stage.folder, env=PLAIN)
+    assert (code, lines[1], lines[100], lines[101:]) == (
+        0,
+        "task-000  medium",
+        "task-099  medium",
+        ["there are more: genlock ready --limit 100000"],
+    )
+
+
+# Questions
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Stage:
+    """Two tasks that are done, the second after the first."""
+    stage = Stage(tmp_path / "chain")
+    stage.add("first", {"id": "second", "depends_on": ["first"]})
+    stage.complete("first")
+    stage.complete("second")
+    return stage
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "states"),
+    [("y\n", 0, ["PENDING", "BLOCKED"]), ("n\n", 1, ["COMPLETED", "COMPLETED"]), ("\n", 1, ["COMPLETED", "COMPLETED"])],
+)
+def test_a_cascade_lists_what_it_would_reset_and_asks(chain: Stage, typed: str, code: int, states: list[str]) -> None:
+    with Terminal("reset", "first", "--cascade", cwd=chain.folder, env=PLAIN) as terminal:
+        terminal.wait_for("first and what rests on it, 1 completed task, would be reset:\r\n  second\r\nReset them? [y/N]: ")
+        terminal.press(typed)
+        assert terminal.end() == code
+    assert [chain.run("show", task, "-q").out.strip() for task in ("first", "second")] == states
+
+
+def test_ctrl_c_at_the_question_changes_nothing(chain: Stage) -> None:
+    before = chain.files()
+    with Terminal("reset", "first", "--cascade", cwd=chain.folder, env=PLAIN) as terminal:
+        terminal.wait_for("[y/N]: ")
+        terminal.interrupt()
+        # Not even a yes that comes right after it counts; and if Ctrl-C came just before the keyboard was read, the key wakes the reader.
+        terminal.press("y\n")
+        assert terminal.end() == 130
+    assert chain.files() == before
+
+
+def test_with_yes_nobody_is_asked(chain: Stage) -> None:
+    code, lines = shown("reset", "first", "--cascade", "--yes", cwd=chain.folder, env=PLAIN)
+    assert (code, lines) == (0, ["first is to be done again, and second: PENDING, generation 2"])
+
+
+# Waiting
+
+
+def test_next_waits_for_a_task_that_comes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "empty")
+    with Terminal("next", "--wait", 50, cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("waiting up to 50 s for a task; Ctrl-C ends it")
+        stage.add({"id": "fresh", "title": "Fresh"})
+        assert terminal.end() == 0
+        assert "title       Fresh" in terminal.lines()
+    assert stage.run("agents", "-q").out == "dave\n"
+
+
+def test_ctrl_c_while_waiting_leaves_nothing_claimed(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "empty")
+    with Terminal("next", "--wait", 50, cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("waiting up to 50 s")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert terminal.lines()[-1].endswith("genlock: broken off")
+    stage.add("fresh")
+    assert stage.run("show", "fresh").json()["generation"] == 0
+    assert stage.run("next", "-q").out == "fresh\n1\n"
+
+
+def test_events_are_followed_on_a_terminal_until_ctrl_c(stage: Stage) -> None:
+    with Terminal(
+        "events", "--follow", "--after", stage.run("events", "-q", "--limit", 1).out.strip(), cwd=stage.folder, env=PLAIN
+    ) as terminal:
+        terminal.wait_for("REJECTED")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        assert re.fullmatch(rf"\d\d:\d\d:\d\d  TASK_ADDED  {CORE}  s1", terminal.lines()[0])
+
+
+def _cells(line: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(line)

@@ -1,0 +1,490 @@
+"""What only the PostgreSQL store does: connections that break, schemas of others, standbys of patience, poolers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import genlock
+from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
+from genlock.store import Change, Clock, Committed, EventQuery, Index, Query, Store
+from genlock.stores.postgres import PostgresStore
+from genlock.testing import StoreContract
+from genlock.testing.clock import ManualClock
+from genlock.testing.concurrency import PATIENCE, together
+from genlock.testing.contract_base import commit
+from genlock.testing.sample import make_change, make_key, read_feed
+from tests.servers.postgres import Postgres, binaries, running, url_for
+from tests.servers.proxy import Proxy, between
+
+
+@pytest.fixture(name="url")
+def _url(postgres: Postgres) -> str:
+    return postgres.url()
+
+
+@pytest.fixture(name="store")
+def _store(url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(url)
+    yield store
+    store.close()
+
+
+@pytest.fixture(name="proxy")
+def _proxy(postgres: Postgres) -> Iterator[Proxy]:
+    with between(postgres.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy, url: str) -> str:
+    """The same URL by way of the proxy."""
+    parts = url.split("127.0.0.1:", 1)
+    return f"{parts[0]}127.0.0.1:{proxy.port}/{parts[1].partition('/')[2]}"
+
+
+def run_sql(url: str, statement: str) -> None:
+    with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
+        connection.execute(statement)
+
+
+def schema_of(url: str) -> str:
+    return url.partition("schema=")[2].partition("&")[0]
+
+
+def eventually(store: Store, change: Change) -> None:
+    """Commits once the store is back."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            commit(store, change)
+        except StoreUnavailable:
+            assert time.monotonic() < deadline, "the store never came back"
+        else:
+            return
+
+
+# URLs
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ("schema=Upper", "'Upper' is no schema"),
+        ("schema=pg_catalog", "'pg_catalog' is no schema"),
+        ("schema=a%22b", "is no schema"),
+        ("schema=", "'' is no schema"),
+        ("schema=a&schema=b", "schema is given twice"),
+        ("pool=0", "'0' is no pool"),
+        ("pool=many", "'many' is no pool"),
+        ("pooled=perhaps", "'perhaps' is no pooled"),
+        ("listen=2", "'2' is no listen"),
+        ("statement_timeout=0", "'0' is no statement_timeout"),
+        ("lock_timeout=nan", "'nan' is no lock_timeout"),
+        ("colour=red", "colour"),
+        ("listen_url=nonsense", "this is no PostgreSQL URL"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused_and_named(options: str, complaint: str) -> None:
+    with pytest.raises(BadArgument) as raised:
+        genlock.open_store(f"postgresql://127.0.0.1:1/nowhere?{options}")
+    assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_both_schemes_open_the_same_store(scheme: str, url: str) -> None:
+    with genlock.connect(url) as fleet:
+        fleet.add_tasks(tasks=["T"])
+    with genlock.connect(scheme + "://" + url.partition("://")[2]) as fleet:
+        assert fleet.get_task_state(task_id="T").state == "PENDING"
+
+
+def test_options_of_the_driver_are_passed_on(url: str) -> None:
+    store = PostgresStore(f"{url}&application_name=alice")
+    with store._entered() as link:
+        assert link.rows("SELECT current_setting('application_name')") == [("alice",)]
+    store.close()
+
+
+def test_a_server_that_is_not_there_is_unavailable_and_the_message_has_no_password() -> None:
+    with pytest.raises(StoreUnavailable) as raised:
+        PostgresStore("postgresql://bob:secret@127.0.0.1:1/plans")
+    assert "127.0.0.1:1/plans (schema genlock)" in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_an_unknown_database_is_unavailable_and_named(postgres: Postgres) -> None:
+    with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist'):
+        PostgresStore(postgres.address.replace("/postgres", "/nowhere"))
+
+
+def test_a_role_that_may_not_log_in_is_unavailable_and_said(postgres: Postgres) -> None:
+    run_sql(postgres.address, "CREATE ROLE stranger NOLOGIN")
+    with pytest.raises(StoreUnavailable, match="stranger"):
+        PostgresStore(postgres.address.replace("genlock@", "stranger@"))
+
+
+def test_without_its_driver_the_error_names_the_extra() -> None:
+    script = """
+        import sys
+        sys.modules["psycopg"] = None
+        import genlock
+        try:
+            genlock.open_store("postgresql://127.0.0.1/x")
+        except genlock.GenlockError as error:
+            print(error)
+    """
+    shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'genlock[postgres]'" in shown
+
+
+# Opening
+
+
+def test_many_who_open_an_empty_schema_at_once_all_get_the_same_store(url: str) -> None:
+    stores = [run.answer for run in together([partial(PostgresStore, url) for _ in range(6)])]
+    commit(stores[0], make_change(make_key()))
+    assert [len(read_feed(store)) for store in stores] == [1] * 6
+    assert len({store.read_events(EventQuery("acme", "apollo", tail=True)).cursor for store in stores}) == 1
+    for store in stores:
+        store.close()
+
+
+def test_a_newer_format_is_refused_with_the_version_to_install(url: str, store: PostgresStore) -> None:
+    run_sql(url, f"UPDATE {schema_of(url)}.meta SET format = 99, made_by = '7.8.9'")
+    with pytest.raises(StoreForeign, match=r"is of format 99.*install genlock 7\.8\.9 or later"):
+        PostgresStore(url)
+
+
+def test_a_schema_of_another_program_is_left_alone(url: str) -> None:
+    run_sql(url, f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.cats (name text)")
+    with pytest.raises(StoreForeign, match="belongs to another program"):
+        PostgresStore(url)
+
+
+def test_an_empty_schema_that_exists_is_taken(url: str) -> None:
+    run_sql(url, f"CREATE SCHEMA {schema_of(url)}")
+    store = PostgresStore(url)
+    commit(store, make_change(make_key()))
+    store.close()
+
+
+def test_who_may_not_create_the_schema_is_told_so(postgres: Postgres, url: str) -> None:
+    run_sql(url, "CREATE ROLE guest LOGIN")
+    with pytest.raises(StoreReadOnly, match="may create the schema"):
+        PostgresStore(url.replace("genlock@", "guest@"))
+
+
+def test_who_may_only_use_the_schema_can_work_in_it(url: str, store: PostgresStore) -> None:
+    schema = schema_of(url)
+    run_sql(url, f"CREATE ROLE {schema}_agent LOGIN; GRANT USAGE ON SCHEMA {schema} TO {schema}_agent")
+    run_sql(url, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {schema}_agent")
+    run_sql(url, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {schema}_agent")
+    agent = PostgresStore(url.replace("genlock@", f"{schema}_agent@"))
+    commit(agent, make_change(make_key(), index=Index(pool="p", session="s", waits_on=("d",))))
+    agent.payloads().put(make_key(), "d", b"data")
+    agent.purge(make_key(), 2, b"base")
+    agent.close()
+
+
+def test_two_schemas_of_one_database_never_meet(postgres: Postgres) -> None:
+    stores = [PostgresStore(postgres.url()) for _ in range(2)]
+    commit(stores[0], make_change(make_key()))
+    assert [len(read_feed(store)) for store in stores] == [1, 0]
+    for store in stores:
+        store.close()
+
+
+# Time
+
+
+def test_now_is_the_server_s_unless_a_clock_is_given(url: str, store: PostgresStore) -> None:
+    before, after = (psycopg.connect(url.partition("?")[0], autocommit=True) for _ in range(2))
+    with before, after:
+        first = before.execute("SELECT clock_timestamp()").fetchone()
+        now = store.load([]).now
+        last = after.execute("SELECT clock_timestamp()").fetchone()
+    assert first is not None
+    assert last is not None
+    assert first[0] <= now <= last[0]
+    assert store.limits.server_clock
+    with_clock = PostgresStore(url, clock=ManualClock())
+    assert not with_clock.limits.server_clock
+    with_clock.close()
+
+
+# Connections that break
+
+
+def test_idle_connections_that_were_cut_are_replaced_without_a_word(proxy: Proxy, url: str) -> None:
+    store = PostgresStore(through(proxy, url))
+    first = make_change(make_key())
+    commit(store, first)
+    proxy.cut()
+    commit(store, make_change(first.key, first))
+    proxy.cut()
+    assert store.load([first.key]).records[first.key].version == 2
+    store.close()
+
+
+def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(proxy: Proxy, url: str, store: PostgresStore) -> None:
+    broken = PostgresStore(through(proxy, f"{url}&listen=off"))
+    commit(broken, make_change(make_key("warm")))
+    change = make_change(make_key())
+    broken._notifier.close()  # its statements would come between
+    proxy.cut_at_the_next_answer()
+    with pytest.raises(OutcomeUnknown):
+        broken.commit([change])
+    deadline = time.monotonic() + PATIENCE
+    while change.key not in store.load([change.key]).records:
+        assert time.monotonic() < deadline, "the server had the statement and never carried it out"
+    broken.close()
+
+
+def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genlock.stores.postgres.link.SILENCE", 0.2)
+    store = PostgresStore(through(proxy, f"{url}&statement_timeout=0.5&listen=off"))
+    commit(store, make_change(make_key("warm")))
+    store._notifier.close()
+    proxy.swallow_answers()
+    began = time.monotonic()
+    with pytest.raises(OutcomeUnknown, match="silent"):
+        store.commit([make_change(make_key())])
+    assert time.monotonic() - began < PATIENCE / 4
+    proxy.pass_on()
+    commit(store, make_change(make_key("later")))
+    store.close()
+
+
+def test_a_read_whose_answer_is_lost_is_unavailable(proxy: Proxy, url: str) -> None:
+    store = PostgresStore(through(proxy, url))
+    store.load([])
+    proxy.cut_at_the_next_answer()
+    with pytest.raises(StoreUnavailable):
+        store.load([make_key()])
+    assert store.load([make_key()]).records == {}
+    store.close()
+
+
+def test_a_claim_whose_commit_was_cut_is_granted_once(proxy: Proxy, url: str) -> None:
+    with genlock.connect(url) as other, genlock.connect(through(proxy, url), session_id="s", agent_id="a") as fleet:
+        other.add_tasks(tasks=[f"T-{number}" for number in range(10)])
+        fleet.register_session()
+        for number in range(10):
+            (proxy.cut_at_the_next_answer if number % 2 else proxy.cut)()
+            result = fleet.claim_task(task_id=f"T-{number}")
+            assert result.claim is not None
+            assert result.claim.generation == 1
+        for number in range(10):
+            events = [event.event_type for event in other.read_events(task_id=f"T-{number}").events]
+            assert events == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+
+def test_a_lock_that_others_hold_too_long_is_unavailable_and_nothing_is_written(url: str) -> None:
+    store = PostgresStore(f"{url}&lock_timeout=0.2")
+    first = make_change(make_key())
+    commit(store, first)
+    with psycopg.connect(url.partition("?")[0]) as rival:
+        rival.execute(f"SELECT 1 FROM {schema_of(url)}.record FOR UPDATE")
+        with pytest.raises(StoreUnavailable, match="lock timeout"):
+            store.commit([make_change(first.key, first)])
+        rival.rollback()
+    commit(store, make_change(first.key, first))
+    store.close()
+
+
+def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genlock.stores.postgres.links.FULL_SECONDS", 0.1)
+    store = PostgresStore(f"{url}&pool=1")
+    with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
+        store.load([])
+    assert store.load([]).epoch == 0
+    store.close()
+
+
+# Feeds
+
+
+def test_an_open_transaction_elsewhere_holds_no_reader_up(url: str, store: PostgresStore) -> None:
+    """Neither one that writes nor one that holds an old snapshot."""
+    with psycopg.connect(url.partition("?")[0]) as writing, psycopg.connect(url.partition("?")[0]) as old:
+        writing.execute(f"CREATE TABLE {schema_of(url)}.other (number int)")
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT txid_current()")
+        for number in range(20):
+            (position,) = commit(store, make_change(make_key(f"A-{number}")))
+            assert read_feed(store)[-1].position == position
+
+
+def test_a_commit_that_was_rolled_back_leaves_no_hole_in_the_feed(url: str, store: PostgresStore) -> None:
+    first = make_change(make_key())
+    commit(store, first)
+    with pytest.raises(OverLimit):
+        store.commit([make_change(make_key(os.urandom(5000).hex())), make_change(first.key, first)])
+    with pytest.raises(GenlockError):
+        store.commit([make_change(make_key("nul\0"))])
+    commit(store, make_change(first.key, first))
+    assert [event.position for event in read_feed(store)] == [1, 2]
+
+
+def test_commits_in_another_isolation_are_refused_and_nothing_is_written(url: str, store: PostgresStore) -> None:
+    serial = PostgresStore(f"{url}&pooled=on&options=-c%20default_transaction_isolation=serializable")
+    with pytest.raises(StoreError, match="READ COMMITTED"):
+        serial.commit([make_change(make_key())])
+    assert store.load([make_key()]).records == {}
+    serial.close()
+
+
+def test_a_commit_is_synchronous_also_where_the_database_is_not(url: str) -> None:
+    store = PostgresStore(f"{url}&options=-c%20synchronous_commit=off")
+    with store._entered() as link:
+        link.script("BEGIN")
+        link.call(store._queries["commit"], _columns(make_change(make_key())))
+        assert link.rows("SELECT current_setting('synchronous_commit')") == [("on",)]
+        link.script("COMMIT")
+    store.close()
+
+
+def _columns(change: Change) -> list[bytes | None]:
+    from genlock.stores.postgres.writing import Batch
+
+    return Batch([change]).columns()
+
+
+@pytest.mark.parametrize("option", ["listen=off", "pooled=on", "listen=on"])
+def test_a_waiter_is_woken_by_notification_or_by_polling(option: str, url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(f"{url}&{option}")
+    after = [waiter.read_events(EventQuery("acme", "apollo", tail=True)).cursor]
+    woken: list[float] = []
+
+    def wait() -> None:
+        waiter.wait([("acme", "apollo")], after, PATIENCE)
+        woken.append(time.monotonic())
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    commit(store, make_change(make_key()))
+    began = time.monotonic()
+    thread.join()
+    assert woken[0] - began < PATIENCE / 4
+    waiter.close()
+
+
+def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(through(proxy, url))
+    place, deadline = ("acme", "apollo"), time.monotonic() + PATIENCE
+    for number in range(3):
+        while not waiter._listener.hears:
+            waiter.wait([place], [waiter.read_events(EventQuery(*place, tail=True)).cursor], 0.01)
+            assert time.monotonic() < deadline, "it never came to listen"
+        since, mark = waiter._moves.now(), {waiter_mark(place)}
+        commit(store, make_change(make_key(f"A-{number}")))
+        assert waiter._moves.wait(mark, since, PATIENCE / 4), "nobody told"
+        proxy.cut()
+        while waiter._listener.hears:
+            assert time.monotonic() < deadline, "the cut went unnoticed"
+    waiter.close()
+
+
+def waiter_mark(place: tuple[str, str]) -> int:
+    from genlock.stores.places import feed_mark
+
+    return feed_mark(*place)
+
+
+# Forks, poolers, other servers
+
+
+def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(store: PostgresStore) -> None:
+    commit(store, make_change(make_key()))
+    child = os.fork()
+    if child == 0:
+        try:
+            store.load([])
+        except StoreError as error:
+            store.close()
+            os._exit(0 if "does not survive fork" in str(error) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    commit(store, make_change(make_key("A-002")))
+
+
+def test_behind_a_pooler_everything_works_with_nothing_that_outlives_a_transaction(url: str) -> None:
+    store = PostgresStore(f"{url}&pooled=on")
+    first = make_change(make_key(), index=Index(state="PENDING", pool="p", order="1", waits_on=("d",)))
+    commit(store, first)
+    commit(store, make_change(first.key, first, index=Index(state="PENDING", pool="p", order="2", session="s")))
+    store.payloads().put(first.key, "d", b"data" * 100_000)
+    assert store.payloads().open(first.key, "d").read() == b"data" * 100_000
+    store.purge(first.key, 2, b"base")
+    assert [record.version for record in store.find(Query("acme", "apollo", pool="p")).records] == [2]
+    with store._entered() as link:
+        assert link.rows("SELECT count(*) FROM pg_prepared_statements") == [(0,)]
+    store.close()
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_crashes_and_the_store_comes_back_by_itself() -> None:
+    with running() as server:
+        url = server.url()
+        store = PostgresStore(url)
+        assert store.limits.durable
+        acknowledged: list[Change] = []
+        unknown: list[Change] = []
+        down = threading.Event()
+
+        def write() -> None:
+            number = 0
+            while not down.is_set():
+                change = make_change(make_key(f"A-{number:05}"))
+                number += 1
+                try:
+                    acknowledged.extend(change for answer in store.commit([change]) if isinstance(answer, Committed))
+                except OutcomeUnknown:
+                    unknown.append(change)
+                except StoreUnavailable:
+                    continue
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        deadline = time.monotonic() + PATIENCE
+        while len(acknowledged) < 50:
+            assert time.monotonic() < deadline
+        server.stop("immediate")
+        down.set()
+        writer.join()
+        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+            store.commit([make_change(make_key("while it is down"))])
+        server.start()
+        eventually(store, make_change(make_key("after")))
+        kept = {event.key for event in read_feed(store)}
+        assert {change.key for change in acknowledged} <= kept
+        assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
+        store.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_15() -> Iterator[Postgres]:
+    with running(15, fsync="off", autovacuum="off") as server:
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(binaries(15) is None and not os.environ.get("CI"), reason="there is no PostgreSQL 15 on this machine")
+class TestPostgres15Store(StoreContract):
+    """The oldest server that is supported. Its processes find it as those of the newest find theirs."""
+
+    @pytest.fixture(autouse=True)
+    def _at(self, postgres_15: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GENLOCK_TEST_POSTGRES", postgres_15.address)
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return PostgresStore(url_for(place), clock=clock)
