@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
+import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -135,6 +136,23 @@ def url_for(place: Path, endpoint_url: str | None = None, **settings: str) -> st
         create_table(url)
         marker.touch()
     return url
+
+
+def bucket_for(place: Path, endpoint_url: str | None = None) -> str:
+    """The place for payloads in a bucket that stands for a folder, made if need be."""
+    endpoint_url = endpoint_url or os.environ[ADDRESS]
+    marker = place / ".bucket"
+    if not marker.exists():
+        client = boto3.client("s3", region_name=REGION, endpoint_url=endpoint_url)
+        client.create_bucket(Bucket=table_of(place))
+        client.close()
+        marker.touch()
+    return f"s3://{table_of(place)}/some/prefix?{urlencode({'region': REGION, 'endpoint_url': endpoint_url})}"
+
+
+def url_with_payloads(place: Path) -> str:
+    """The same with a folder for payloads beside it."""
+    return url_for(place, payloads=f"file://{quote(str(place))}.payloads")
 
 
 @pytest.fixture(scope="session")

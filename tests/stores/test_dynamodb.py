@@ -6,23 +6,35 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, EndpointConnectionError, NoCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionClosedError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    UnauthorizedSSOTokenError,
+)
 from msgspec.structs import replace
 
 import genlock
-from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, ResultNotFound, StoreError, StoreForeign, StoreUnavailable
+from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreUnavailable
 from genlock.open import open_store
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
-from genlock.stores.dynamodb import DynamoDBStore, create_table, driver, keys
+from genlock.stores.dynamodb import DynamoDBStore, calls, create_table, driver, keys
 from genlock.stores.dynamodb.faults import Cancelled, Trouble, cancelled_by, fault_of, trouble_of
 from genlock.stores.dynamodb.holes import HOLE_SECONDS
 from genlock.stores.dynamodb.items import key_item, whole
+from genlock.stores.dynamodb.settings import settings_of
 from genlock.stores.dynamodb.writing import ACTIONS, Result
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
 from tests.servers import ministack, proxy
@@ -133,8 +145,11 @@ def test_creating_a_table_again_changes_nothing(place: Path, dynamodb: Server, s
         ("dynamodb://table#x", "names no table"),
         ("dynamodb://table?regoin=eu-west-1", "no setting 'regoin'; there are: region, endpoint_url, payloads"),
         ("dynamodb://table?region", "table\\?region"),
-        ("dynamodb://table?payloads=s3://bucket", "payloads cannot be kept elsewhere yet"),
-        ("dynamodb://table", "region is not known"),
+        ("dynamodb://table?region=", "given twice, or has no value"),
+        ("dynamodb://table?region=eu-west-1&region=eu-west-2", "given twice, or has no value"),
+        ("dynamodb://table?region=eu-west-1&payloads=gs://bucket", "write payloads=s3://bucket/prefix or payloads=file:///folder"),
+        ("dynamodb://table", "region is not known: write dynamodb://table\\?region=…, or set AWS_REGION"),
+        ("dynamodb://table?region=atlantis", "AWS has no region 'atlantis': write one such as dynamodb://table\\?region=eu-west-1"),
         ("dynamodb://table?region=eu-west-1&endpoint_url=nonsense", "nonsense"),
     ],
 )
@@ -159,7 +174,106 @@ def test_without_credentials_the_error_says_so(dynamodb: Server, monkeypatch: py
         open_store(ministack.url_of("table", dynamodb.endpoint_url))
 
 
+def test_a_profile_that_is_not_there_is_named(dynamodb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.setattr(driver, "_sessions", {})
+    with pytest.raises(BadArgument, match="nobody"):
+        open_store(ministack.url_of("table", dynamodb.endpoint_url))
+
+
+@pytest.mark.usefixtures("dynamodb")
+def test_the_region_may_be_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-west-3")
+    client = driver.make_client(settings_of("dynamodb://table"), connections=1)
+    assert client.meta.region_name == "eu-west-3"
+    client.close()
+
+
+def test_an_endpoint_at_which_nobody_listens_is_unavailable_and_named(dynamodb: Server, impatient: None) -> None:
+    address = f"http://127.0.0.1:{ministack.free_port()}"
+    with pytest.raises(StoreUnavailable, match=f"table table cannot be reached .*{address}.*check region, endpoint_url"):
+        open_store(ministack.url_of("table", address))
+    with pytest.raises(StoreUnavailable, match=f"table table cannot be reached .*{address}"):
+        create_table(ministack.url_of("table", address))
+
+
 # Faults
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are given up after a moment."""
+    monkeypatch.setattr(calls, "PATIENCE_SECONDS", 0.3)
+
+
+class Narrow(ThreadingHTTPServer):
+    """A table that has too little capacity, as long as `is_full`: it refuses every request. Otherwise the server's answers."""
+
+    daemon_threads = True
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(("127.0.0.1", 0), _Gate)
+        self.behind = server.endpoint_url
+        self.is_full = False
+        self.refused = 0
+
+
+class _Gate(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Narrow
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.server.is_full:
+            self.server.refused += 1
+            fault = {"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "too much"}
+            self._answer(400, json.dumps(fault).encode())
+            return
+        with urlopen(Request(self.server.behind, body, dict(self.headers.items()))) as answer:
+            self._answer(answer.status, answer.read())
+
+    def _answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def narrow(dynamodb: Server) -> Iterator[Narrow]:
+    with Narrow(dynamodb) as gate:
+        thread = threading.Thread(target=gate.serve_forever, args=(0.01,))
+        thread.start()
+        yield gate
+        gate.shutdown()
+        thread.join()
+
+
+def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_written(place: Path, narrow: Narrow, impatient: None) -> None:
+    ministack.url_for(place)
+    url = ministack.url_for(place, f"http://127.0.0.1:{narrow.server_port}")
+    store, change = DynamoDBStore(url), make_change(make_key())
+    narrow.is_full = True
+    acts: list[Callable[[], object]] = [
+        lambda: store.load([make_key()]),
+        lambda: store.commit([change]),
+        lambda: store.find(Query("acme", "apollo")),
+        lambda: store.read_events(FEED),
+        lambda: DynamoDBStore(url),
+    ]
+    for number, act in enumerate(acts):
+        narrow.refused = 0
+        with pytest.raises(StoreUnavailable, match=r"cannot serve us now .*ProvisionedThroughputExceeded.*nothing was written"):
+            act()
+        assert narrow.refused > 1, f"act {number} gave up at once"
+    narrow.is_full = False
+    assert store.load([make_key()]).records == {}
+    commit(store, change)
+    assert facts_of(read_feed(store)) == recorded_of([change])
+    store.close()
 
 
 def client_error(code: str, status: int = 400, **more: Any) -> ClientError:
@@ -180,6 +294,8 @@ def client_error(code: str, status: int = 400, **more: Any) -> ClientError:
         (EndpointConnectionError(endpoint_url="x"), Trouble.NOT_NOW, StoreUnavailable),
         (ConnectionClosedError(endpoint_url="x"), Trouble.UNSURE, StoreUnavailable),
         (NoCredentialsError(), Trouble.NEVER, StoreUnavailable),
+        (CredentialRetrievalError(provider="x", error_msg="x"), Trouble.NEVER, StoreUnavailable),
+        (UnauthorizedSSOTokenError(), Trouble.NEVER, StoreUnavailable),
         (BotoCoreError(), Trouble.UNSURE, StoreUnavailable),
     ],
     ids=lambda value: value.__class__.__name__,
@@ -207,7 +323,7 @@ def test_reasons_of_a_cancelled_transaction_are_read(codes: list[str], passing: 
     assert cancelled.is_passing is passing
 
 
-def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(place: Path, dynamodb: Server) -> None:
+def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(place: Path, dynamodb: Server, impatient: None) -> None:
     with proxy.between(dynamodb.port) as gateway:
         store = behind(gateway, place)
         first, second = make_change(make_key()), make_change(make_key("A-002"))
@@ -238,6 +354,7 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once(place: P
 def test_a_commit_in_which_the_server_falls_silent_is_of_unknown_outcome(
     tmp_path: Path, dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(driver, "READ_SECONDS", 1.0)
     with ministack.running(tmp_path) as server:
         store = DynamoDBStore(ministack.url_for(tmp_path / "own", server.endpoint_url))
         change = make_change(make_key())
@@ -376,8 +493,8 @@ def test_who_waits_on_more_than_a_transaction_holds_is_found_by_each(store: Dyna
     assert all(keys_of(store.find(Query("acme", "apollo", waits_on=(name,)))) == [make_key()] for name in names[::37] + names[-1:])
     left = make_change(make_key(), change, index=Index(waits_on=(names[7],)))
     commit(store, left)
-    found = [name for name in names if store.find(Query("acme", "apollo", waits_on=(name,))).records]
-    assert found == [names[7]]
+    assert keys_of(store.find(Query("acme", "apollo", waits_on=tuple(names)))) == [make_key()]
+    assert keys_of(store.find(Query("acme", "apollo", waits_on=tuple(name for name in names if name != names[7])))) == []
     (stored,) = store.load([make_key()], with_index=True).records.values()
     assert stored.index == left.index
 
@@ -426,12 +543,23 @@ def test_what_is_no_text_is_refused(store: DynamoDBStore) -> None:
             act()
 
 
-def test_payloads_are_refused_with_a_word_where_to_keep_them(store: DynamoDBStore) -> None:
-    with pytest.raises(OverLimit, match="payloads=s3://"):
-        store.payloads().put(make_key(), "digest", b"data")
-    with pytest.raises(ResultNotFound):
-        store.payloads().open(make_key(), "digest")
-    store.payloads().drop(make_key(), "digest")
+def test_without_a_place_for_them_payloads_are_refused_and_the_task_stays_as_it_was(place: Path) -> None:
+    with genlock.connect(ministack.url_for(place), agent_id="alice", session_id="s1") as fleet:
+        fleet.add_tasks(tasks=["A-001-x"])
+        fleet.claim_task(task_id="A-001-x")
+        with pytest.raises(OverLimit, match="payloads=s3://bucket/prefix"):
+            fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 40_000)
+        assert fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 20_000).accepted
+
+
+def test_a_large_result_is_kept_in_the_bucket_that_the_url_names(place: Path) -> None:
+    url = ministack.url_for(place, payloads=ministack.bucket_for(place.parent))
+    with genlock.connect(url, agent_id="alice", session_id="s1") as fleet:
+        fleet.add_tasks(tasks=["A-001-x"])
+        fleet.claim_task(task_id="A-001-x")
+        assert fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 40_000).accepted
+    with genlock.connect(url) as fleet:
+        assert fleet.read_result(task_id="A-001-x") == "x" * 40_000
 
 
 # The rest

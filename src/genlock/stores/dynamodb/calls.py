@@ -22,9 +22,9 @@ LONGEST_PAUSE = 0.4
 class Pauses:
     """How long to wait before the next try: a random part of a time that doubles. Until the deadline has passed, or `stop` is set."""
 
-    def __init__(self, stop: threading.Event, seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + PATIENCE_SECONDS
         self._longest = FIRST_PAUSE
 
     def pause(self) -> bool:

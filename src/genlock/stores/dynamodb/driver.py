@@ -22,7 +22,7 @@ _sessions: dict[int, Any] = {}
 
 def make_client(settings: Settings, *, connections: int) -> Any:
     """A client with the credentials of the usual AWS environment. It never repeats a call by itself: see calls.py."""
-    region, endpoint_url = settings.region, settings.endpoint_url
+    region, endpoint_url = settings.region or os.environ.get("AWS_REGION"), settings.endpoint_url
     config = botocore.config.Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
@@ -34,7 +34,12 @@ def make_client(settings: Settings, *, connections: int) -> Any:
     )
     try:
         with _lock:  # a session is not made for several threads; the clients it makes are
-            return _session().client("dynamodb", region_name=region, endpoint_url=endpoint_url, config=config)
+            session = _session()
+            if endpoint_url is None and region is not None:
+                session.get_partition_for_region(region)
+            return session.client("dynamodb", region_name=region, endpoint_url=endpoint_url, config=config)
+    except botocore.exceptions.UnknownRegionError as error:
+        raise BadArgument(f"AWS has no region {region!r}: write one such as dynamodb://{settings.table}?region=eu-west-1") from error
     except botocore.exceptions.NoRegionError as error:
         raise BadArgument("the table's region is not known: write dynamodb://table?region=…, or set AWS_REGION") from error
     except (botocore.exceptions.BotoCoreError, ValueError) as error:

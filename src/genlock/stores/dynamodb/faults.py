@@ -9,11 +9,15 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    NoAuthTokenError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
     ProxyConnectionError,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from genlock.errors import StoreError, StoreForeign, StoreUnavailable
@@ -32,7 +36,10 @@ _NO_ENTRY = frozenset({
 })  # fmt: skip
 
 _UNSENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
-_UNSENDABLE = (NoCredentialsError, PartialCredentialsError, ParamValidationError)
+_NO_CREDENTIALS = (
+    NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, NoAuthTokenError, SSOError, TokenRetrievalError,
+)  # fmt: skip
+_UNSENDABLE = (*_NO_CREDENTIALS, ParamValidationError)
 
 
 class Trouble(Enum):
@@ -65,12 +72,12 @@ def code_of(error: ClientError) -> str:
 
 def fault_of(error: Exception, table: str) -> StoreError:
     """Our error for one of the driver's."""
-    if isinstance(error, NoCredentialsError | PartialCredentialsError):
+    if isinstance(error, _NO_CREDENTIALS):
         return StoreUnavailable(
-            f"there are no AWS credentials for table {table}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+            f"there are no AWS credentials for table {table}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile ({error})"
         )
     if not isinstance(error, ClientError):
-        return StoreUnavailable(f"table {table} cannot be reached ({error})")
+        return StoreUnavailable(f"table {table} cannot be reached ({error}): check region, endpoint_url and the network")
     code = code_of(error)
     if code == "ResourceNotFoundException":
         return StoreForeign(f"there is no table {table} here, or it lacks an index: make one with `genlock db create dynamodb://{table}?…`")

@@ -37,6 +37,4 @@ def settings_of(url: str) -> Settings:
         raise BadArgument(f"{url!r}: there is no setting {min(unknown)!r}; there are: {', '.join(_OWN)}")
     if len(settings) < len(given) or not all(settings.values()):
         raise BadArgument(f"{url!r}: a setting is given twice, or has no value")
-    if "payloads" in settings:
-        raise BadArgument(f"{url!r}: payloads cannot be kept elsewhere yet; leave payloads= out, and submit references to large results")
     return Settings(table, **settings)

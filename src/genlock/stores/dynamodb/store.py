@@ -57,10 +57,11 @@ from genlock.stores.dynamodb.faults import ConditionFailed
 from genlock.stores.dynamodb.feed import Feeds
 from genlock.stores.dynamodb.holes import Holes
 from genlock.stores.dynamodb.items import whole
-from genlock.stores.dynamodb.payloads import NoPayloads
 from genlock.stores.dynamodb.settings import settings_of
 from genlock.stores.dynamodb.table import Table
 from genlock.stores.dynamodb.waiting import Bell
+from genlock.stores.objects import payloads_for
+from genlock.stores.payloads import NoPayloads
 
 THREADS = 16
 """Transactions of one store that are under way at once."""
@@ -102,7 +103,7 @@ class DynamoDBStore:
         self._closed = False
         self._stop = threading.Event()
         self._bell = Bell()
-        self._payloads: Payloads = NoPayloads(table)
+        self._payloads = payloads_for(settings.payloads) or NoPayloads()
         self._client = make_client(settings, connections=2 * THREADS)
         server_clock = ServerClock()
         self._clock: Clock = clock or server_clock

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -118,7 +119,16 @@ class Table:
 
     def at_once(self, act: Callable[[A], B], each: Sequence[A]) -> list[B]:
         """Does something for each, in several threads; the answers in order. Never from inside another such call."""
-        return [act(one) for one in each] if len(each) < 2 else list(self._threads.map(act, each))
+        if len(each) < 2:
+            return [act(one) for one in each]
+        return [answer() for answer in [self._started(act, one) for one in each]]
+
+    def _started(self, act: Callable[[A], B], one: A) -> Callable[[], B]:
+        try:
+            return self._threads.submit(act, one).result
+        except RuntimeError:
+            # The program is ending, and the pool takes nothing more. A commit under way is finished all the same, by who waits for it.
+            return partial(act, one)
 
     def get_many(self, wanted: Iterable[At], fields: str | None = None) -> dict[At, Item]:
         """The items that are there among those wanted."""
