@@ -6,7 +6,6 @@ nothing of AWS.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 import time
@@ -16,59 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import genlock
+from bench.claims import BATCH, BATCH_CALLERS, CALLERS, Work, _batched, _measure, _single
+from bench.floor import Recorder
 from bench.plans import ids_of, register, tasks_of
 from bench.report import Line, percentile, show
-from genlock.store import Change, Committed, Conflict, Store
+from genlock.store import Change
 from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.dynamodb.store import THREADS
 from tests.servers import ministack
 
 TASKS = 768
-BATCH = 256
-CALLERS = 64
 ONE_CALLER_CLAIMS = 100
-
-
-class Recorder:
-    """A store that notes every commit it passes on."""
-
-    def __init__(self, store: DynamoDBStore) -> None:
-        self._store = store
-        self.limits = store.limits
-        self.commits: list[Sequence[Change]] = []
-
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        self.commits.append(list(changes))
-        return self._store.commit(changes)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-async def _batched(fleet: genlock.AsyncCoordinator, ids: list[str]) -> None:
-    for start in range(0, len(ids), BATCH):
-        granted = await fleet.batch_claim(task_ids=ids[start : start + BATCH], agent_id="agent-0", session_id="session-0")
-        assert all(getattr(result, "success", False) for result in granted.values())
-
-
-async def _single(fleet: genlock.AsyncCoordinator, ids: list[str]) -> None:
-    async def caller(number: int) -> None:
-        for name in ids[number::CALLERS]:
-            assert (await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=f"session-{number}")).success
-
-    await asyncio.gather(*(caller(number) for number in range(CALLERS)))
-
-
-def _measure(store: Store, work: Any, ids: list[str]) -> float:
-    async def run() -> float:
-        fleet = genlock.aio.connect(store, deadline_seconds=60)
-        start = time.perf_counter()
-        await work(fleet, ids)
-        took = time.perf_counter() - start
-        await fleet.close()
-        return took
-
-    return asyncio.run(run())
 
 
 def _prepared(folder: Path, name: str, ids: list[str]) -> DynamoDBStore:
@@ -92,12 +49,12 @@ def _replay(store: DynamoDBStore, commits: Sequence[Sequence[Change]]) -> float:
     return time.perf_counter() - start
 
 
-def compare(folder: Path, title: str, work: Any) -> list[Line]:
+def compare(folder: Path, title: str, work: Work) -> list[Line]:
     """The engine, and its commits replayed on a table that was made in the same way."""
     ids = ids_of(TASKS)
     recorder = Recorder(_prepared(folder, f"{title}-engine", ids))
     store: Any = recorder
-    took = _measure(store, work, ids)
+    took, _ = _measure(store, work, ids)
     commits = [commit for commit in recorder.commits if commit[0].key.kind == "task"]
     target = _prepared(folder, f"{title}-replay", ids)
     floor = _replay(target, _rebased(target, commits))
@@ -134,8 +91,8 @@ def main() -> None:
         os.environ.update(ministack.ENVIRONMENT)
         with ministack.running(folder) as server:
             os.environ[ministack.ADDRESS] = server.endpoint_url
-            show(f"DynamoDB (ministack): batches of {BATCH}, async API", compare(folder, "batches", _batched))
-            show(f"DynamoDB (ministack): single claims, async API, {CALLERS} callers", compare(folder, "single", _single))
+            show(f"DynamoDB (ministack): batches of {BATCH}, {BATCH_CALLERS} callers", compare(folder, "batches", _batched))
+            show(f"DynamoDB (ministack): single claims, {CALLERS} callers", compare(folder, "single", _single))
             show("DynamoDB (ministack): one caller", one_caller(folder))
 
 
