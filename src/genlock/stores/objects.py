@@ -91,7 +91,7 @@ class BucketPayloads:
 
     def __init__(self, bucket: str, prefix: str = "", region: str | None = None, endpoint_url: str | None = None) -> None:
         self._where = f"s3://{bucket}/{prefix}"
-        self._missing = f"there is no bucket {bucket}: create it, or name another in payloads="
+        self._bucket = bucket
         self._pid = os.getpid()
         self._store = _open(bucket, prefix, region, endpoint_url)
 
@@ -101,7 +101,7 @@ class BucketPayloads:
         from obstore.exceptions import AlreadyExistsError, GenericError
 
         path = _path(key, digest)
-        with self._translated(self._missing), suppress(AlreadyExistsError):
+        with self._translated(), suppress(AlreadyExistsError):
             for left in reversed(range(TRIES)):
                 try:
                     obstore.put(self._store, path, data, mode="create", use_multipart=False)
@@ -135,23 +135,21 @@ class BucketPayloads:
         """Removes it; absent is fine."""
         import obstore
 
-        with self._translated(self._missing):
+        with self._translated():
             obstore.delete(self._store, _path(key, digest))
 
     @contextmanager
-    def _translated(self, missing: str) -> Iterator[None]:
-        """Lets no error but ours out of the block; `missing` is what to say of something that is not there."""
-        from obstore.exceptions import AlreadyExistsError, BaseError
+    def _translated(self, missing: str | None = None) -> Iterator[None]:
+        """Lets no error but ours out of the block; `missing` is what to say of a payload that is not there."""
+        from obstore.exceptions import BaseError
 
         if os.getpid() != self._pid:
             raise StoreError(f"{self._where} was opened by process {self._pid}; it does not survive a fork: open the store anew")
         try:
             yield
-        except AlreadyExistsError:
-            raise
         except FileNotFoundError as error:
-            if "NoSuchBucket" in str(error):
-                raise StoreUnavailable(self._missing) from error
+            if missing is None or "NoSuchBucket" in str(error):
+                raise StoreUnavailable(f"there is no bucket {self._bucket}: create it, or name another in payloads=") from error
             raise ResultNotFound(missing) from error
         except (BaseError, ValueError) as error:
             raise _fault_of(error, self._where) from error
