@@ -163,29 +163,34 @@ def test_without_its_driver_the_error_names_the_extra(bucket: str, tmp_path: Pat
     assert "pip install 'genlock[objects]'" in shown
 
 
-def test_in_a_forked_child_a_bucket_is_refused_and_does_not_hang(bucket: str) -> None:
+def test_in_a_child_of_who_has_used_a_bucket_it_is_refused_and_does_not_hang(bucket: str) -> None:
     shown = _run(f"""
         import os
         from genlock.stores.objects import payloads_for
         key = ("a", "b", "c", "d")
         payloads = payloads_for({bucket!r})
-        payloads.put(key, "digest", b"data")
-        pid = os.fork()
-        if not pid:
-            for call in (lambda: payloads.open(key, "digest"), lambda: payloads_for({bucket!r})):
+
+        def in_a_child(call):
+            pid = os.fork()
+            if not pid:
                 try:
-                    call()
+                    print(call(), flush=True)
                 except Exception as error:
                     print(type(error).__name__, error, flush=True)
-            os._exit(0)
-        os.waitpid(pid, 0)
+                os._exit(0)
+            os.waitpid(pid, 0)
+
+        in_a_child(lambda: payloads.put(key, "before", b"data"))
+        payloads.put(key, "digest", b"data")
+        in_a_child(lambda: payloads.open(key, "digest"))
+        in_a_child(lambda: payloads_for({bucket!r}).open(key, "digest"))
         print(payloads.open(key, "digest").read())
     """)
-    inherited, anew, parent = shown.splitlines()
-    assert inherited.startswith("StoreError")
-    assert "does not survive a fork" in inherited
-    assert anew.startswith("StoreError")
-    assert "start a new process instead" in anew
+    before, inherited, anew, parent = shown.splitlines()
+    assert before == "None"
+    assert inherited == anew
+    assert inherited.startswith("StoreError s3://genlock-")
+    assert inherited.endswith("which has used a bucket: start a new process")
     assert parent == "b'data'"
 
 

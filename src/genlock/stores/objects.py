@@ -10,7 +10,8 @@ Implementation notes on buckets:
   changes nothing, so we may.
 - **Credentials** are those that boto3 finds, where it is installed: the same as a DynamoDB table's. Otherwise the driver's own, which
   are the environment's or the machine's role.
-- **Forks**: the driver's threads do not survive one. A child that opens a bucket anew after its parent has used one is told so.
+- **Forks**: the driver's threads do not survive one, and a child cannot start them again. It may open its store, and do everything but
+  put and open payloads; then it is told so.
 """
 
 from __future__ import annotations
@@ -92,7 +93,6 @@ class BucketPayloads:
     def __init__(self, bucket: str, prefix: str = "", region: str | None = None, endpoint_url: str | None = None) -> None:
         self._where = f"s3://{bucket}/{prefix}"
         self._bucket = bucket
-        self._pid = os.getpid()
         self._store = _open(bucket, prefix, region, endpoint_url)
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
@@ -143,8 +143,12 @@ class BucketPayloads:
         """Lets no error but ours out of the block; `missing` is what to say of a payload that is not there."""
         from obstore.exceptions import BaseError
 
-        if os.getpid() != self._pid:
-            raise StoreError(f"{self._where} was opened by process {self._pid}; it does not survive a fork: open the store anew")
+        if not _first_user:
+            _first_user.append(os.getpid())
+        if _first_user[0] != os.getpid():
+            raise StoreError(
+                f"{self._where} cannot be used in a child of process {_first_user[0]}, which has used a bucket: start a new process"
+            )
         try:
             yield
         except FileNotFoundError as error:
@@ -161,12 +165,6 @@ def _open(bucket: str, prefix: str, region: str | None, endpoint_url: str | None
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
 
-    if not _first_user:
-        _first_user.append(os.getpid())
-    if _first_user[0] != os.getpid():
-        raise StoreError(
-            f"s3://{bucket} cannot be used in a child of process {_first_user[0]}, which has used one: start a new process instead"
-        )
     config: Any = {name: value for name, value in (("region", region), ("endpoint", endpoint_url)) if value is not None}
     client: Any = _CLIENT | {"allow_http": (endpoint_url or "").startswith("http://")}
     retries: Any = _RETRIES
