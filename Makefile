@@ -16,6 +16,7 @@ TOOLS_READY := .tools/.ready
 VENV_READY := .venv/.created
 PINS_READY := .venv/.synced
 READY := .venv/.ready
+MINISTACK_READY := .tools/ministack/.ready
 
 export UV_PYTHON_DOWNLOADS := never
 
@@ -67,13 +68,14 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 .PHONY: bench-stores
 bench-stores: $(READY) ## Measure the stores on servers
 	$(PY) -m bench.stores
+	$(PY) -m bench.stores_dynamodb
 
 .PHONY: bench-copy
 bench-copy: $(READY) ## Copy a large store around: ARGS="100000 postgres", how many tasks and through which stores
 	$(PY) -m bench copy $(ARGS)
 
 .PHONY: servers
-servers: $(READY) ## Make ready the servers that tests start
+servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
 	@$(PY) -m tests.servers
 
 .PHONY: nightly
@@ -90,7 +92,8 @@ lock: $(TOOLS_READY) ## Compile the pins again (UPGRADE=1: to the newest version
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
 	$$compile pyproject.toml --extra dev --output-file requirements/dev.txt; \
 	$$compile pyproject.toml --constraints requirements/dev.txt --output-file requirements/run.txt; \
-	echo uv | $$compile - --no-annotate --output-file requirements/tools.txt
+	echo uv | $$compile - --no-annotate --output-file requirements/tools.txt; \
+	echo ministack | $$compile - --no-annotate --output-file requirements/servers-ministack.txt
 
 .PHONY: clean
 clean: ## Remove all that was set up or built
@@ -117,4 +120,12 @@ $(PINS_READY): requirements/dev.txt $(VENV_READY)
 $(READY): pyproject.toml $(PINS_READY)
 	$(UV) pip install --quiet --offline --python $(PY) --no-deps --no-build-isolation --reinstall --editable .
 	$(PY) -m compileall -q src
+	@touch $@
+
+# Servers for tests, each in an environment of its own: what they need must not meet what we need.
+
+$(MINISTACK_READY): requirements/servers-ministack.txt $(TOOLS_READY)
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .tools/ministack
+	@echo "$(UV) pip sync requirements/servers-ministack.txt"
+	@$(as_pip_does) $(UV) pip sync --quiet --python .tools/ministack/bin/python --require-hashes requirements/servers-ministack.txt
 	@touch $@

@@ -32,7 +32,7 @@ _LOAD = "SELECT version, digest, body FROM record WHERE project = ? AND kind = ?
 class Recorder:
     """A store that notes every commit it passes on."""
 
-    def __init__(self, store: SQLiteStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.limits = store.limits
         self.commits: list[Sequence[Change]] = []

@@ -18,6 +18,7 @@ import psycopg
 
 import genlock
 from bench.claims import BATCH, BATCH_CALLERS, CALLERS, Work, _batched, _measure, _single
+from bench.floor import Recorder
 from bench.plans import ids_of, register, tasks_of
 from bench.report import Line, at_least, at_most, percentile, show
 from genlock import AsyncCoordinator
@@ -36,27 +37,6 @@ ONE_CALLER_CLAIMS = 400
 WAKINGS = 100
 
 _QUERIES = queries_for("genlock")
-
-
-class Recorder:
-    """A store that notes every load and commit it passes on."""
-
-    def __init__(self, store: PostgresStore) -> None:
-        self._store = store
-        self.limits = store.limits
-        self.commits: list[Sequence[Change]] = []
-        self.loads: list[Sequence[Key]] = []
-
-    def commit(self, changes: Sequence[Change]) -> Any:
-        self.commits.append(list(changes))
-        return self._store.commit(changes)
-
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Any:
-        self.loads.append(list(keys))
-        return self._store.load(keys, with_index=with_index)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 class Databases:

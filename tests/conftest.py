@@ -6,7 +6,21 @@ from collections.abc import Iterator
 
 import pytest
 
-pytest_plugins = ["tests.servers.postgres"]
+pytest_plugins = ["tests.servers.ministack", "tests.servers.postgres"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is given a store of the nightly ones by its name is slow, unless it belongs to the core. So is what a class names `nightly`."""
+    from tests.servers import stores  # not before the plugins above: pytest rewrites their assertions
+
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        on_nightly = any(isinstance(value, str) and value in stores.NIGHTLY for value in parameters)
+        if (on_nightly and not item.get_closest_marker("core")) or item.originalname in getattr(item.cls, "nightly", ()):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,6 +26,11 @@ from tests.servers import stores
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
+CORE = {
+    "dependencies", "gc-4.1-happy-path", "gc-4.2-lease-expiration", "gc-4.3-rapid-failover", "gc-4.4-subtasks", "limits-retention",
+    "operations", "order-track", "reset", "rule-1-epoch", "rule-4-submit", "rule-6-no-work-is-lost", "rule-7-takeover", "spawn-fan-in",
+}  # fmt: skip
+PLAYED = [pytest.param(name, marks=[pytest.mark.core] if name in CORE else []) for name in SCRIPTS]
 APIS = ("sync", "async")
 # What the two APIs do differently they do above the store: on a server one of them will do.
 STAGES = [(store, api) for store in stores.ALL for api in APIS if store not in stores.SERVERS or api == "sync"]
@@ -133,7 +138,7 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.mark.parametrize(("store", "api"), STAGES)
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", PLAYED)
 def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_replay(
     name: str, store: str, api: str, theatre: Theatre, rewrite: bool
 ) -> None:

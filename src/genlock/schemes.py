@@ -148,6 +148,20 @@ def _migrate_postgres(url: str) -> Migrated:
     return migrate(url)
 
 
+def _open_dynamodb(url: str, *, clock: Clock | None, create: bool) -> Store:
+    with _driver("boto3", "dynamodb"):
+        from genlock.stores.dynamodb import DynamoDBStore
+
+    return DynamoDBStore(url, clock=clock, create=create)
+
+
+def _create_dynamodb(url: str) -> None:
+    with _driver("boto3", "dynamodb"):
+        from genlock.stores.dynamodb import create_table
+
+    create_table(url)
+
+
 @contextmanager
 def _driver(package: str, extra: str) -> Iterator[None]:
     """The block imports a store; without its driver the error says how to get it."""
@@ -166,4 +180,5 @@ _OURS: dict[str, Scheme] = {
     "memory": Scheme(_open_memory),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
+    "dynamodb": Scheme(_open_dynamodb, create=_create_dynamodb),
 }

@@ -48,6 +48,7 @@ def held_up(home: Home, store: GatedStore, fleet: genlock.AsyncCoordinator) -> t
     return stop, fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody")
 
 
+@pytest.mark.core
 def test_the_same_operations_answer_alike_in_an_event_loop(home: Home) -> None:
     async def scenario() -> None:
         async with home.connect_async(session_id="s-alice", agent_id="alice") as fleet:

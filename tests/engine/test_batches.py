@@ -121,6 +121,7 @@ def test_a_lease_that_runs_out_while_its_renewal_waits_behind_a_claim_is_still_l
     assert answered(renewal)[0].reason == "ALREADY_EXPIRED"
 
 
+@pytest.mark.core
 def test_more_happens_to_one_record_than_one_change_takes(home: Home) -> None:
     store = home.gated()
     fleet = home.connect(store)

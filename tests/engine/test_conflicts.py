@@ -138,6 +138,7 @@ def test_a_submission_behind_a_takeover_that_conflicts_is_refused_by_the_takeove
 # One winner
 
 
+@pytest.mark.core
 def test_of_many_coordinators_that_claim_a_task_at_once_one_is_granted(home: Home) -> None:
     home.connect().add_tasks(tasks=["T"])
     meet = Meet(4)
@@ -157,6 +158,7 @@ def test_of_many_coordinators_that_claim_a_task_at_once_one_is_granted(home: Hom
     assert {answer.current_holder for answer in answers if not answer.success} == {winner.claim.agent_id if winner.claim else None}
 
 
+@pytest.mark.core
 def test_of_many_coordinators_that_ask_for_the_next_task_each_gets_another(home: Home) -> None:
     home.connect().add_tasks(tasks=[f"t-{n}" for n in range(4)])
     meet = Meet(4)
@@ -214,6 +216,7 @@ def test_a_live_claim_of_the_same_session_by_another_agent_is_denied(home: Home)
 # Only what conflicts
 
 
+@pytest.mark.core
 def test_only_what_conflicts_is_decided_again(home: Home) -> None:
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()

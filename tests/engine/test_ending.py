@@ -250,6 +250,7 @@ EXITING = """
 """
 
 
+@pytest.mark.core
 def test_an_exit_in_mid_batch_finishes_the_batch_and_tells_the_rest(home: Home) -> None:
     shown = run_script(EXITING, home.url)
 
@@ -289,6 +290,7 @@ FORKING = """
 """
 
 
+@pytest.mark.core
 def test_a_coordinator_that_is_used_after_a_fork_opens_anew_in_the_child(lasting: str) -> None:
     shown = run_script(FORKING, lasting)
 

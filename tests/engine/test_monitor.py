@@ -125,6 +125,7 @@ def with_old_events(home: Home) -> genlock.Coordinator:
     return fleet
 
 
+@pytest.mark.core
 def test_a_sweep_drops_events_that_are_past_their_retention_and_the_rest_replays(home: Home) -> None:
     fleet = with_old_events(home)
     before = len(feed(fleet))

@@ -123,6 +123,7 @@ def test_nobody_hears_of_a_fan_in_that_conflicted(home: Home) -> None:
     assert (state(fleet, "P"), state(fleet, "Q")) == ("HELD", "BLOCKED")
 
 
+@pytest.mark.core
 def test_dependents_are_open_when_the_submission_is_answered(home: Home) -> None:
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()
@@ -245,6 +246,7 @@ def test_reactions_repeated_from_the_beginning_of_the_feed_change_nothing(home: 
 # A completion between a dependency's read and a dependent's creation
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("moment", ["before the task exists", "before its dependencies are looked at", "after they were looked at"])
 def test_a_completion_while_a_dependent_is_created_is_not_missed(home: Home, moment: str) -> None:
     store = home.gated()
@@ -307,6 +309,7 @@ def test_after_a_crash_the_dependent_is_left_blocked_and_a_claim_of_it_is_grante
     assert claim(fleet, "B", "bob").success
 
 
+@pytest.mark.core
 @dies
 def test_after_a_crash_claim_next_finds_the_dependent(home: Home) -> None:
     cut_off_after_completion(home)

@@ -33,6 +33,7 @@ from tests.engine.gates import (
 away = raising(StoreUnavailable("the store is away"))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("where", ["commit", "load"])
 def test_a_claim_waits_for_a_store_that_comes_back(home: Home, where: str) -> None:
     store = home.gated()

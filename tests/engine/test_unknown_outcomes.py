@@ -80,6 +80,7 @@ def test_ids_of_unknown_outcome_are_given_out_once(home: Home, done: bool) -> No
     assert [first, fleet.next_id(), fleet.next_id()] == ["0001", "0002", "0003"]
 
 
+@pytest.mark.core
 def test_a_batch_of_unknown_outcome_is_sorted_out_record_by_record(home: Home) -> None:
     """The commit was done, but for one record that someone else had changed."""
     store = home.gated()

@@ -168,6 +168,7 @@ def test_a_look_without_watching_first_misses_it(home: Home, monkeypatch: pytest
         waiting.result(PATIENCE)
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("only_the_feed_wakes")
 def test_who_waits_at_one_coordinator_is_woken_by_what_another_does(home: Home) -> None:
     store = home.gated()

@@ -13,7 +13,7 @@ import pytest
 
 import genlock
 from genlock.store import Clock, Store
-from tests.servers import postgres
+from tests.servers import ministack, postgres
 
 
 class Kind(NamedTuple):
@@ -25,16 +25,21 @@ class Kind(NamedTuple):
     """The fixture that starts its server."""
     slowness: int = 1
     """By how much a test that has to say a time must say a longer one. Where it is more than 1, `large` tests run nightly."""
+    nightly: bool = False
+    """Do the tests of the engine and the processes, and the scenarios, run there nightly, all but those marked `core`?"""
 
 
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
     "postgres": Kind(postgres.url_for, "postgres"),
+    # Its server and its driver are Python, and take some milliseconds each for every call: all of the tests took minutes.
+    "dynamodb": Kind(ministack.url_with_payloads, "dynamodb", slowness=6, nightly=True),
 }
 """Those that several processes can open."""
 
 ALL = ("memory", *LASTING)
 SERVERS = tuple(name for name, kind in LASTING.items() if kind.server)
+NIGHTLY = frozenset(name for name, kind in LASTING.items() if kind.nightly)
 
 
 def asked_for(request: pytest.FixtureRequest) -> str:

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from genlock.store import Clock, Store
+from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.memory import MemoryStore
 from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
-from tests.servers.postgres import url_for
+from genlock.testing.contract_payloads import PayloadClauses
+from tests.servers import ministack, postgres
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -32,4 +34,28 @@ class TestMemoryStore(StoreContract):
 @pytest.mark.usefixtures("postgres")
 class TestPostgresStore(StoreContract):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        return PostgresStore(url_for(place), clock=clock)
+        return PostgresStore(postgres.url_for(place), clock=clock)
+
+
+@pytest.mark.usefixtures("dynamodb")
+class TestDynamoDBStore(StoreContract):
+    # The longest, which take half of the time of all: each has a shorter sister that runs for every change.
+    nightly = frozenset({
+        "test_a_reader_by_cursor_misses_and_doubles_nothing_while_processes_commit",
+        "test_every_cursor_continues_right_after_its_page",
+        "test_names_that_would_be_equal_if_joined_are_apart",
+        "test_of_a_killed_process_every_commit_is_done_or_not_done",
+        "test_one_of_many_processes_wins_a_record",
+        "test_one_of_many_threads_wins_a_record_at_one_version_and_digest",
+        "test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go",
+    })  # fmt: skip
+    assert nightly <= set(dir(StoreContract))
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return DynamoDBStore(ministack.url_with_payloads(place / "genlock.db"), clock=clock)
+
+
+@pytest.mark.usefixtures("dynamodb")
+class TestPayloadsInABucket(PayloadClauses):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return DynamoDBStore(ministack.url_for(place / "genlock.db", payloads=ministack.bucket_for(place)), clock=clock)

@@ -218,7 +218,7 @@ def kill_at(children: Children, folder: Path, failpoint: str) -> int:
 
 
 def test_the_failpoints_are_known(hits: Counter[str]) -> None:
-    for kind in ("sqlite.open.", "sqlite.commit.", "sqlite.purge.", "sqlite.payload."):
+    for kind in ("sqlite.open.", "sqlite.commit.", "sqlite.purge.", "folder.payload."):
         assert any(name.startswith(kind) for name in hits), f"no failpoint in {kind}"
 
 

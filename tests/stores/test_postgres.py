@@ -96,7 +96,7 @@ def eventually(store: Store, change: Change) -> None:
 )
 def test_an_option_that_cannot_be_meant_is_refused_and_named(options: str, complaint: str) -> None:
     with pytest.raises(BadArgument) as raised:
-        genlock.open.open_store(f"postgresql://127.0.0.1:1/nowhere?{options}")
+        genlock.open_store(f"postgresql://127.0.0.1:1/nowhere?{options}")
     assert complaint in str(raised.value)
 
 

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from genlock.errors import BadArgument, Closed, CursorLost, OutcomeUnknown, StoreCorrupt, StoreFull, StoreUnavailable
 from genlock.store import Change, Committed, EventQuery, Index, Query, Store
+from genlock.stores.payloads import ABANDONED_SECONDS
 from genlock.stores.sqlite import SQLiteStore, notice
-from genlock.stores.sqlite.payloads import ABANDONED_SECONDS
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, recorded_of
 from tests.stores.faulty_vfs import FaultyVFS

@@ -12,9 +12,9 @@ from genlock.engine.payloads import missing_payloads
 from genlock.errors import BadArgument, NotAllowed
 from genlock.failpoints import hit
 from genlock.keeping.files import drop_database, payload_folder, payloads_beside
+from genlock.stores.files import sync_folder
 from genlock.stores.sqlite import SQLiteStore
 from genlock.stores.sqlite.backup import Progress, copy_file, copy_payloads, user_of
-from genlock.stores.sqlite.filesystem import sync_folder
 
 _TRIES = 20
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from genlock.errors import BadArgument, NotAllowed
 from genlock.store import Payloads
+from genlock.stores.files import sync_folder
+from genlock.stores.payloads import FolderPayloads
 from genlock.stores.sqlite.faults import translated
-from genlock.stores.sqlite.filesystem import sync_folder
-from genlock.stores.sqlite.payloads import FolderPayloads
 
 
 def payload_folder(path: Path) -> Path:
@@ -20,7 +20,7 @@ def payload_folder(path: Path) -> Path:
 
 def payloads_beside(path: Path) -> Payloads:
     """The payloads of the store in this file, for reading, whether the file is there or not."""
-    return FolderPayloads(payload_folder(path), read_only=True, check=lambda: None)
+    return FolderPayloads(payload_folder(path), read_only=True)
 
 
 def drop_database(path: Path) -> None:

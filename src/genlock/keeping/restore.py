@@ -24,6 +24,7 @@ from genlock.engine.payloads import missing_payloads
 from genlock.errors import NotAllowed, NotFound, StoreCorrupt, StoreForeign
 from genlock.failpoints import hit
 from genlock.keeping.files import payload_folder, payloads_beside
+from genlock.stores.files import make_folder, sync_folder
 from genlock.stores.sqlite import SQLiteStore
 from genlock.stores.sqlite.backup import (
     Progress,
@@ -38,7 +39,6 @@ from genlock.stores.sqlite.backup import (
     user_of,
 )
 from genlock.stores.sqlite.faults import translated
-from genlock.stores.sqlite.filesystem import make_folder, sync_folder
 
 _SHOWN = 5
 

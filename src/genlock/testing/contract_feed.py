@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from genlock.errors import BadArgument, CursorLost
-from genlock.store import Change, EventQuery, Recorded, Store
+from genlock.store import Change, Conflict, EventQuery, Recorded, Store
 from genlock.testing.contract_base import Another, ContractBase, commit
 from genlock.testing.sample import facts_of, make_change, make_key, read_feed, read_record, recorded_of
 
@@ -128,6 +128,21 @@ class FeedClauses(ContractBase):
             for at, cursor in enumerate(page.cursors, 1):
                 assert facts_of(from_cursor(store, cursor)) == events[at:]
         assert list(store.read_events(FEED).cursors) == []
+
+    def test_every_position_up_to_a_pages_end_is_an_events_or_counted_as_void(self, store: Store, another: Another) -> None:
+        history(store, "A-001", commits=3)
+        for id in ("A-002", "A-003"):
+            assert isinstance(another().commit([make_change(make_key("A-001"), mark="late", events=2)])[0], Conflict)
+            history(store, id, commits=2)
+        for limit in (1, 2, 1000):
+            known, query = 0, EventQuery("acme", "apollo", limit=limit)
+            while True:
+                page = store.read_events(query)
+                known += len(page.events) + page.voids
+                assert known == page.position
+                if not page.more:
+                    break
+                query = EventQuery("acme", "apollo", after=page.cursor, limit=limit)
 
     def test_a_page_says_behind_which_position_its_cursor_stands(self, store: Store) -> None:
         empty = [store.read_events(FEED), store.read_events(EventQuery("acme", "apollo", tail=True))]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -13,6 +11,7 @@ import msgspec
 from genlock.errors import ResultNotFound
 from genlock.failpoints import hit
 from genlock.store import Key
+from genlock.stores.pieces import reader_of
 from genlock.stores.postgres.faults import Refused
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import byteas, encode
@@ -64,7 +63,7 @@ class TablePayloads:
         if not rows:
             raise ResultNotFound(what)
         ((number, size),) = rows
-        return cast(BinaryIO, io.BufferedReader(_Pieces(lambda at: self._piece(number, at, what), size), PIECE))
+        return reader_of(lambda at: self._piece(number, at + 1, what), size, PIECE)
 
     def _piece(self, number: int, at: int, what: str) -> bytes:
         with self._enter() as link:
@@ -78,42 +77,6 @@ class TablePayloads:
         with self._enter(writes=True) as link:
             link.rows(self._queries["drop_payload"], _name(key, digest))
         hit("postgres.payload.dropped")
-
-
-class _Pieces(io.RawIOBase):
-    """Reads a payload piece by piece, each when it is wanted."""
-
-    def __init__(self, fetch: Callable[[int], bytes], size: int) -> None:
-        self._fetch = fetch
-        self._size = size
-        self._at = 0
-        self._number = 0
-        self._piece = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        if self._at >= self._size:
-            return 0
-        number, offset = divmod(self._at, PIECE)
-        if self._number != number + 1:
-            self._piece = self._fetch(number + 1)
-            self._number = number + 1
-        part = self._piece[offset : offset + len(buffer)]
-        buffer[: len(part)] = part
-        self._at += len(part)
-        return len(part)
 
 
 def _name(key: Key, digest: str) -> bytes:

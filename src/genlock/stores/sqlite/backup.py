@@ -24,9 +24,9 @@ import apsw
 
 from genlock.errors import NotAllowed
 from genlock.failpoints import hit
+from genlock.stores.files import sync_folder
 from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
 from genlock.stores.sqlite.faults import translated
-from genlock.stores.sqlite.filesystem import sync_folder
 from genlock.stores.sqlite.opening import APPLICATION, make_place, open_for_reading, run_migrations
 from genlock.stores.sqlite.queries import FORMAT, QUERIES
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from pathlib import Path
 import apsw
 
 from genlock.errors import BadArgument, GenlockError, StoreCorrupt, StoreError, StoreForeign, StoreFull, StoreReadOnly, StoreUnavailable
+from genlock.stores.files import os_fault_of
 
 _NOTHING_WRITTEN = (apsw.FullError, apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError)
 
@@ -48,17 +48,6 @@ def text_fault_of(error: UnicodeError, path: Path) -> GenlockError:
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt(f"{path} has {error.object!r} in place of a text")
     return BadArgument(f"there is text that cannot be stored ({error})")
-
-
-def os_fault_of(error: OSError, path: Path) -> StoreError:
-    """Our error for one of the operating system's."""
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return StoreFull(f"there is no room left for {path}; nothing was written")
-        case errno.EROFS | errno.EACCES | errno.EPERM:
-            return StoreReadOnly(f"{path} cannot be written ({error.strerror})")
-        case _:
-            return StoreUnavailable(f"{path}: {error.strerror}")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the store wants from the filesystem: that it is a local one, and that names are as durable as what they name."""
+"""What SQLite wants from the filesystem: that it is a local one."""
 
 from __future__ import annotations
 
@@ -46,21 +46,3 @@ def filesystem_of(folder: str, table: str) -> str | None:
         if inside and len(point) >= len(best):  # a later mount hides an earlier one
             best, found = point, kind
     return found
-
-
-def make_folder(folder: Path) -> None:
-    """Creates the folder and what is above it, durably."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    folder.mkdir(exist_ok=True)
-    sync_folder(folder.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -16,9 +16,10 @@ import apsw
 
 from genlock.errors import StoreError, StoreForeign, StoreMissing, StoreUnavailable
 from genlock.failpoints import hit
+from genlock.stores.files import make_folder, sync_folder
 from genlock.stores.migrations import outdated, refuse_newer, this_version
 from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
-from genlock.stores.sqlite.filesystem import make_folder, refuse_network, sync_folder
+from genlock.stores.sqlite.filesystem import refuse_network
 from genlock.stores.sqlite.gate import Gate
 from genlock.stores.sqlite.queries import FORMAT, MIGRATIONS, QUERIES
 

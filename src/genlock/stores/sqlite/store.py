@@ -48,6 +48,7 @@ from genlock.store import (
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.clock import SystemClock
+from genlock.stores.payloads import FolderPayloads
 from genlock.stores.sqlite import feed, finding, forks, waiting
 from genlock.stores.sqlite.connections import Readers, Settings, open_reader, open_writer
 from genlock.stores.sqlite.faults import fault_of, text_fault_of, translated
@@ -56,7 +57,6 @@ from genlock.stores.sqlite.instant import Instant
 from genlock.stores.sqlite.loading import Loader
 from genlock.stores.sqlite.notice import Notices, Stop
 from genlock.stores.sqlite.opening import can_write, make_place, missing, open_for_reading, open_for_writing
-from genlock.stores.sqlite.payloads import FolderPayloads
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.stores.sqlite.writer import Writer
 from genlock.stores.sqlite.writing import Memory

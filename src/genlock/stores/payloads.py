@@ -1,4 +1,7 @@
-"""Payloads in a folder beside the database: one file each, by the digest of its key and content digest."""
+"""Payloads in a folder, one file each; or nowhere, for stores that have no room for them.
+
+Both for any store to use; objects.py says where a URL wants them.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,19 @@ from typing import BinaryIO
 
 import msgspec
 
-from genlock.errors import ResultNotFound, StoreReadOnly
+from genlock.errors import BadArgument, OverLimit, ResultNotFound, StoreReadOnly
 from genlock.failpoints import hit
 from genlock.store import Key
-from genlock.stores.sqlite.faults import text_fault_of, translated
-from genlock.stores.sqlite.filesystem import make_folder, sync_folder
+from genlock.stores.files import make_folder, os_errors_translated, sync_folder
 
 ABANDONED_SECONDS = 3600.0
 """After so long nobody is still writing a file that has no name yet."""
 
 
 class FolderPayloads:
-    """`genlock.store.Payloads` of one store. A file appears under its name whole or not at all, and never changes."""
+    """`genlock.store.Payloads` in a folder. A file appears under its name whole or not at all, and never changes."""
 
-    def __init__(self, folder: Path, *, read_only: bool, check: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False, check: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
         self._unfinished = folder / "unfinished"
         self._read_only = read_only
@@ -33,13 +35,13 @@ class FolderPayloads:
         """Durable on return; what is there stays."""
         self._may_write()
         path = self._path(key, digest)
-        with translated(path):
+        with os_errors_translated(path):
             make_folder(path.parent)
             if not path.exists():
                 self._write(path, data)
             # Also for what another has just put: its name may not be durable yet, and we are about to say that it is.
             sync_folder(path.parent)
-        hit("sqlite.payload.done")
+        hit("folder.payload.done")
 
     def _write(self, path: Path, data: bytes) -> None:
         make_folder(self._unfinished)
@@ -49,10 +51,10 @@ class FolderPayloads:
                 _write_all(file.fileno(), data)
                 os.fsync(file.fileno())
                 self._tidy(os.fstat(file.fileno()).st_mtime)
-            hit("sqlite.payload.written")
+            hit("folder.payload.written")
             with suppress(FileExistsError):
                 os.link(unfinished, path)
-            hit("sqlite.payload.linked")
+            hit("folder.payload.linked")
         finally:
             unfinished.unlink(missing_ok=True)
 
@@ -67,7 +69,7 @@ class FolderPayloads:
         """A binary reader; `ResultNotFound` if there is none."""
         self._check()
         path = self._path(key, digest)
-        with translated(path):
+        with os_errors_translated(path):
             try:
                 return path.open("rb")
             except FileNotFoundError:
@@ -77,9 +79,9 @@ class FolderPayloads:
         """Removes it; absent is fine."""
         self._may_write()
         path = self._path(key, digest)
-        with translated(path):
+        with os_errors_translated(path):
             path.unlink(missing_ok=True)
-        hit("sqlite.payload.dropped")
+        hit("folder.payload.dropped")
 
     def _may_write(self) -> None:
         self._check()
@@ -87,14 +89,37 @@ class FolderPayloads:
             raise StoreReadOnly(f"{self._folder} was opened for reading")
 
     def _path(self, key: Key, digest: str) -> Path:
-        try:
-            names = msgspec.json.encode([*key, digest])  # no two lists of names read the same
-        except UnicodeEncodeError as error:
-            raise text_fault_of(error, self._folder) from error
-        from hashlib import sha256
-
-        name = sha256(names).hexdigest()
+        name = name_of(key, digest)
         return self._folder / name[:2] / name[2:]
+
+
+class NoPayloads:
+    """`genlock.store.Payloads` that refuses: the store has no room for them, and nobody said where else to keep them."""
+
+    def put(self, key: Key, digest: str, data: bytes) -> None:
+        """Always refused."""
+        raise OverLimit(
+            f"{len(data)} bytes for {'/'.join(key)} are too many for this store, and its URL names no place for payloads "
+            "(payloads=s3://bucket/prefix or payloads=file:///folder): add one, or submit a reference to the result instead"
+        )
+
+    def open(self, key: Key, digest: str) -> BinaryIO:
+        """There is none."""
+        raise ResultNotFound(f"{'/'.join(key)} has no payload {digest}: the store's URL names no place for payloads")
+
+    def drop(self, key: Key, digest: str) -> None:
+        """There is nothing to remove."""
+
+
+def name_of(key: Key, digest: str) -> str:
+    """What a payload is called where names are all there is: the digest of its key and content digest."""
+    try:
+        names = msgspec.json.encode([*key, digest])  # no two lists of names read the same
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"there is text that cannot be stored ({error})") from error
+    from hashlib import sha256
+
+    return sha256(names).hexdigest()
 
 
 def _write_all(fd: int, data: bytes) -> None:

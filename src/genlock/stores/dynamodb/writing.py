@@ -1,0 +1,226 @@
+"""A commit: positions for all of its events first, then one transaction for each change, several at a time.
+
+A change is its record, its events at their positions, an entry in the record's history, and who waits on whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+from genlock.errors import OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
+from genlock.failpoints import hit
+from genlock.store import Change, Committed, Conflict, Key
+from genlock.stores.dynamodb import keys
+from genlock.stores.dynamodb.faults import CONDITION, Cancelled
+from genlock.stores.dynamodb.holes import Holes, Place
+from genlock.stores.dynamodb.items import binary, event_item, int_of, key_item, record_item, waits_in, whole
+from genlock.stores.dynamodb.keys import At
+from genlock.stores.dynamodb.loading import Memory
+from genlock.stores.dynamodb.table import Table
+
+ACTIONS = 100
+"""Of one transaction."""
+CHANGE_BYTES = 2_500_000
+"""Of one transaction: DynamoDB takes 4 MB, some count bytes as they are sent, a third more."""
+INDEX_BYTES = 100_000
+"""Of a record's names and index fields: with the largest body they fit into an item of 400 KB."""
+MOST_ROUNDS = 8
+"""How often readers may take a writer's positions away before he gives up."""
+
+_UNCHANGED = "#v = :v AND #d = :d"
+_ABSENT = "attribute_not_exists(#pk)"
+
+Answers = list[Committed | Conflict]
+
+
+class Result(Enum):
+    """How a transaction ended, if it was not done."""
+
+    CONFLICT = auto()
+    """The record has been changed."""
+    LATE = auto()
+    """A reader had given up waiting for the events, and closed their positions."""
+
+
+class Plan(NamedTuple):
+    """A change that may fit: its place in the commit, and what is to be done about who waits on whom."""
+
+    number: int
+    change: Change
+    added: list[str]
+    removed: list[str]
+
+    @property
+    def events(self) -> int:
+        return len(self.change.events)
+
+
+def check_sizes(changes: Sequence[Change]) -> None:
+    """`OverLimit` for what no item, key or transaction can hold; before anything is written."""
+    for change in changes:
+        key, index = change.key, change.index
+        names = (*key, index.state, index.pool or "", index.order or "", index.session or "", index.parent or "", *index.waits_on)
+        size = sum([len(keys.check_text(name).encode()) for name in names])
+        if size > INDEX_BYTES:
+            raise OverLimit(f"names and index fields of {'/'.join(key)[:200]} have {size} bytes; this store takes {INDEX_BYTES}")
+        hashes = [keys.history_of(key)]
+        hashes += [keys.session_hash(key.tenant, key.kind, index.session)] if index.session is not None else []
+        hashes += [keys.parent_hash(key, index.parent)] if index.parent is not None else []
+        hashes += [keys.wait_at(key, name).pk for name in index.waits_on]
+        sorts = [keys.joined(key.project, key.id)]
+        sorts += [keys.ready_sort(index, key.id)] if index.pool is not None else []
+        keys.check_sizes(key, hashes=tuple(hashes), sorts=tuple(sorts))
+        total = len(change.body) + sum([len(event.body) for event in change.events])
+        if total > CHANGE_BYTES:
+            raise OverLimit(f"a change of {'/'.join(key)} has {total} bytes; this store takes {CHANGE_BYTES}")
+
+
+class Writer:
+    """Writes the commits of one store. Any thread may use it."""
+
+    def __init__(self, table: Table, holes: Holes, memory: Memory) -> None:
+        self._table = table
+        self._holes = holes
+        self._memory = memory
+        self._places: set[Place] = set()
+
+    def commit(self, changes: Sequence[Change]) -> Answers:
+        """Writes each change that still fits."""
+        answers: Answers = [Conflict()] * len(changes)
+        plans = self._plan(changes)
+        for _ in range(MOST_ROUNDS):
+            if not plans:
+                return answers
+            plans = self._round(plans, answers)
+        raise self._broken(answers, StoreUnavailable(f"table {self._table.name}: readers closed our positions {MOST_ROUNDS} times over"))
+
+    def _plan(self, changes: Sequence[Change]) -> list[Plan]:
+        """What is to be written. What is known to come too late is left out."""
+        waits = [self._recall(change) for change in changes]
+        unknown = [change for change, known in zip(changes, waits, strict=True) if known is None]
+        looked_up = self._look_up(unknown) if unknown else {}
+        plans = []
+        for number, (change, known) in enumerate(zip(changes, waits, strict=True)):
+            before = looked_up.get(change.key) if known is None else known
+            if before is not None:
+                after = dict.fromkeys(change.index.waits_on)
+                added = [name for name in after if name not in before]
+                plans.append(Plan(number, change, added, [name for name in before if name not in after]))
+        return plans
+
+    def _recall(self, change: Change) -> tuple[str, ...] | None:
+        if not change.read_version and not change.read_digest:
+            return ()
+        return self._memory.recall(change.key, change.read_version, change.read_digest)
+
+    def _look_up(self, changes: Sequence[Change]) -> dict[Key, tuple[str, ...]]:
+        """What the records wait on that are still where the changes have read them."""
+        items = self._table.get_many([keys.record_at(change.key) for change in changes], "#pk, #sk, #v, #d, #wa")
+        found = {}
+        for change in changes:
+            item = items.get(keys.record_at(change.key))
+            if item is not None and (int_of(item, "v"), item["d"]["B"]) == (change.read_version, change.read_digest):
+                found[change.key] = waits_in(item)
+        return found
+
+    def _round(self, plans: list[Plan], answers: Answers) -> list[Plan]:
+        """Gives positions, writes each; what came too late for its positions is returned."""
+        last = self._take_positions(plans)
+        hit("dynamodb.commit.positions")
+        self._add_early(plans)
+        results = self._table.at_once(lambda plan: self._write(plan, last[plan.number]), plans)
+        hit("dynamodb.commit.written")
+        late, fault = [], None
+        for plan, result in zip(plans, results, strict=True):
+            if isinstance(result, StoreError):
+                fault = result if fault is None or isinstance(result, OutcomeUnknown) else fault
+            elif isinstance(result, Committed):
+                answers[plan.number] = result
+                change = plan.change
+                self._memory.note(change.key, (change.version, change.digest, change.index.waits_on))
+            elif result is Result.LATE:
+                late.append(plan)
+        self._close_positions(plans, results, last)
+        if fault is not None:
+            raise self._broken(answers, fault)
+        return late
+
+    def _broken(self, answers: Answers, fault: StoreError) -> StoreError:
+        """A commit of which a part was done is one of unknown outcome: whoever asks finds out which part."""
+        if isinstance(fault, OutcomeUnknown) or not any(isinstance(answer, Committed) for answer in answers):
+            return fault
+        return OutcomeUnknown(f"a part of the commit was done, and then: {fault}")
+
+    def _take_positions(self, plans: list[Plan]) -> dict[int, int]:
+        """The last position of each change, by its number in the commit. One request a project; what was taken is never given back."""
+        last: dict[int, int] = {}
+        for place in sorted({plan.change.key.place for plan in plans}):
+            own = [plan for plan in plans if plan.change.key.place == place]
+            if place not in self._places:
+                self._table.put(key_item(keys.place_at(*place)))
+                self._places.add(place)
+            number = sum([plan.events for plan in own])
+            position = int_of(self._table.update(keys.head_at(*place), "ADD #h :n", {":n": whole(number)}), "h") - number
+            for plan in own:
+                position += plan.events
+                last[plan.number] = position
+        return last
+
+    def _add_early(self, plans: list[Plan]) -> None:
+        """Of a change that adds more than a transaction can hold, some before it: who is found there is asked whether he waits."""
+        early = [name_at for plan in plans for name_at in [keys.wait_at(plan.change.key, name) for name in plan.added[_room(plan) :]]]
+        if early:
+            self._table.write_many([key_item(at) for at in early])
+
+    def _write(self, plan: Plan, last: int) -> Committed | Result | StoreError:
+        try:
+            self._table.calls.transact(self._actions(plan, last))
+        except Cancelled as cancelled:
+            if cancelled.reasons[0] == CONDITION:
+                return Result.CONFLICT
+            if CONDITION in cancelled.reasons:
+                return Result.LATE
+            return StoreError(f"table {self._table.name} refused a change of {'/'.join(plan.change.key)} ({cancelled})")
+        except StoreError as error:
+            return error
+        return Committed(last)
+
+    def _actions(self, plan: Plan, last: int) -> list[dict[str, Any]]:
+        """The transaction. The record comes first: its reason tells a conflict from positions that were lost."""
+        table, change = self._table, plan.change
+        key = change.key
+        if change.read_version or change.read_digest:
+            values = {":v": whole(change.read_version), ":d": binary(change.read_digest)}
+            actions = [table.putting(record_item(change), _UNCHANGED, values)]
+        else:
+            actions = [table.putting(record_item(change), _ABSENT)]
+        entry = At(keys.history_of(key), keys.number(change.version))
+        actions.append(table.putting(key_item(entry) | {"n": whole(plan.events), "p": whole(last)}))
+        first = last - plan.events + 1
+        actions += [table.putting(event_item(key, event, first + at), _ABSENT) for at, event in enumerate(change.events)]
+        room = _room(plan)
+        actions += [table.putting(key_item(keys.wait_at(key, name))) for name in plan.added[:room]]
+        # What finds no room stays: whoever is found there is asked whether he waits.
+        removed = plan.removed[: max(0, room - len(plan.added))]
+        return actions + [table.deleting(keys.wait_at(key, name)) for name in removed]
+
+    def _close_positions(self, plans: list[Plan], results: list[Committed | Result | StoreError], last: dict[int, int]) -> None:
+        """Of changes that were certainly not done the positions are closed at once, so that no reader waits for them."""
+        for place in {plan.change.key.place for plan in plans}:
+            own = [(plan, result) for plan, result in zip(plans, results, strict=True) if plan.change.key.place == place]
+            void = [
+                position
+                for plan, result in own
+                if isinstance(result, Result)
+                for position in range(last[plan.number] - plan.events + 1, last[plan.number] + 1)
+            ]
+            certain = not any(isinstance(result, StoreError) for _, result in own)
+            if self._holes.bury_own(place, void) and certain:
+                self._holes.closed(place, last[own[0][0].number] - own[0][0].events + 1, last[own[-1][0].number])
+
+
+def _room(plan: Plan) -> int:
+    """How many may be added or removed in the transaction itself."""
+    return max(0, ACTIONS - 2 - plan.events)
