@@ -18,6 +18,9 @@ PINS_READY := .venv/.synced
 READY := .venv/.ready
 MINISTACK_READY := .tools/ministack/.ready
 
+# Half of the time a test waits, for a process or a server. ARGS=-n0 runs them one after the other.
+TWO_AT_ONCE := -n 2 --dist worksteal
+
 export UV_PYTHON_DOWNLOADS := never
 
 # uv does not read pip's configuration. Where pip has been told of another index or certificate, uv is told the same.
@@ -43,7 +46,7 @@ run: $(READY) ## Watch a real fleet at work, in the terminal
 
 .PHONY: test
 test: $(READY) ## Run the tests
-	$(PY) -m pytest -q $(ARGS)
+	$(PY) -m pytest -q $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Lint, check the format, the types and the layers
@@ -80,7 +83,7 @@ servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
 
 .PHONY: nightly
 nightly: $(READY) ## Run the slow tests too
-	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(ARGS)
+	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: setup
 setup: $(READY) ## Set up .venv (the others do it by themselves)

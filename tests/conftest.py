@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+import genlock.testing.contract  # noqa: F401 - says which modules pytest is to rewrite, before a test imports one of them
+
 pytest_plugins = ["tests.servers.ministack", "tests.servers.postgres"]
 
 
