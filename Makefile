@@ -16,7 +16,7 @@ TOOLS_READY := .tools/.ready
 VENV_READY := .venv/.created
 PINS_READY := .venv/.synced
 READY := .venv/.ready
-MINISTACK_READY := .tools/ministack/.ready
+MINISTACK_READY := .servers/ministack/.ready
 
 # Half of the time a test waits, for a process or a server. ARGS=-n0 runs them one after the other.
 TWO_AT_ONCE := -n 2 --dist worksteal
@@ -100,7 +100,7 @@ lock: $(TOOLS_READY) ## Compile the pins again (UPGRADE=1: to the newest version
 
 .PHONY: clean
 clean: ## Remove all that was set up or built
-	rm -rf .tools .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .servers .tools .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Set-up, in stages; each is repeated only when what it was made from has changed.
@@ -128,7 +128,7 @@ $(READY): pyproject.toml $(PINS_READY)
 # Servers for tests, each in an environment of its own: what they need must not meet what we need.
 
 $(MINISTACK_READY): requirements/servers-ministack.txt $(TOOLS_READY)
-	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .tools/ministack
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/ministack
 	@echo "$(UV) pip sync requirements/servers-ministack.txt"
-	@$(as_pip_does) $(UV) pip sync --quiet --python .tools/ministack/bin/python --require-hashes requirements/servers-ministack.txt
+	@$(as_pip_does) $(UV) pip sync --quiet --python .servers/ministack/bin/python --require-hashes requirements/servers-ministack.txt
 	@touch $@

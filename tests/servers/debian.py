@@ -1,4 +1,4 @@
-"""Servers from Debian's packages, unpacked into .tools: nothing is installed on the machine, nothing is started, and root is not needed.
+"""Servers from Debian's packages, unpacked into .servers: nothing is installed on the machine, nothing is started, and root is not needed.
 
 Only the lists of packages must be there; whoever is root has them fetched.
 """
@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / ".tools" / "debian"
+FOLDER = Path(__file__).parents[2] / ".servers" / "debian"
 
 _SIMULATED = re.compile(r"^Inst (\S+)", re.MULTILINE)
 

@@ -23,7 +23,7 @@ from genlock.stores.dynamodb.driver import make_client
 from genlock.stores.dynamodb.settings import settings_of
 from tests.servers.debian import NotToBeHad
 
-PROGRAM = Path(__file__).parents[2] / ".tools" / "ministack" / "bin" / "ministack"
+PROGRAM = Path(__file__).parents[2] / ".servers" / "ministack" / "bin" / "ministack"
 REGION = "us-east-1"
 UP_SECONDS = 60.0
 
