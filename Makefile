@@ -17,6 +17,7 @@ VENV_READY := .venv/.created
 PINS_READY := .venv/.synced
 READY := .venv/.ready
 MINISTACK_READY := .servers/ministack/.ready
+PGQUEUER_READY := .servers/pgqueuer/.ready
 
 # Half of the time a test waits, for a process or a server. ARGS=-n0 runs them one after the other.
 TWO_AT_ONCE := -n 2 --dist worksteal
@@ -69,8 +70,9 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 	$(PY) -m bench race $(ARGS)
 
 .PHONY: bench-stores
-bench-stores: $(READY) ## Measure the stores on servers
+bench-stores: $(READY) $(PGQUEUER_READY) $(MINISTACK_READY) ## Measure the stores on servers
 	$(PY) -m bench.stores
+	$(PY) -m bench.pgqueuer
 	$(PY) -m bench.stores_dynamodb
 
 .PHONY: bench-copy
@@ -96,7 +98,8 @@ lock: $(TOOLS_READY) ## Compile the pins again (UPGRADE=1: to the newest version
 	$$compile pyproject.toml --extra dev --output-file requirements/dev.txt; \
 	$$compile pyproject.toml --constraints requirements/dev.txt --output-file requirements/run.txt; \
 	echo uv | $$compile - --no-annotate --output-file requirements/tools.txt; \
-	echo ministack | $$compile - --no-annotate --output-file requirements/servers-ministack.txt
+	echo ministack | $$compile - --no-annotate --output-file requirements/servers-ministack.txt; \
+	printf 'pgqueuer[asyncpg]\nuvloop\n' | $$compile - --no-annotate --output-file requirements/peers-pgqueuer.txt
 
 .PHONY: clean
 clean: ## Remove all that was set up or built
@@ -131,4 +134,10 @@ $(MINISTACK_READY): requirements/servers-ministack.txt $(TOOLS_READY)
 	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/ministack
 	@echo "$(UV) pip sync requirements/servers-ministack.txt"
 	@$(as_pip_does) $(UV) pip sync --quiet --python .servers/ministack/bin/python --require-hashes requirements/servers-ministack.txt
+	@touch $@
+
+$(PGQUEUER_READY): requirements/peers-pgqueuer.txt $(TOOLS_READY)
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/pgqueuer
+	@echo "$(UV) pip sync requirements/peers-pgqueuer.txt"
+	@$(as_pip_does) $(UV) pip sync --quiet --python .servers/pgqueuer/bin/python --require-hashes requirements/peers-pgqueuer.txt
 	@touch $@

@@ -165,11 +165,11 @@ def _timed(fleet: genlock.Coordinator, task: str) -> float:
     return time.perf_counter() - start
 
 
-async def _cycles(fleet: AsyncCoordinator, ids: list[str], latencies: list[float]) -> None:
+async def cycles_of(fleet: AsyncCoordinator, ids: list[str], share: str = "") -> None:
     """Claims and completes everything, in batches."""
 
     async def caller(number: int) -> None:
-        session = f"session-{number}"
+        session = f"session{share}-{number}"
         for start in range(number * BATCH, len(ids), BATCH * BATCH_CALLERS):
             chunk = ids[start : start + BATCH]
             granted: Any = await fleet.batch_claim(task_ids=chunk, agent_id=f"agent-{number}", session_id=session)
@@ -178,6 +178,10 @@ async def _cycles(fleet: AsyncCoordinator, ids: list[str], latencies: list[float
             assert all(result.accepted for result in submitted.values())
 
     await asyncio.gather(*(caller(number) for number in range(BATCH_CALLERS)))
+
+
+async def _cycles(fleet: AsyncCoordinator, ids: list[str], latencies: list[float]) -> None:
+    await cycles_of(fleet, ids)
 
 
 def cycles(databases: Databases) -> list[Line]:

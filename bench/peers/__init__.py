@@ -1,0 +1,1 @@
+"""Peers, each run in an environment of its own by the worker beside this file."""
