@@ -30,6 +30,7 @@ from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
 from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.patience import pause_after
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.engine.spans import spans_of
@@ -373,9 +374,7 @@ class Lane:
         if self._again:
             attempt = max(item.attempt for item in self._again)
             if attempt:
-                import random
-
-                time.sleep(random.uniform(0, min(0.002 * 2 ** (attempt - 1), 0.05)))
+                time.sleep(pause_after(attempt))
         if self._denials and now - self._flushed >= FLUSH_SECONDS:
             self._flush_denials()
         for place in list(self._unsettled):
