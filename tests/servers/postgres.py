@@ -60,6 +60,10 @@ class Postgres:
         """Ends it: `fast` breaks connections off, `immediate` is as if it had crashed."""
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "stop")
 
+    def kill(self) -> None:
+        """As if it had crashed."""
+        self.stop("immediate")
+
     @property
     def address(self) -> str:
         """A URL without options."""
@@ -68,6 +72,11 @@ class Postgres:
     def url(self, schema: str | None = None, **options: str) -> str:
         """A URL of a schema that nobody else has, or of this one."""
         return f"{self.address}?{urlencode({'schema': schema or f't{secrets.token_hex(6)}'} | options)}"
+
+    def store_url(self, place: Path, port: int | None = None) -> str:
+        """The URL of the store that belongs to this folder, by way of another port if one is given: then with less patience."""
+        impatient = "&statement_timeout=1" if port else ""
+        return f"postgresql://genlock@127.0.0.1:{port or self.port}/postgres?schema={_schema_of(place)}{impatient}"
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -102,7 +111,7 @@ def running(version: int = 18, **settings: str) -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.stop("immediate")
+            server.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -118,7 +127,11 @@ def postgres() -> Iterator[Postgres]:
 
 def url_for(place: Path) -> str:
     """The URL of a schema that belongs to this folder, in whatever process: the server is that of the fixture."""
-    return f"{os.environ[_ADDRESS]}?schema=t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}"
+    return f"{os.environ[_ADDRESS]}?schema={_schema_of(place)}"
+
+
+def _schema_of(place: Path) -> str:
+    return f"t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}"
 
 
 def _unprivileged() -> int | None:

@@ -6,14 +6,33 @@ A new store is one more entry here, and the tests of the engine, the processes a
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 
 import genlock
 from genlock.store import Clock, Store
 from tests.servers import postgres
+
+
+class Server(Protocol):
+    """A server of a test's own, which it may stop and crash. The port stays the same from one start to the next."""
+
+    port: int
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+
+    def stop(self) -> None:
+        """As an operator would: connections are broken off."""
+
+    def kill(self) -> None:
+        """As if it had crashed."""
+
+    def store_url(self, place: Path, port: int | None = None) -> str:
+        """The store that belongs to this path, by way of another port (a proxy's) if one is given."""
 
 
 class Kind(NamedTuple):
@@ -25,16 +44,20 @@ class Kind(NamedTuple):
     """The fixture that starts its server."""
     slowness: int = 1
     """By how much a test that has to say a time must say a longer one. Where it is more than 1, `large` tests run nightly."""
+    own: Callable[[], AbstractContextManager[Server]] | None = None
+    """Starts a server of a test's own, which syncs: for tests that disturb it."""
 
 
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
-    "postgres": Kind(postgres.url_for, "postgres"),
+    "postgres": Kind(postgres.url_for, "postgres", own=postgres.running),
 }
 """Those that several processes can open."""
 
 ALL = ("memory", *LASTING)
 SERVERS = tuple(name for name, kind in LASTING.items() if kind.server)
+DISTURBED = tuple(name for name, kind in LASTING.items() if kind.own)
+"""Those whose server a test may have for itself."""
 
 
 def asked_for(request: pytest.FixtureRequest) -> str:
