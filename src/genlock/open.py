@@ -82,13 +82,25 @@ def open_store(url: str | None = None, *, clock: Clock | None = None) -> Store:
     url = url if url is not None else default_url()
     if not isinstance(url, str):
         raise BadArgument(f"a store's URL is a text, not {url!r}")
-    scheme, colon, _ = url.partition("://")
-    if not colon:
-        raise BadArgument(f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}")
+    scheme = _scheme_of(url)
     opener = _SCHEMES.get(scheme)
     if opener is None:
-        raise BadArgument(f"there is no store for {scheme}://; there are: {', '.join(f'{name}://' for name in _SCHEMES)}")
+        raise BadArgument(f"there is no store for {scheme}://; there are: {_known_schemes()}")
     return opener(url, clock)
+
+
+def _scheme_of(url: str) -> str:
+    """What is no URL at all is refused, without showing what may be a password."""
+    scheme, separator, _ = url.partition("://")
+    if separator:
+        return scheme
+    if not url.strip() or "@" in url or url.partition(":")[0] in _SCHEMES:
+        raise BadArgument(f"this is no URL: a store's begins with one of {_known_schemes()}")
+    raise BadArgument(f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}")
+
+
+def _known_schemes() -> str:
+    return ", ".join(f"{name}://" for name in _SCHEMES)
 
 
 def default_url() -> str:
@@ -177,10 +189,19 @@ def _open_sqlite(url: str, clock: Clock | None) -> Store:
 
 
 def _open_postgres(url: str, clock: Clock | None) -> Store:
+    _check_characters(url)
     with _driver("psycopg", "postgres"):
         from genlock.stores.postgres import PostgresStore
 
     return PostgresStore(url, clock=clock)
+
+
+def _check_characters(url: str) -> None:
+    """Of a server's URL: a file may have any name, but what follows a line break or a zero byte here would be dropped unseen."""
+    if any(character <= " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in url):
+        raise BadArgument(
+            "there is a blank, a line break or another character in the URL that no URL has: write it as % and two hex digits"
+        )
 
 
 @contextmanager

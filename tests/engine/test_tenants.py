@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,7 +12,7 @@ from genlock.errors import CursorLost, ResultNotFound
 from genlock.store import Query, Store
 from tests.engine.gates import Home
 
-NAMES = {"project_id": "apollo", "session_id": "s", "agent_id": "a", "user_id": "u"}
+NAMES: dict[str, Any] = {"project_id": "apollo", "session_id": "s", "agent_id": "a", "user_id": "u"}
 LARGE = {"text": "x" * 40_000}
 """A result that is kept as a payload."""
 
