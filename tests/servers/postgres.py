@@ -40,7 +40,7 @@ class Postgres:
     """One server. `url` has a schema of its own for whoever asks; what is in them goes with the server."""
 
     def __init__(self, binaries: Path, folder: Path, **settings: str) -> None:
-        self._user = _unprivileged()
+        self._user = unprivileged()
         self._binaries = _within_reach(binaries, folder, self._user)
         self._data = folder / "data"
         self._log = folder / "log"
@@ -52,7 +52,7 @@ class Postgres:
 
     def start(self) -> None:
         """Returns when it takes connections. The port stays the same from one start to the next."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         settings = " ".join(f"-c {name}='{value}'" for name, value in {"port": str(self.port), **self._settings}.items())
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-o", settings, "-w", "-t", str(SECONDS_TO_START), "start")
 
@@ -134,7 +134,7 @@ def _schema_of(place: Path) -> str:
     return f"t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}"
 
 
-def _unprivileged() -> int | None:
+def unprivileged() -> int | None:
     """PostgreSQL refuses to run as root; then it runs as somebody who may nothing."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
@@ -151,7 +151,8 @@ def _within_reach(binaries: Path, folder: Path, user: int | None) -> Path:
     return binaries
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody has at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

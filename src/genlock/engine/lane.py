@@ -30,7 +30,7 @@ from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
 from genlock.engine.next import NOTHING, Counter, repeated
-from genlock.engine.patience import pause_after
+from genlock.engine.patience import given_up, pause_after
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.engine.spans import spans_of
@@ -291,7 +291,7 @@ class Lane:
                 if (conflicted or isinstance(error, StoreUnavailable)) and self._try_again(item, now):
                     continue
                 if error is not None:
-                    item.decision = error
+                    item.decision = given_up(error) if isinstance(error, StoreUnavailable) else error
                 elif conflicted:
                     item.decision = Busy("the record kept changing until the deadline; nothing was decided, try again")
             ready.append(item)
@@ -304,11 +304,11 @@ class Lane:
         self._again.append(item)
         return True
 
-    def _retry_later(self, items: list[Item], error: StoreError) -> None:
+    def _retry_later(self, items: list[Item], error: StoreUnavailable) -> None:
         now = time.monotonic()
         late = [item for item in items if not self._try_again(item, now)]
         for item in late:
-            item.decision = error
+            item.decision = given_up(error)
         self._answer(late, None)
 
     def _react(self, committed: Sequence[Cell], reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> None:

@@ -27,8 +27,16 @@ def patiently(function: Callable[[], T], until: float) -> T:
     while True:
         try:
             return function()
-        except (StoreUnavailable, OutcomeUnknown):
+        except StoreUnavailable as error:
+            if time.monotonic() > until:
+                raise given_up(error) from error
+        except OutcomeUnknown:
             if time.monotonic() > until:
                 raise
         attempt += 1
         time.sleep(pause_after(attempt))
+
+
+def given_up(error: StoreUnavailable) -> StoreUnavailable:
+    """What a caller is told when the deadline has passed."""
+    return StoreUnavailable(f"{error}; it was away until the deadline: call again when it is back, or wait longer (deadline_seconds)")
