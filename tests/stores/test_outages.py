@@ -29,6 +29,7 @@ from tests.servers.proxy import between
 from tests.servers.stores import Server
 
 AGENTS = 8
+LAST = "the-last"
 ATTEMPTS_A_SECOND = 30
 """So often one coordinator may knock at the door of a server that is away: four threads, each twice a second, and more at first."""
 
@@ -85,6 +86,17 @@ class Load:
             thread.join()
 
 
+def accepted(fleet: genlock.Coordinator) -> Counter[str]:
+    """Whose results were accepted, as one hears who follows the feed from its beginning to the last task."""
+    heard: Counter[str] = Counter()
+    for event in fleet.watch(after=fleet.read_events(limit=1).events[0].cursor):
+        if event.event_type == "RESULT_ACCEPTED":
+            heard[event.id] += 1
+        if (event.event_type, event.id) == ("TASK_ADDED", LAST):
+            break
+    return heard
+
+
 @pytest.mark.parametrize("away_seconds", [3.0, pytest.param(30.0, marks=pytest.mark.slow)])
 def test_a_server_that_is_away_for_a_while_is_waited_for_and_nobody_is_restarted(
     server: Server, tmp_path: Path, away_seconds: float
@@ -97,6 +109,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_and_nobody_is_restarted
             for way, deadline in ((patient_way, away_seconds + 30), (hasty_way, 0.5))
         )
         hasty.add_tasks(tasks=["hasty"])
+        seen = later(lambda: accepted(patient))
         load = Load(patient)
         load.wait_for_all()
         server.kill()
@@ -112,6 +125,8 @@ def test_a_server_that_is_away_for_a_while_is_waited_for_and_nobody_is_restarted
         load.wait_for_all()
         load.end()
         assert load.errors == []
+        patient.add_tasks(tasks=[LAST])
+        assert seen.result(PATIENCE) == load.completed, "a watcher missed something, or saw it twice"
         for way in (patient_way, hasty_way):
             knocks = Counter(int(at - gone) for at in way.asked if gone < at < back)
             assert max(knocks.values()) <= ATTEMPTS_A_SECOND, knocks
