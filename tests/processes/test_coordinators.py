@@ -22,7 +22,6 @@ import genlock
 from tests.processes import coordinator
 from tests.processes.accounts import check_what_was_said
 from tests.processes.crew import PATIENCE, Fact, Hearing, Member, all_go
-from tests.servers import stores
 from tests.servers.proxy import Proxy, between
 from tests.servers.stores import Server
 
@@ -33,14 +32,6 @@ DAY = 86_400.0
 CUTS = 3
 """So often each is cut off in the midst of a commit."""
 PROGRAM = Path(coordinator.__file__)
-
-
-@pytest.fixture(scope="module", params=stores.DISTURBED)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    own = stores.LASTING[request.param].own
-    assert own is not None
-    with own() as server:
-        yield server
 
 
 class Crew(NamedTuple):
@@ -237,6 +228,7 @@ def test_coordinators_whose_clocks_are_a_day_off_go_by_the_clock_of_the_server(s
         assert all(now - timedelta(hours=1) < datetime.fromisoformat(event.event["timestamp"]) <= now for event in events)
 
 
+@pytest.mark.slow
 def test_coordinators_that_went_by_their_own_clocks_would_take_each_other_s_tasks(server: Server, tmp_path: Path) -> None:
     with at_work(server.store_url(tmp_path), clock="host", **OFF) as crew:
         assert hold_and_work(crew)["STALE_GENERATION"] >= AGENTS

@@ -5,7 +5,7 @@ A new store is one more entry here, and the tests of the engine, the processes a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -76,3 +76,14 @@ def need(request: pytest.FixtureRequest, name: str) -> None:
 def opened(name: str, place: Path, clock: Clock | None = None) -> Store:
     """A handle of its own on the store that belongs to this path."""
     return genlock.open_store(LASTING[name].url(place), clock=clock)
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if LASTING[name].slowness > 1 else []) for name in DISTURBED]
+)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of each kind in turn, which the tests of one file may stop and crash; where everything takes longer, nightly."""
+    own = LASTING[request.param].own
+    assert own is not None
+    with own() as server:
+        yield server

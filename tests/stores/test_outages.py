@@ -23,7 +23,7 @@ from genlock.errors import GenlockError, StoreUnavailable
 from genlock.stores.postgres import PostgresStore
 from genlock.testing.concurrency import PATIENCE
 from tests.engine.gates import GatedStore, later
-from tests.servers import pgbouncer, stores
+from tests.servers import pgbouncer
 from tests.servers.postgres import Postgres, running
 from tests.servers.proxy import between
 from tests.servers.stores import Server
@@ -32,14 +32,6 @@ AGENTS = 8
 LAST = "the-last"
 ATTEMPTS_A_SECOND = 30
 """So often one coordinator may knock at the door of a server that is away: four threads, each twice a second, and more at first."""
-
-
-@pytest.fixture(scope="module", params=stores.DISTURBED)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    own = stores.LASTING[request.param].own
-    assert own is not None
-    with own() as server:
-        yield server
 
 
 class Load:
@@ -221,6 +213,39 @@ def test_a_commit_that_takes_too_long_is_tried_again_and_done_once(postgres: Pos
             rival.rollback()
             assert waiting.result(PATIENCE).success
             assert [event.event_type for event in other.read_events(task_id="T").events] == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+
+def test_a_commit_that_waits_in_the_server_when_its_connection_breaks_is_done_later_and_told_as_done(postgres: Postgres) -> None:
+    """The server does not stop because the client is gone. The second try stands in the queue behind the first."""
+    url = postgres.url()
+    schema = url.partition("schema=")[2]
+    with between(postgres.port) as proxy, ExitStack() as stack:
+        rival, owner = (stack.enter_context(psycopg.connect(postgres.address, autocommit=each)) for each in (False, True))
+        other = stack.enter_context(genlock.connect(url))
+        way = url.replace(f":{postgres.port}/", f":{proxy.port}/")
+        fleet = stack.enter_context(
+            genlock.connect(f"{way}&application_name={schema}", session_id="s", agent_id="a", deadline_seconds=PATIENCE)
+        )
+        other.add_tasks(tasks=["T"])
+        assert fleet.claim_task(task_id="T").success
+        rival.execute(f"SELECT 1 FROM {schema}.record FOR UPDATE")
+        released = later(lambda: fleet.release_claim(task_id="T", expected_generation=1))
+        for queue in (1, 2):
+            wait_for_queue(owner, schema, queue)
+            if queue == 1:
+                proxy.cut()
+        rival.rollback()
+        assert released.result(PATIENCE).reason == "RELEASED"
+        assert [event.event_type for event in other.read_events(task_id="T").events] == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED"]
+
+
+def wait_for_queue(owner: psycopg.Connection[tuple[object, ...]], application: str, length: int) -> None:
+    """Returns when so many of its connections wait for a lock."""
+    deadline = time.monotonic() + PATIENCE
+    query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+    while owner.execute(query, [application]).fetchone() != (length,):
+        assert time.monotonic() < deadline, "they never came to wait"
+        time.sleep(0.01)
 
 
 @pytest.mark.slow
