@@ -1,7 +1,7 @@
 """PostgreSQL while somebody holds an old snapshot in our database and a writing transaction in another, at a steady load.
 
-`python -m bench snapshot --minutes 10`: so long without them, then so long with them, each on a schema of its own. The same few rows are
-written again and again, which is what an old snapshot makes dear: nobody may tidy up behind them.
+`python -m bench snapshot --minutes 10`: so long without them, then so long with them, each on a schema of its own. With `--hot` the same
+few tasks are claimed and given back again and again: that is what an old snapshot makes dear, as nobody may tidy up behind them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import psycopg
 
 import genlock
-from bench.plans import ids_of, tasks_of
+from bench.plans import tasks_of
 from bench.report import Line, at_most, percentile, show
 from genlock import AsyncCoordinator
 from genlock.core.results import FeedEvent
@@ -29,7 +29,6 @@ from tests.servers.postgres import Postgres, running
 
 AGENTS = 8
 TASKS_EACH = 8
-RENEWALS = 3
 WINDOWS = 10
 """Into so many pieces the time is cut: a loss that grows shows in the last one."""
 
@@ -45,27 +44,30 @@ class Phase(NamedTuple):
         return sum(self.rates) / len(self.rates)
 
 
-async def work(url: str, seconds: float) -> None:
-    """One process with its agents: each claims its own tasks in turn, renews, and gives them back. Prints operations by window."""
+async def work(url: str, seconds: float, hot: bool) -> None:
+    """One process with its agents: each adds a few tasks, claims, renews and completes them, and so on. Prints operations by window."""
     done = [0] * WINDOWS
 
     async def agent(fleet: AsyncCoordinator, number: int, began: float) -> None:
-        names = ids_of(AGENTS * TASKS_EACH)[number::AGENTS]
-        session = f"session-{number}"
-        turn = 0
+        session, turn = f"session-{number}", 0
         while (at := time.monotonic() - began) < seconds:
-            name = names[turn % len(names)]
+            names = [f"agent-{number}-{turn}-{each}" for each in range(TASKS_EACH)]
+            if turn == 0 or not hot:
+                await fleet.add_tasks(tasks=tasks_of(names))
+            for name in names if not hot else [f"agent-{number}-0-{each}" for each in range(TASKS_EACH)]:
+                granted = await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=session)
+                assert granted.claim is not None
+                given: Any = {"task_id": name, "session_id": session}
+                await fleet.renew_lease(expected_generation=granted.claim.generation, **given)
+                if hot:
+                    await fleet.release_claim(expected_generation=granted.claim.generation, **given)
+                else:
+                    await fleet.submit_result(generation=granted.claim.generation, **given)
+                done[min(WINDOWS - 1, int(at / seconds * WINDOWS))] += 3
             turn += 1
-            granted = await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=session)
-            assert granted.claim is not None
-            generation = granted.claim.generation
-            for _ in range(RENEWALS):
-                await fleet.renew_lease(task_id=name, expected_generation=generation, session_id=session)
-            assert (await fleet.release_claim(task_id=name, expected_generation=generation, session_id=session)).success
-            done[min(WINDOWS - 1, int(at / seconds * WINDOWS))] += RENEWALS + 2
 
     fleet = genlock.aio.connect(url, deadline_seconds=60)
-    await fleet.add_tasks(tasks=tasks_of(ids_of(AGENTS * TASKS_EACH)))
+    await fleet.get_policy()  # the schema is there
     print("ready", flush=True)
     began = time.monotonic()
     await asyncio.gather(*(agent(fleet, number, began) for number in range(AGENTS)))
@@ -84,11 +86,11 @@ def age_of(event: FeedEvent) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(event.event["timestamp"])).total_seconds()
 
 
-def phase(url: str, seconds: float) -> Phase:
+def phase(url: str, seconds: float, hot: bool) -> Phase:
     """The load and a watcher."""
     delays: list[float] = []
     enough = threading.Event()
-    command = [sys.executable, "-m", "bench.snapshot", "work", url, str(seconds)]
+    command = [sys.executable, "-m", "bench.snapshot", "work", url, str(seconds), "hot" if hot else ""]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -132,16 +134,21 @@ def lines_of(free: Phase, burdened: Phase) -> list[Line]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench snapshot", description="PostgreSQL while old transactions are open.")
     parser.add_argument("--minutes", type=float, default=10, help="of each of the two phases")
-    minutes = parser.parse_args(arguments).minutes
+    parser.add_argument("--hot", action="store_true", help="the same few tasks again and again")
+    given = parser.parse_args(arguments)
+    minutes, hot = given.minutes, given.hot
     with running(max_wal_size="4GB") as server:
-        free = phase(server.url(), minutes * 60)
+        free = phase(server.url(), minutes * 60, hot)
         with held(server):
-            burdened = phase(server.url(), minutes * 60)
-    show(f"PostgreSQL: {AGENTS} agents, {minutes:g} minutes without and with old transactions", lines_of(free, burdened))
+            burdened = phase(server.url(), minutes * 60, hot)
+    show(
+        f"PostgreSQL: {AGENTS} agents, {minutes:g} minutes without and with old transactions{', a few hot tasks' if hot else ''}",
+        lines_of(free, burdened),
+    )
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        asyncio.run(work(sys.argv[2], float(sys.argv[3])))
+        asyncio.run(work(sys.argv[2], float(sys.argv[3]), bool(sys.argv[4])))
     else:
         main()

@@ -8,15 +8,17 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import genlock
 from genlock.errors import GenlockError, OutcomeUnknown, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, Store
+from genlock.store import Change, Committed, Conflict, Key, Page, Query, Snapshot, Store
 from genlock.stores.clock import SystemClock
 from tests.processes.worker import digest_of, is_all_completed, order, say
+
+T = TypeVar("T")
 
 LATE = 0.05
 """The share of the tasks whose results come only after somebody else has taken over."""
@@ -27,7 +29,7 @@ LATE_SECONDS = 20.0
 
 
 class Noted:
-    """A store that says when a commit is under way and when one went wrong: outside of the engine nobody else can tell."""
+    """A store that says when a commit is under way and when a call went wrong: outside of the engine nobody else can tell."""
 
     def __init__(self, store: Store, session: str) -> None:
         self._store = store
@@ -37,12 +39,22 @@ class Noted:
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         say(fact="commit", session=self._session, under_way=True)
         try:
-            return self._store.commit(changes)
+            return self._noted(lambda: self._store.commit(changes))
+        finally:
+            say(fact="commit", session=self._session, under_way=False)
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        return self._noted(lambda: self._store.load(keys, with_index=with_index))
+
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        return self._noted(lambda: self._store.find(query, count_by=count_by))
+
+    def _noted(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
         except (OutcomeUnknown, StoreUnavailable) as error:
             say(fact="trouble", session=self._session, kind=error.code)
             raise
-        finally:
-            say(fact="commit", session=self._session, under_way=False)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
