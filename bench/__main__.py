@@ -1,4 +1,4 @@
-"""`python -m bench [name …]`: all benchmarks, or those named."""
+"""`python -m bench [name …]`: all benchmarks, or those named. One alone may have options of its own."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from importlib import import_module
 
 ENGINE = ("claims", "processes", "scale", "waking")
 COMMAND_LINE = ("startup", "ready", "plan_import")
-BY_NAME_ONLY = ("race", "copy")
-"""What takes minutes: a proof, which is no measure of speed (`make race`), and a large store copied around (`make bench-copy`)."""
+BY_NAME_ONLY = ("race", "copy", "coordinators")
+"""What takes minutes: a proof, which is no measure of speed (`make race`), a large store copied around (`make bench-copy`), two
+coordinators on each server (`make bench-stores`)."""
+WITH_OPTIONS = ("snapshot",)
+"""Twenty minutes with old transactions open: `python -m bench snapshot --minutes 10`."""
 
 
 def main() -> None:
-    known = (*ENGINE, *COMMAND_LINE, *BY_NAME_ONLY)
+    known = (*ENGINE, *COMMAND_LINE, *BY_NAME_ONLY, *WITH_OPTIONS)
+    if sys.argv[1:2] and sys.argv[1] in WITH_OPTIONS:
+        import_module(f"bench.{sys.argv[1]}").main(sys.argv[2:])
+        return
     names = sys.argv[1:] or [*ENGINE, *COMMAND_LINE]
     if names[0] == "copy":  # the others are its arguments
         del names[1:]

@@ -45,10 +45,29 @@ def scheme_of(url: str) -> Scheme:
     """What is to be done with this URL; `BadArgument` if nobody knows its scheme."""
     if not isinstance(url, str):
         raise BadArgument(f"a store's URL is a text, not {url!r}")
-    name, colon, _ = url.partition("://")
-    if not colon:
-        raise BadArgument(f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}")
-    return _OURS[name] if name in _OURS else Scheme(_plug_in(name))
+    name, separator, _ = url.partition("://")
+    if not separator:
+        raise BadArgument(_no_url(url))
+    if name in _OURS:
+        if name not in _LOCAL:
+            _check_characters(url)
+        return _OURS[name]
+    return Scheme(_plug_in(name))
+
+
+def _no_url(url: str) -> str:
+    """What to say of what is no URL at all, without showing what may be a password."""
+    if not url.strip() or "@" in url or url.partition(":")[0] in _OURS:
+        return f"this is no URL: a store's begins with one of {', '.join(f'{name}://' for name in _OURS)}"
+    return f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}"
+
+
+def _check_characters(url: str) -> None:
+    """Of a server's URL: a file may have any name, but what follows a line break or a zero byte here would be dropped unseen."""
+    if any(character <= " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in url):
+        raise BadArgument(
+            "there is a blank, a line break or another character in the URL that no URL has: write it as % and two hex digits"
+        )
 
 
 def _plug_in(name: str) -> Opener:
@@ -182,3 +201,6 @@ _OURS: dict[str, Scheme] = {
     "postgres": _POSTGRES,
     "dynamodb": Scheme(_open_dynamodb, create=_create_dynamodb),
 }
+
+_LOCAL = ("sqlite", "memory")
+"""Those whose URL is no address of a server."""

@@ -263,3 +263,17 @@ def test_what_keeps_conflicting_until_the_deadline_is_busy_and_neither_denied_no
     assert rival.list_refused_results() == ()
     store.clear()
     assert submit(fleet, "T", "alice", 1).accepted if verb == "submit" else claim(fleet, "T", "alice").success
+
+
+def test_claim_next_takes_one_task_although_its_session_is_registered_elsewhere_meanwhile(home: Home) -> None:
+    """The grant is done, only the session's record was somebody else's by then: that must not be answered with a second grant."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["t-1", "t-2", "t-3"])
+    store.on("commit", when=writing(e.ClaimAcquired), before=lambda: rival.register_session(session_id="s-alice"))
+
+    result = next_for(fleet, "alice")
+
+    assert any("s-alice" in commit.conflicts for commit in store.commits), "the session was not registered in between"
+    held = fleet.get_active_claims_for_session(session_id="s-alice")
+    assert [claim.task_id for claim in held] == [result.task_id]

@@ -159,3 +159,44 @@ def test_a_result_is_accepted_once_however_often_the_store_was_away(home: Home) 
     assert submit(fleet, "T", "alice", generation).accepted
 
     assert told(fleet, "T").count("RESULT_ACCEPTED") == 1
+
+
+def test_a_refused_result_is_kept_although_the_store_was_away_after_the_refusal(home: Home) -> None:
+    """What a refusal owes is written by a second commit. Its reads too wait for the store to come back."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice")
+    home.clock.advance(400)
+    granted(fleet, "T", "bob")
+    store.on("load", when=lambda keys: any(key.kind == "refused" for key in keys), before=away, times=3)
+
+    refused = submit(fleet, "T", "alice", 1, {"work": "done"})
+
+    assert (refused.reason, refused.kept) == ("STALE_GENERATION", True)
+    assert len(fleet.list_refused_results()) == 1
+
+
+@pytest.mark.parametrize("where", ["load", "find", "read_events"])
+def test_reading_waits_for_a_store_that_comes_back(home: Home, where: str) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    store.on(where, before=away, times=3)
+
+    assert fleet.get_task_state(task_id="T").state == "PENDING"
+    assert fleet.track_progress()
+    assert fleet.read_events().events
+
+
+def test_reading_a_store_that_stays_away_is_an_error_after_the_deadline(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    store.on("load", before=away, times=inf)
+    began = time.monotonic()
+
+    with pytest.raises(StoreUnavailable):
+        fleet.get_task_state(task_id="T")
+
+    assert time.monotonic() - began >= 0.2, "it did not wait for the store to come back"

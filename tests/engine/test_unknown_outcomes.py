@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from genlock.core import events as e
 from genlock.errors import OutcomeUnknown, StoreUnavailable
-from tests.engine.gates import Home, claim, granted, next_for, raising, state, submit, told, writing
+from genlock.store import Change
+from tests.engine.gates import GatedStore, Home, claim, granted, next_for, raising, state, submit, task_key, told, writing
 
 broken = raising(OutcomeUnknown("the connection broke"))
 away = raising(StoreUnavailable("the store is away"))
@@ -142,3 +145,94 @@ def test_an_outcome_that_stays_unknown_is_said_to_be_so(home: Home) -> None:
     # It was done; asking again by the same session and agent gives the same claim.
     again = claim(fleet, "T", "alice")
     assert (again.success, again.claim.generation if again.claim else 0) == (True, 1)
+
+
+# A commit that was sent, is not there when one looks, and is carried out all the same: the server had it and was slow.
+
+
+def lands_late(store: GatedStore, event: type) -> None:
+    """The next commit in which this happens breaks off, and is done right after somebody has looked for it in vain."""
+    sent: list[Sequence[Change]] = []
+
+    def suits(changes: Sequence[Change]) -> bool:
+        if writing(event)(changes):
+            sent.append(changes)
+        return bool(sent)
+
+    store.on("commit", when=suits, before=broken)
+    store.on("read_events", when=lambda query: bool(sent) and query.record is not None, after=lambda: store.inner.commit(sent[0]))
+
+
+def test_a_release_that_lands_late_is_told_as_done(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    lands_late(store, e.ClaimReleased)
+
+    result = fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    assert (result.success, result.reason) == (True, "RELEASED")
+    assert told(fleet, "T").count("CLAIM_RELEASED") == 1
+
+
+def test_claim_next_that_lands_late_takes_one_task(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["t-1", "t-2", "t-3"])
+    lands_late(store, e.ClaimAcquired)
+
+    result = next_for(fleet, "alice")
+
+    held = fleet.get_active_claims_for_session(session_id="s-alice")
+    assert [claim.task_id for claim in held] == [result.task_id]
+    assert result.claim is not None
+    assert result.claim.generation == 1
+
+
+def test_a_claim_that_lands_late_is_granted_once(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    lands_late(store, e.ClaimAcquired)
+
+    assert granted(fleet, "T", "alice") == 1
+
+    assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+
+
+def test_a_result_that_lands_late_is_accepted_and_opens_its_dependents(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
+    generation = granted(fleet, "A", "alice")
+    lands_late(store, e.ResultAccepted)
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    assert told(fleet, "A").count("RESULT_ACCEPTED") == 1
+    assert state(fleet, "B") == "PENDING"
+
+
+def test_of_a_claim_that_lands_late_and_is_then_taken_over_nobody_says_it_was_granted(home: Home) -> None:
+    """It was done, and undone by somebody else, before we could look again: what counts is what is there now."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    lands_late(store, e.ClaimAcquired)
+    seen: list[int] = []
+
+    def taken_over() -> None:
+        rival.force_release(task_id="T")
+        seen.append(granted(rival, "T", "bob"))
+
+    store.on("load", when=lambda keys: task_key("T") in keys and has_landed(store), before=taken_over)
+
+    result = claim(fleet, "T", "alice")
+
+    assert seen == [2]
+    assert (result.success, result.reason, result.current_holder) == (False, "DENIED_ACTIVE_CLAIM", "bob")
+
+
+def has_landed(store: GatedStore) -> bool:
+    return store.inner.load([task_key("T")]).records[task_key("T")].version == 2

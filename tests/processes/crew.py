@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -75,6 +75,47 @@ class Member:
     def kill(self) -> None:
         """SIGKILL, wherever it is. What it had said can still be heard."""
         self.process.kill()
+
+
+class Hearing:
+    """Hears several processes out, each in a thread, while a test looks on and does its mischief."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        self._heard: list[list[Fact]] = [[] for _ in members]
+        self._more = threading.Condition()
+        self._threads = [threading.Thread(target=self._listen, args=(number,), daemon=True) for number in range(len(members))]
+        for thread in self._threads:
+            thread.start()
+
+    def of(self, member: Member) -> list[Fact]:
+        """What this one has said so far."""
+        return self._heard[self._members.index(member)]
+
+    @property
+    def facts(self) -> list[Fact]:
+        """What all have said so far."""
+        return [fact for facts in self._heard for fact in facts]
+
+    def until(self, so_far: Callable[[], bool]) -> None:
+        """Returns as soon as what was heard is so."""
+        with self._more:
+            assert self._more.wait_for(so_far, PATIENCE), "it never came to it"
+
+    def end(self) -> list[Fact]:
+        """All that was said, when all have come to an end."""
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), "a process does not come to an end"
+        return self.facts
+
+    def _listen(self, number: int) -> None:
+        while (fact := self._members[number].hear()) is not None:
+            with self._more:
+                self._heard[number].append(fact)
+                self._more.notify_all()
+            if fact["fact"] == "finished":
+                return
 
 
 def all_go(members: Sequence[Member], orders: Sequence[Fact]) -> None:

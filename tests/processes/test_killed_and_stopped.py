@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import threading
-from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import genlock
 from genlock.core.reasons import Status
 from genlock.engine.check import check
+from tests.processes.accounts import check_what_was_said
 from tests.processes.crew import PATIENCE, Fact, Member, all_go
 from tests.servers import stores
 
@@ -86,44 +86,12 @@ def test_workers_killed_at_random_lose_nothing_acknowledged_and_the_others_finis
                 assert member.process.wait(PATIENCE) == -signal.SIGKILL
             else:
                 assert facts[-1] == {"fact": "finished"}
-        check_what_was_said(fleet, [str(task["id"]) for task in tasks], heard)
-        assert check(fleet.engine.store) == []
-
-
-def check_what_was_said(fleet: genlock.Coordinator, tasks: list[str], heard: list[list[Fact]]) -> None:
-    """Each task has one accepted result, and whatever a worker was told is so."""
-    states = fleet.batch_get_states(task_ids=tasks)
-    assert {state.state for state in states.values()} == {Status.COMPLETED}
-    results = Counter[str]()
-    cursor, more = None, True
-    while more:
-        page = fleet.read_events(after=cursor, limit=500)
-        results.update(event.id for event in page.events if event.event_type == "RESULT_ACCEPTED")
-        cursor, more = page.cursor, page.more
-    assert results == Counter(tasks), "a task has two accepted results, or none"
-    granted = {task: {(entry.generation, entry.session_id) for entry in fleet.get_claim_history(task_id=task)} for task in tasks}
-    refused = {result.id: result for result in fleet.list_refused_results()}
-    told = Counter[str]()
-    for number, facts in enumerate(heard):
-        session = f"session {number}"
-        for fact in facts:
-            told[fact["fact"]] += 1
-            match fact["fact"]:
-                case "granted":
-                    assert (fact["generation"], session) in granted[fact["task"]]
-                case "submitted" if fact["reason"] == "ACCEPTED":
-                    result = states[fact["task"]].result
-                    assert result is not None
-                    assert (result.generation, result.session_id, result.result_data) == (fact["generation"], session, fact["data"])
-                    assert result.digest == fact["digest"]
-                case "submitted":
-                    assert refused[fact["refused_id"]].result_data == fact["data"]
-                case _:
-                    pass
-    assert told["submitted"] >= len(tasks) - VICTIMS
-    assert told["released"] > 0
-    generations = [state.generation for state in states.values()]
-    assert max(generations) > 1, "no task ever changed hands"
+        said = [fact | {"session": f"session {number}"} for number, facts in enumerate(heard) for fact in facts]
+        told = check_what_was_said(fleet, names := [str(task["id"]) for task in tasks], said)
+        assert told["submitted"] >= len(tasks) - VICTIMS
+        assert told["released"] > 0
+        generations = [state.generation for state in fleet.batch_get_states(task_ids=names).values()]
+        assert max(generations) > 1, "no task ever changed hands"
 
 
 def test_a_worker_stopped_past_its_lease_finds_its_result_refused_and_kept(url: str) -> None:

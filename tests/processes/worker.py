@@ -80,6 +80,11 @@ def take_ids(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
     say(taken=taken, times=times)
 
 
+def digest_of(data: object) -> str:
+    """As it is to be found in the record."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
 def cycle(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
     """Claims, renews, and submits or gives back, until the whole plan is completed. Every answer is a fact."""
     chance = random.Random(asked["seed"])
@@ -87,7 +92,7 @@ def cycle(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
         answer = fleet.claim_next(lease_duration_seconds=LEASE_SECONDS, wait_seconds=0.5)
         if answer.claim is None:
             assert answer.reason is ClaimReason.NOTHING_READY
-            if all(track.completed == sum(_counts(track)) for track in fleet.track_progress().values()):
+            if is_all_completed(fleet):
                 say(fact="finished")
                 return
             continue
@@ -107,9 +112,13 @@ def cycle(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
             generation=generation,
             reason=submitted.reason,
             refused_id=submitted.refused_id,
-            digest=hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest(),
+            digest=digest_of(data),
             data=data,
         )
+
+
+def is_all_completed(fleet: genlock.Coordinator) -> bool:
+    return all(track.completed == sum(_counts(track)) for track in fleet.track_progress().values())
 
 
 def _counts(progress: Any) -> tuple[int, ...]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.servers import ministack, postgres
+from tests.servers import ministack, pgbouncer, postgres
 from tests.servers.debian import NotToBeHad
 
 READY: dict[str, Callable[[], str]] = {
     "PostgreSQL": postgres.ready,
     "DynamoDB and S3": ministack.ready,
+    "PgBouncer": pgbouncer.ready,
 }
 """Each says where its server is; `NotToBeHad` if it is nowhere."""
 

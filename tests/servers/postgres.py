@@ -40,7 +40,7 @@ class Postgres:
     """One server. `url` has a schema of its own for whoever asks; what is in them goes with the server."""
 
     def __init__(self, binaries: Path, folder: Path, **settings: str) -> None:
-        self._user = _unprivileged()
+        self._user = unprivileged()
         self._binaries = _within_reach(binaries, folder, self._user)
         self._data = folder / "data"
         self._log = folder / "log"
@@ -52,13 +52,17 @@ class Postgres:
 
     def start(self) -> None:
         """Returns when it takes connections. The port stays the same from one start to the next."""
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         settings = " ".join(f"-c {name}='{value}'" for name, value in {"port": str(self.port), **self._settings}.items())
         self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-o", settings, "-w", "-t", str(SECONDS_TO_START), "start")
 
     def stop(self, mode: str = "fast") -> None:
         """Ends it: `fast` breaks connections off, `immediate` is as if it had crashed."""
         self._run("pg_ctl", "-D", str(self._data), "-m", mode, "-w", "stop")
+
+    def kill(self) -> None:
+        """As if it had crashed."""
+        self.stop("immediate")
 
     @property
     def address(self) -> str:
@@ -68,6 +72,11 @@ class Postgres:
     def url(self, schema: str | None = None, **options: str) -> str:
         """A URL of a schema that nobody else has, or of this one."""
         return f"{self.address}?{urlencode({'schema': schema or f't{secrets.token_hex(6)}'} | options)}"
+
+    def store_url(self, place: Path, port: int | None = None) -> str:
+        """The URL of the store that belongs to this folder, by way of another port if one is given: then with less patience."""
+        impatient = "&statement_timeout=1" if port else ""
+        return f"postgresql://genlock@127.0.0.1:{port or self.port}/postgres?schema={_schema_of(place)}{impatient}"
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
@@ -102,7 +111,7 @@ def running(version: int = 18, **settings: str) -> Iterator[Postgres]:
         try:
             yield server
         finally:
-            server.stop("immediate")
+            server.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -118,10 +127,14 @@ def postgres() -> Iterator[Postgres]:
 
 def url_for(place: Path) -> str:
     """The URL of a schema that belongs to this folder, in whatever process: the server is that of the fixture."""
-    return f"{os.environ[_ADDRESS]}?schema=t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}"
+    return f"{os.environ[_ADDRESS]}?schema={_schema_of(place)}"
 
 
-def _unprivileged() -> int | None:
+def _schema_of(place: Path) -> str:
+    return f"t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}"
+
+
+def unprivileged() -> int | None:
     """PostgreSQL refuses to run as root; then it runs as somebody who may nothing."""
     return pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
 
@@ -138,7 +151,8 @@ def _within_reach(binaries: Path, folder: Path, user: int | None) -> Path:
     return binaries
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody has at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

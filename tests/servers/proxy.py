@@ -1,32 +1,71 @@
-"""A loopback proxy between a store and its server, which a test may cut, or let fall silent, at a moment of its choice."""
+"""A loopback proxy between a store and its server, which a test may cut, let fall silent or slow down, at a moment of its choice."""
 
 from __future__ import annotations
 
-import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+_MOST = 1 << 20
+
+
+class _Connection:
+    """A client's connection and the one to the server that belongs to it."""
+
+    def __init__(self, near: socket.socket, far: socket.socket) -> None:
+        self.near, self.far = near, far
+        self.silent = False
+        """Is nothing passed on any more, in either direction?"""
+        self.unlucky = False
+        """Is it to be cut at the next answer?"""
+        self._passing = 2
+        self._lock = threading.Lock()
+
+    def cut(self) -> None:
+        for end in (self.near, self.far):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def end(self) -> None:
+        """One direction is done. The other ends by it, and the last one closes both: not while somebody still reads."""
+        self.cut()
+        with self._lock:
+            self._passing -= 1
+            if self._passing == 0:
+                self.near.close()
+                self.far.close()
+
 
 class Proxy:
-    """Passes bytes on in both directions, one thread a connection."""
+    """Passes bytes on in both directions, one thread each."""
 
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
-        self._open: list[socket.socket] = []
+        self._open: list[_Connection] = []
         self._lock = threading.Lock()
         self._answers = "passed on"
+        self._every = 0
+        self._seen = 0
+        self._delay = 0.0
         self._unlucky: bytes | None = None
         self.swallowed = threading.Event()
         """Has an answer not been passed on?"""
+        self.lost = 0
+        """So many answers were not passed on."""
+        self.asked: list[float] = []
+        """When somebody asked for a connection, on the monotonic clock."""
         self.port = 0
         self.admit()
 
     def cut_at_the_next_answer(self) -> None:
         """The server gets the next statement, and does what it says; instead of its answer the connection breaks."""
-        self.swallowed.clear()
-        self._answers = "cut"
+        self._now("cut")
+
+    def cut_every(self, answers: int) -> None:
+        """Of so many answers one is lost, and its connection with it. 0: no longer."""
+        self._seen, self._every = 0, answers
 
     def cut_at_the_answer_to(self, piece: bytes) -> None:
         """The same for the next request that has this in it, on whatever connection it comes."""
@@ -35,33 +74,46 @@ class Proxy:
 
     def swallow_answers(self) -> None:
         """The server gets every statement; its answers are lost, and the connections stay open."""
-        self.swallowed.clear()
-        self._answers = "swallowed"
+        self._now("swallowed")
+
+    def fall_silent(self) -> None:
+        """Nothing is passed on any more on the connections that are open now. They stay open, and new ones work."""
+        with self._lock:
+            for each in self._open:
+                each.silent = True
+
+    def delay(self, milliseconds: float) -> None:
+        """So long everything takes in each direction."""
+        self._delay = milliseconds / 1000
 
     def pass_on(self) -> None:
-        """As at first."""
-        self._answers = "passed on"
+        """As at first; what fell silent stays so."""
+        self._now("passed on")
+        self._every, self._delay = 0, 0.0
 
     def cut(self) -> None:
         """Breaks all connections off."""
         with self._lock:
-            sockets, self._open = self._open, []
-        for each in sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+            connections, self._open = self._open, []
+        for each in connections:
+            each.cut()
 
     def admit(self) -> None:
         """Lets connections in, at first and again after `close`; the port stays the same."""
-        self._listening = socket.create_server(("127.0.0.1", self.port))
+        self._listening = socket.create_server(("127.0.0.1", self.port), backlog=256)
         self.port = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
 
     def close(self) -> None:
         """Breaks all connections off, and lets none in."""
         with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who waits for it
+            self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts
         self._listening.close()
         self.cut()
+
+    def _now(self, answers: str) -> None:
+        self.swallowed.clear()
+        self._answers = answers
 
     def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -69,45 +121,55 @@ class Proxy:
                 near, _ = listening.accept()
             except OSError:
                 return
+            self.asked.append(time.monotonic())
             try:
                 far = socket.create_connection(self._target)
             except OSError:
-                near.close()
+                near.close()  # as the server itself would have done
                 continue
+            connection = _Connection(near, far)
+            for end in (near, far):
+                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
-                self._open += [near, far]
-            threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
+                self._open.append(connection)
+            threading.Thread(target=self._pass, args=(connection, near, far), daemon=True).start()
+            threading.Thread(target=self._pass, args=(connection, far, near), daemon=True).start()
 
-    def _pass(self, near: socket.socket, far: socket.socket) -> None:
-        unlucky = False
-        with near, far, selectors.DefaultSelector() as ready, suppress(OSError):
-            ready.register(near, selectors.EVENT_READ, far)
-            ready.register(far, selectors.EVENT_READ, near)
-            while True:
-                for key, _ in ready.select():
-                    source = key.fileobj
-                    assert isinstance(source, socket.socket)
-                    data = source.recv(65536)
-                    unlucky = unlucky or (source is near and self._is_unlucky(data))
-                    if not data or (source is far and self._is_lost(unlucky)):
-                        return
-                    if not (source is far and self._answers == "swallowed"):
-                        key.data.sendall(data)
+    def _pass(self, connection: _Connection, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(_MOST):
+                if source is connection.near and self._is_unlucky(data):
+                    connection.unlucky = True
+                if source is connection.far and self._is_lost(connection.unlucky):
+                    break
+                if self._delay:
+                    time.sleep(self._delay)
+                if not connection.silent and not (source is connection.far and self._answers == "swallowed"):
+                    sink.sendall(data)
+        connection.end()
 
     def _is_unlucky(self, request: bytes) -> bool:
-        if self._unlucky is None or self._unlucky not in request:
-            return False
-        self._unlucky = None
-        return True
+        """Is this the request whose answer is to be lost?"""
+        with self._lock:
+            if self._unlucky is None or self._unlucky not in request:
+                return False
+            self._unlucky = None
+            return True
 
     def _is_lost(self, unlucky: bool) -> bool:
-        if self._answers == "passed on" and not unlucky:
-            return False
-        cut = self._answers == "cut"
-        if cut:
-            self._answers = "passed on"
+        """Is this answer to be lost together with its connection?"""
+        with self._lock:
+            self._seen += 1
+            answers = "cut" if unlucky else self._answers
+            if answers == "passed on":
+                if not self._every or self._seen % self._every:
+                    return False
+                answers = "cut"
+            elif answers != "swallowed" and not unlucky:
+                self._answers = "passed on"
+            self.lost += 1
         self.swallowed.set()
-        return cut or unlucky
+        return answers == "cut"
 
 
 @contextmanager

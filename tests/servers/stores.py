@@ -5,15 +5,34 @@ A new store is one more entry here, and the tests of the engine, the processes a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 
 import genlock
 from genlock.store import Clock, Store
 from tests.servers import ministack, postgres
+
+
+class Server(Protocol):
+    """A server of a test's own, which it may stop and crash. The port stays the same from one start to the next."""
+
+    port: int
+
+    def start(self) -> None:
+        """Returns when it takes connections."""
+
+    def stop(self) -> None:
+        """As an operator would: connections are broken off."""
+
+    def kill(self) -> None:
+        """As if it had crashed."""
+
+    def store_url(self, place: Path, port: int | None = None) -> str:
+        """The store that belongs to this path, by way of another port (a proxy's) if one is given."""
 
 
 class Kind(NamedTuple):
@@ -27,19 +46,23 @@ class Kind(NamedTuple):
     """By how much a test that has to say a time must say a longer one. Where it is more than 1, `large` tests run nightly."""
     nightly: bool = False
     """Do the tests of the engine and the processes, and the scenarios, run there nightly, all but those marked `core`?"""
+    own: Callable[[], AbstractContextManager[Server]] | None = None
+    """Starts a server of a test's own, which syncs: for tests that disturb it."""
 
 
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
-    "postgres": Kind(postgres.url_for, "postgres"),
     # Its server and its driver are Python, and take some milliseconds each for every call: all of the tests took minutes.
     "dynamodb": Kind(ministack.url_with_payloads, "dynamodb", slowness=6, nightly=True),
+    "postgres": Kind(postgres.url_for, "postgres", own=postgres.running),
 }
 """Those that several processes can open."""
 
 ALL = ("memory", *LASTING)
 SERVERS = tuple(name for name, kind in LASTING.items() if kind.server)
 NIGHTLY = frozenset(name for name, kind in LASTING.items() if kind.nightly)
+DISTURBED = tuple(name for name, kind in LASTING.items() if kind.own)
+"""Those whose server a test may have for itself."""
 
 
 def asked_for(request: pytest.FixtureRequest) -> str:
@@ -58,3 +81,14 @@ def need(request: pytest.FixtureRequest, name: str) -> None:
 def opened(name: str, place: Path, clock: Clock | None = None) -> Store:
     """A handle of its own on the store that belongs to this path."""
     return genlock.open_store(LASTING[name].url(place), clock=clock)
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[pytest.mark.slow] if LASTING[name].slowness > 1 else []) for name in DISTURBED]
+)
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of each kind in turn, which the tests of one file may stop and crash; where everything takes longer, nightly."""
+    own = LASTING[request.param].own
+    assert own is not None
+    with own() as server:
+        yield server

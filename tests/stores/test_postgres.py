@@ -123,7 +123,7 @@ def test_a_server_that_is_not_there_is_unavailable_and_the_message_has_no_passwo
 
 
 def test_an_unknown_database_is_unavailable_and_named(postgres: Postgres) -> None:
-    with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist'):
+    with pytest.raises(StoreUnavailable, match='database "nowhere" does not exist: create it'):
         PostgresStore(postgres.address.replace("/postgres", "/nowhere"))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 from genlock.coordinator.arguments import check_flag, check_limit, check_number, check_text
 from genlock.coordinator.base import Base
 from genlock.coordinator.scripts import Read, Script
 from genlock.core.codec import decode_event, event_to_builtins
 from genlock.core.results import Feed, FeedEvent
+from genlock.errors import StoreUnavailable
 from genlock.store import EventPage, EventQuery
 
 _PAGE = 500
@@ -42,16 +44,20 @@ class Feeds(Base):
 
 
 def follow(operations: Base, place: tuple[str, str], after: str | None, timeout: float | None) -> Iterator[FeedEvent]:
-    """Events as they come, for ever or until nothing has come for `timeout` seconds. Blocks the calling thread."""
+    """Events as they come, for ever or until nothing has come for `timeout` seconds. Blocks the calling thread.
+
+    A store that is away is waited for until the deadline, as everywhere.
+    """
     if after is not None:
         check_text("after", after)
     if timeout is not None:
         check_number("timeout_seconds", timeout, 0, math.inf)
-    store = operations.store
-    cursor = after if after is not None else store.read_events(EventQuery(*place, tail=True)).cursor
+    store, read = operations.store, operations.engine.read
+    cursor = after if after is not None else read(lambda: store.read_events(EventQuery(*place, tail=True))).cursor
     quiet_since = time.monotonic()
     while True:
-        page = store.read_events(EventQuery(*place, after=cursor, limit=_PAGE, cursors=True))
+        query = EventQuery(*place, after=cursor, limit=_PAGE, cursors=True)
+        page = read(lambda query=query: store.read_events(query))  # type: ignore[misc]
         yield from feed_events(page)
         cursor = page.cursor
         if page.events:
@@ -61,7 +67,8 @@ def follow(operations: Base, place: tuple[str, str], after: str | None, timeout:
         left = _LOOK_SECONDS if timeout is None else min(_LOOK_SECONDS, quiet_since + timeout - time.monotonic())
         if left <= 0:
             return
-        store.wait([place], [cursor], left)
+        with suppress(StoreUnavailable):  # the next read waits for a store that is away
+            store.wait([place], [cursor], left)
 
 
 def feed_events(page: EventPage) -> Iterator[FeedEvent]:

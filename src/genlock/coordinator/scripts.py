@@ -29,7 +29,7 @@ class Ask(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A blocking look at the store."""
+    """A blocking look at the store, or something else that may be repeated: it is, while the store is away."""
 
     function: Callable[[], Any]
 
@@ -45,7 +45,7 @@ def run(engine: Engine, script: Script[R]) -> R:
             if type(step) is Ask:
                 answer: Any = _wait(engine, engine.submit(step.requests, patience=step.patience))
             else:
-                answer = step.function()  # type: ignore[union-attr]
+                answer = engine.read(step.function)  # type: ignore[union-attr]
             step = script.send(answer)
     except StopIteration as done:
         result: R = done.value
@@ -96,7 +96,7 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
                         engine.abandon(job)
                         raise
                 else:
-                    answer = await loop.run_in_executor(None, step.function)  # type: ignore[union-attr]
+                    answer = await loop.run_in_executor(None, engine.read, step.function)  # type: ignore[union-attr]
                 step = script.send(answer)
         except StopIteration as done:
             result: R = done.value

@@ -35,6 +35,9 @@ Answer = Committed | Conflict | GenlockError
 
 _FRESH_DIGITS = 32
 
+NOT_YET = Conflict()
+"""A change of unknown outcome that is not there: to be decided again, and perhaps done all the same by a server that is slow."""
+
 
 class Cell:
     """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
@@ -51,6 +54,7 @@ class Cell:
         "read_version",
         "record",
         "sealed",
+        "unsure",
         "version",
     )
 
@@ -59,6 +63,8 @@ class Cell:
         self.sealed: list[Sealed] = []
         self.events: list[Any] = []
         self.conflicted = False
+        self.unsure = False
+        """Was it sent, and is it not there although it may still come?"""
         self.error: GenlockError | None = None
         self.position = 0
         """Of the last of its events in the feed, once it is committed."""
@@ -392,6 +398,7 @@ class Round:
                 cell.error = answer
             else:
                 cell.conflicted = True
+                cell.unsure = answer is NOT_YET
         if len(committed) < len(self._fitting) or self.troubled:
             self.troubled = True
             self.counts.forget()
@@ -419,8 +426,9 @@ class Round:
                 time.sleep(pause)
                 pause = min(pause * 2, 0.5)
                 continue
-            done = events and events[0].digest == first.digest
-            return Committed(events[0].position) if done else Conflict()
+            if not events:
+                return NOT_YET
+            return Committed(events[0].position) if events[0].digest == first.digest else Conflict()
 
 
 _MOST_EVENTS_A_DECISION = 8

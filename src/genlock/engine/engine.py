@@ -6,17 +6,20 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from genlock.engine.jobs import Job, Request
 from genlock.engine.lane import Lane
+from genlock.engine.patience import patiently
 from genlock.engine.watcher import Watcher
 from genlock.errors import Closed
 from genlock.store import Store
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
+T = TypeVar("T")
 
 DEADLINE_SECONDS = 5.0
 _CLOSE_SECONDS = 30.0
@@ -45,6 +48,10 @@ class Engine:
         job = Job(requests, time.monotonic() + self.deadline_seconds + patience, loop)
         self._lane(requests[0]).submit(job)
         return job
+
+    def read(self, function: Callable[[], T]) -> T:
+        """Looks at the store in the calling thread; waits for a store that is away until the deadline, as commands do."""
+        return patiently(function, time.monotonic() + self.deadline_seconds)
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for this job any more: it is dropped if it has not begun, and what it is granted is given back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
@@ -98,10 +98,25 @@ class Job:
 _arrivals = count()
 
 
+class Doubt(NamedTuple):
+    """A change of an item that is decided again all the same.
+
+    Its outcome was unknown, and it was not there when one looked: the server may still carry it out. Or it was done, and another record
+    on which the item rests was not.
+    """
+
+    key: Key
+    version: int
+    digest: bytes
+    """Of its first event: by these it is known again."""
+    decision: Any
+    """What the item is to be told if it was done."""
+
+
 class Item:
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "command", "decision", "job", "number", "request", "wanted")
+    __slots__ = ("at", "attempt", "command", "decision", "doubts", "job", "number", "request", "wanted")
 
     def __init__(self, job: Job | None, at: int, request: Request) -> None:
         self.job = job
@@ -112,6 +127,7 @@ class Item:
         self.attempt = 0
         self.wanted: tuple[Key, ...] = ()
         self.decision: Any = None
+        self.doubts: tuple[Doubt, ...] = ()
 
 
 def plain_item(command: Command) -> Item:

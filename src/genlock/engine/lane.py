@@ -29,14 +29,15 @@ from genlock.engine.bell import Bell
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.flight import Flight, Pilot
-from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
+from genlock.engine.jobs import Doubt, Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
 from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.patience import given_up, patiently, pause_after
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.engine.spans import spans_of
 from genlock.engine.watcher import Watcher
 from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
-from genlock.store import MAX_DUE, Query, Store
+from genlock.store import MAX_DUE, EventQuery, Query, Store
 
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
@@ -241,6 +242,7 @@ class Lane:
             committed = round.note(answers)
             if round.troubled:
                 ready = self._sort_out(flight.decided, round)
+            self._look_again(ready, round, flight.until)
             reactions = reactions_of(committed)
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
             if committed or also:
@@ -296,6 +298,8 @@ class Lane:
         """Serves one request for a next task; False if it goes on waiting."""
         place, round = request.key.place, counter.round
         if request.operation and repeated(round, item):
+            return True
+        if item.doubts and self._serve_in_doubt(round, item):
             return True
         waits = request.wait_until > time.monotonic()
         if waits and place not in counter.offers:
@@ -361,13 +365,33 @@ class Lane:
                 error = next((cell.error for cell in cells if cell.error), None)
                 conflicted = any(cell.conflicted for cell in cells)
                 if (conflicted or isinstance(error, StoreUnavailable)) and self._try_again(item, now):
+                    item.doubts += doubts_of(item, round)
                     continue
                 if error is not None:
-                    item.decision = error
+                    item.decision = given_up(error) if isinstance(error, StoreUnavailable) else error
                 elif conflicted:
                     item.decision = Busy("the record kept changing until the deadline; nothing was decided, try again")
             ready.append(item)
         return ready
+
+    def _look_again(self, ready: list[Item], round: Round, until: float) -> None:
+        """Whoever is in doubt, and was now answered without a write of his own that would settle it: was his first change done after all?
+
+        Claims are decided anew: what counts is who holds the task now.
+        """
+        for item in ready:
+            if item.doubts and type(item.command) is not ClaimTask and not round.cells[item.command.key].sealed:
+                for doubt in item.doubts:
+                    if came_true(self._store, doubt, until):
+                        item.decision = doubt.decision
+                        self._make_up_for(doubt.key.place, until)
+
+    def _make_up_for(self, place: tuple[str, str], until: float) -> None:
+        """Something was done whose reactions nobody has run: settling does, at once if that is possible."""
+        self._unsettled.add(place)
+        with contextlib.suppress(StoreError):
+            self._settler.settle(place, until)
+            self._unsettled.discard(place)
 
     def _try_again(self, item: Item, now: float) -> bool:
         if item.job is not None and now > item.job.deadline:
@@ -376,11 +400,17 @@ class Lane:
         self._again.append(item)
         return True
 
-    def _retry_later(self, items: list[Item], error: StoreError) -> None:
+    def _serve_in_doubt(self, round: Round, item: Item) -> bool:
+        """Claims the same task as before, if that can be had: another one would be a second, should the first claim still be done."""
+        round.prepare([item])
+        decision = round.decide(item)
+        return type(decision) is Decision and decision.outcome.success is True
+
+    def _retry_later(self, items: list[Item], error: StoreUnavailable) -> None:
         now = time.monotonic()
         late = [item for item in items if not self._try_again(item, now)]
         for item in late:
-            item.decision = error
+            item.decision = given_up(error)
         self._answer(late, None)
 
     def _react(self, committed: Sequence[Cell], reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> None:
@@ -445,9 +475,7 @@ class Lane:
         if self._again:
             attempt = max(item.attempt for item in self._again)
             if attempt:
-                import random
-
-                time.sleep(random.uniform(0, min(0.002 * 2 ** (attempt - 1), 0.05)))
+                time.sleep(pause_after(attempt))
         if self._denials and now - self._flushed >= FLUSH_SECONDS:
             self._flush_denials()
         for place in list(self._unsettled):
@@ -529,6 +557,24 @@ class Lane:
 def _known_keys(request: NextTask) -> list[Key]:
     key = request.key
     return [project_key(key.tenant, key.project), tenant_key(key.tenant), key.beside(SESSION, request.by.session)]
+
+
+def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
+    """The change of this item's own record, if it was done although another was not, or if nobody knows whether it will be."""
+    cell = round.cells[item.command.key]
+    if not cell.sealed or cell.error or (cell.conflicted and not cell.unsure):
+        return ()
+    return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
+
+
+def came_true(store: Store, doubt: Doubt, until: float) -> bool:
+    """Is the change there now? What cannot be found out before the deadline is left as it was decided."""
+    query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
+    try:
+        events = patiently(lambda: store.read_events(query).events, until)
+    except StoreError:
+        return False
+    return bool(events) and events[0].digest == doubt.digest
 
 
 def releases_of(job: Job) -> list[ReleaseClaim]:

@@ -19,6 +19,7 @@ from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Cell, Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import Item, plain_item
+from genlock.engine.patience import patiently, pause_after
 from genlock.engine.spans import Span, spans_of
 from genlock.errors import Busy, GenlockError, StoreUnavailable
 from genlock.store import MOST_WAITED_ON, Query, Store, Stored
@@ -26,6 +27,8 @@ from genlock.store import MOST_WAITED_ON, Query, Store, Stored
 Waiter = tuple[Stored, Record]
 News = dict[str, list[Hear]]
 
+NEVER = 0.0
+"""Reactions alone do not wait for a store that is away: settling makes up for them, and whoever asked can be answered."""
 MOST_AT_A_TIME = 512
 _TRIES = 10
 
@@ -64,8 +67,8 @@ class Reactor:
 
     def run(self, reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> bool:
         """Runs them; False if some reactions were left for settling. An `also` that fails becomes its item's outcome."""
-        todo, known, complete = self._expanded(reactions)
         owed = also
+        todo, known, complete = self._expanded(reactions, until if owed else NEVER)
         budget = MOST_AT_A_TIME
         tries = 0
         while todo or owed:
@@ -78,21 +81,18 @@ class Reactor:
             if tries > _TRIES and not outcome.owed:
                 return False
             if tries:
-                import random
-
-                time.sleep(random.uniform(0, min(0.002 * 2**tries, 0.05)))
-            expanded, known, all_found = self._expanded(outcome.more)
+                time.sleep(pause_after(tries + 1))
+            owed = outcome.owed
+            expanded, known, all_found = self._expanded(outcome.more, until if owed else NEVER)
             complete = complete and all_found
-            todo, owed = merged(outcome.again + expanded), outcome.owed
+            todo = merged(outcome.again + expanded)
         return complete
 
     def _round(self, todo: list[Command], known: list[Waiter], owed: list[tuple[Item, Command]], until: float) -> _Outcome:
         """One load-decide-commit. Those found waiting have just been read, and need not be loaded."""
-        round = Round(self._store, self._counts, profile=self._profile)
-        round.know(known)
         everything: list[tuple[Item, Item | None]] = [(plain_item(command), owner) for owner, command in owed]
         everything += [(plain_item(command), None) for command in todo]
-        round.prepare([item for item, _ in everything])
+        round = patiently(lambda: self._prepared([item for item, _ in everything], known), until if owed else NEVER)
         decisions = [(item, owner, round.decide(item)) for item, owner in everything]
         committed = round.commit(until)
         self.written += spans_of(committed)
@@ -113,6 +113,12 @@ class Reactor:
                 outcome.more += [Reaction(further) for further in decision.also]
         return outcome
 
+    def _prepared(self, items: list[Item], known: list[Waiter]) -> Round:
+        round = Round(self._store, self._counts, profile=self._profile)
+        round.know(known)
+        round.prepare(items)
+        return round
+
     def _again(self, outcome: _Outcome, item: Item, owner: Item | None, error: GenlockError | None, until: float) -> None:
         if owner is None:
             outcome.again.append(item.command)
@@ -121,13 +127,13 @@ class Reactor:
         else:
             owner.decision = error or Busy("what belongs to this could not be written before the deadline; try again")
 
-    def _expanded(self, reactions: list[Reaction]) -> tuple[list[Command], list[Waiter], bool]:
+    def _expanded(self, reactions: list[Reaction], until: float) -> tuple[list[Command], list[Waiter], bool]:
         """Commands with their keys; those for whoever waits on a task are looked up. False if there are more than fit."""
         commands = [reaction.command for reaction in reactions if reaction.waits_on is None]
         known: list[Waiter] = []
         complete = True
         for place, news in news_of(reactions):
-            further, waiters, next = told(self._store, place, news)
+            further, waiters, next = patiently(lambda place=place, news=news: told(self._store, place, news), until)  # type: ignore[misc]
             complete = complete and next is None
             commands += further
             known += waiters

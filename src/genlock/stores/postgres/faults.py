@@ -31,11 +31,23 @@ class Unreachable(Exception):
     """There is no connection: nothing was sent."""
 
 
+_ADVICE = {
+    "password": "write postgresql://user:password@host/database, or set PGPASSWORD or ~/.pgpass",
+    'database "': "create it (createdb): a store makes its schema, and no database",
+    "too many clients": "raise max_connections, put a pooler in between (pooled=on), or take fewer connections (pool=…)",
+    "connection slots": "raise max_connections, put a pooler in between (pooled=on), or take fewer connections (pool=…)",
+}
+"""What to do, by words of the server. A refusal to connect has no SQLSTATE that the driver would pass on."""
+
+
 def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
     """Our error for what happened outside of a commit."""
     match error:
         case Refused(state=state):
             return _refusal(state, f"{where}: {error}")
+        case Unreachable():
+            advice = next((f": {what}" for words, what in _ADVICE.items() if words in str(error)), "")
+            return StoreUnavailable(f"{where}: {error}{advice}; nothing was written")
         case _:
             return StoreUnavailable(f"{where}: {error}; nothing was written")
 

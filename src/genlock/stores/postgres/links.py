@@ -97,6 +97,8 @@ class Links:
             self._idle.append(link)
         else:
             link.close()
+            # Whatever broke this one has often broken the others too, and a connection that is only silent takes long to find out about.
+            self._drop_idle()
         if self._closed:  # looked at last: whoever closes takes what is idle, and we take what came after that
             self._drop_idle()
 

@@ -92,14 +92,16 @@ SELECT NULL::int8, NULL::text, NULL::text, m.epoch, m.birth, NULL::bytea, coales
     coalesce(p.purges, 0)
 FROM genlock.meta AS m LEFT JOIN place AS p ON true
 UNION ALL (
-    SELECT e.at & 1099511627775, r.kind, r.name, e.version, e.digest, e.body, e.record, NULL, NULL
+    -- The project is compared here and not in the join: there it would be a way to the record, by way of all the project's records.
+    SELECT e.at & 1099511627775, CASE WHEN r.project = p.id THEN r.kind END, CASE WHEN r.project = p.id THEN r.name END,
+        e.version, e.digest, e.body, e.record, NULL, NULL
     FROM place AS p
     CROSS JOIN LATERAL (
         SELECT * FROM genlock.event AS e
         WHERE e.at > (p.id::int8 << 40) + $3::int8 AND e.at < (p.id::int8 + 1) << 40
         ORDER BY e.at LIMIT $4::int8
     ) AS e
-    LEFT JOIN genlock.record AS r ON r.id = e.record AND r.project = p.id
+    LEFT JOIN genlock.record AS r ON r.id = e.record
     ORDER BY e.at
 );
 

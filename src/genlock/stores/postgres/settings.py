@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from genlock.errors import BadArgument
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
+_SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 _SWITCH = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 
 T = TypeVar("T")
@@ -37,17 +38,19 @@ class Settings(NamedTuple):
 
 def settings_of(url: str) -> Settings:
     """The settings in a URL; `BadArgument` if it cannot be meant."""
-    parts = urlsplit(url)
+    if "#" in url:
+        raise BadArgument("there is a # in a PostgreSQL URL: in a password or a name it is written %23")
+    address, _, options = url.partition("?")
     own: dict[str, str] = {}
     others: list[tuple[str, str]] = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    for name, value in parse_qsl(options, keep_blank_values=True):
         if name not in _OWN:
             others.append((name, value))
         elif name in own:
             raise BadArgument(f"{name} is given twice in a PostgreSQL URL")
         else:
             own[name] = value
-    conninfo = _conninfo(urlunsplit(parts._replace(query=urlencode(others, quote_via=quote))))
+    conninfo = _conninfo(f"{address}?{urlencode(others, quote_via=quote)}" if others else address)
     schema = _read(own, "schema", _schema, "genlock")
     pooled = _read(own, "pooled", _switch, False)
     direct = _conninfo(own["listen_url"]) if "listen_url" in own else None if pooled else conninfo
@@ -106,8 +109,10 @@ def _conninfo(url: str) -> str:
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        reason = str(error).strip()
+        # The driver shows what it could not read, and that may be a password.
+        reason = str(error).strip() if "@" not in url or "query parameter" in str(error) else "its address cannot be read"
         raise BadArgument(f"this is no PostgreSQL URL ({reason}); of our own options there are: {', '.join(_OWN)}") from None
+    _check(given)
     defaults: dict[str, str | int] = {
         "application_name": "genlock",
         "client_encoding": "UTF8",
@@ -120,6 +125,21 @@ def _conninfo(url: str) -> str:
     if "," in str(given.get("host") or ""):
         defaults["target_session_attrs"] = "read-write"
     return psycopg.conninfo.make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+
+
+def _check(given: dict[str, Any]) -> None:
+    """What the driver would find out only when it connects, as if the server were away. A port may be a piece of a password: not shown."""
+    escape = "a password or name with / @ : # or % has these written %2F %40 %3A %23 %25"
+    if "@" in str(given.get("host") or ""):
+        raise BadArgument(f"there are two @ in a PostgreSQL URL: {escape}")
+    for port in str(given.get("port") or 5432).split(","):
+        if port and not (port.isdecimal() and 0 < int(port) < 65536):
+            raise BadArgument(f"the port in a PostgreSQL URL is a number from 1 to 65535; {escape}")
+    for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count"):
+        if not str(given.get(name) or 0).isdecimal():
+            raise BadArgument(f"{given[name]!r} is no {name} in a PostgreSQL URL: it is a whole number")
+    if str(given.get("sslmode") or "prefer") not in _SSL_MODES:
+        raise BadArgument(f"{given['sslmode']!r} is no sslmode in a PostgreSQL URL: it is one of {', '.join(_SSL_MODES)}")
 
 
 def _where(conninfo: str, schema: str) -> str:
