@@ -13,7 +13,7 @@ import pytest
 
 import genlock
 from genlock.store import Clock, Store
-from tests.servers import postgres
+from tests.servers import postgres, redis
 
 
 class Kind(NamedTuple):
@@ -25,11 +25,14 @@ class Kind(NamedTuple):
     """The fixture that starts its server."""
     slowness: int = 1
     """By how much a test that has to say a time must say a longer one. Where it is more than 1, `large` tests run nightly."""
+    payloads: bool = True
+    """Does it keep payloads by itself?"""
 
 
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
     "postgres": Kind(postgres.url_for, "postgres"),
+    "redis": Kind(redis.url_for, "redis", payloads=False),
 }
 """Those that several processes can open."""
 
@@ -48,6 +51,11 @@ def need(request: pytest.FixtureRequest, name: str) -> None:
     """Starts the server of this store, unless it runs already."""
     if name in SERVERS:
         request.getfixturevalue(str(LASTING[name].server))
+
+
+def keeps_payloads(name: str) -> bool:
+    """Does this store keep large results?"""
+    return name not in LASTING or LASTING[name].payloads
 
 
 def opened(name: str, place: Path, clock: Clock | None = None) -> Store:

@@ -9,9 +9,10 @@ import pytest
 from genlock.store import Clock, Store
 from genlock.stores.memory import MemoryStore
 from genlock.stores.postgres import PostgresStore
+from genlock.stores.redis import RedisStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
-from tests.servers.postgres import url_for
+from tests.servers import postgres, redis
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -32,4 +33,12 @@ class TestMemoryStore(StoreContract):
 @pytest.mark.usefixtures("postgres")
 class TestPostgresStore(StoreContract):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        return PostgresStore(url_for(place), clock=clock)
+        return PostgresStore(postgres.url_for(place), clock=clock)
+
+
+@pytest.mark.usefixtures("redis")
+class TestRedisStore(StoreContract):
+    payloads_supported = False
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return RedisStore(redis.url_for(place), clock=clock)
