@@ -38,6 +38,11 @@ class Proxy:
         """As at first."""
         self._answers = "passed on"
 
+    def lead_to(self, port: int) -> None:
+        """From now on this is the way to another server: what leads to the first is broken off."""
+        self._target = ("127.0.0.1", port)
+        self.cut()
+
     def cut(self) -> None:
         """Breaks all connections off."""
         with self._lock:
@@ -48,6 +53,8 @@ class Proxy:
 
     def close(self) -> None:
         self._closed = True
+        with suppress(OSError):  # whoever is in accept would take one more
+            self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
         self.cut()
 

@@ -79,6 +79,11 @@ class Redis:
         with driver.Redis(port=self.port, socket_timeout=10, protocol=2) as client:
             yield client
 
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self._folder
+
     def tell(self, *command: str | int) -> Any:
         """One command."""
         with self.client() as client:
@@ -89,12 +94,12 @@ class Redis:
         """A URL without options."""
         return f"redis://127.0.0.1:{self.port}/0"
 
-    def url(self, place: Path | str, **options: str | int) -> str:
+    def url(self, place: Path | str, **options: str | float) -> str:
         """The URL of the store that belongs to this name."""
         return _url(self.address, place, **options)
 
 
-def _url(address: str, place: Path | str, **options: str | int) -> str:
+def _url(address: str, place: Path | str, **options: str | float) -> str:
     prefix = "t" + hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
     return "&".join([f"{address}?prefix={prefix}", *(f"{name}={value}" for name, value in options.items())])
 

@@ -44,6 +44,8 @@ def refusal_of(error: Exception) -> Refused | None:
     for kind in type(error).__mro__:
         if kind in _CODES:
             return Refused(_CODES[kind], _one_line(error))
+    if "user executing the script" in str(error):
+        return Refused("NOPERM", _one_line(error))
     if isinstance(error, driver.ResponseError):
         return Refused(str(error).partition(" ")[0], _one_line(error))
     return None

@@ -12,7 +12,8 @@ Implementation notes:
 - **A look at many records ends after some thousand** and is continued by another script: while one runs, nobody else is served.
 - **Durability is declared** in the URL and checked when a store is opened (opening.py).
 - **A server that was promoted or restarted has another replication id.** The commit script sees it, raises the epoch and writes
-  nothing; what was to be written is a conflict and is decided anew (ADR 14).
+  nothing; what was to be written is a conflict and is decided anew (ADR 14). So is whatever was decided in an earlier epoch
+  (decided.py).
 - **Nothing is repeated by the driver** (settings.py): a commit that was done and is sent again would conflict with itself.
 - **Waiting for replicas** (`wait=n`): a commit that too few have is of unknown outcome, and no read of this handle is answered until they
   have it. So whoever finds the commit by reading may count on it.
@@ -49,6 +50,7 @@ from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import feed, finding, loading, upkeep, waiting, writing
+from genlock.stores.redis.decided import Decided
 from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of, unstorable
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.opening import open_store
@@ -75,6 +77,7 @@ class RedisStore:
         self._pid = os.getpid()
         self._closed = False
         self._owes = False
+        self._decided = Decided()
         self._links = Links(partial(Link, self._settings), self._settings.pool, self._where)
         self._moves = Moves()
         self._listener = Listener(self._settings, self._names.moves, self._moves)
@@ -93,6 +96,7 @@ class RedisStore:
         """The records found among `keys`, the clock and the epoch."""
         with self._entered() as link:
             records, epoch, now = loading.load(link, self._names, self._birth, keys, self._where, with_index=with_index)
+        self._decided.loaded(epoch)
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
@@ -103,7 +107,7 @@ class RedisStore:
                 return []
             hit("redis.commit.before")
             try:
-                answers = writing.commit(link, self._context, changes)
+                answers = writing.commit(link, self._context, changes, self._decided.use())
             except OutcomeUnknown:
                 self._owes = bool(self._settings.wait)
                 raise

@@ -55,7 +55,7 @@ class Listener:
                 link = Link(self._settings)
                 self._listen(link)
             except (Unreachable, Refused, Broken):
-                self._moves.wait((), 0, pause)
+                self._moves.wait((), self._moves.now(), pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             finally:
                 self.hears = False

@@ -5,7 +5,7 @@ This is the hot path. Its loop runs once for every change there is, so it unpack
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from genlock.errors import OutcomeUnknown, StoreForeign, StoreUnavailable
@@ -48,42 +48,56 @@ def arguments_of(changes: Sequence[Change]) -> list[Argument]:
     return told
 
 
-def runs_of(context: Context, places: dict[Place, list[Change]]) -> list[Run]:
-    """A script for each project."""
+def runs_of(context: Context, places: dict[Place, list[Change]], epoch: int | None) -> list[Run]:
+    """A script for each project. They write nothing if the epoch is not this one any more."""
     settings, names, birth = context
-    watched = 0 if settings.alone else 1
+    first: list[Argument] = [birth, 0 if settings.alone else 1, settings.wait, "" if epoch is None else epoch]
     return [
-        ("commit", (names.store, names.place(*place)), [birth, watched, settings.wait, feed_mark(*place), *arguments_of(changes)])
+        ("commit", (names.store, names.place(*place)), [*first, feed_mark(*place), *arguments_of(changes)])
         for place, changes in places.items()
     ]
 
 
-def commit(link: Link, context: Context, changes: Sequence[Change]) -> Answers:
-    """Writes each change that still fits."""
+def commit(link: Link, context: Context, changes: Sequence[Change], epoch: int | None = None) -> Answers:
+    """Writes each change that still fits, unless it was decided in another epoch than the present one."""
     places: dict[Place, list[Change]] = {}
     for change in changes:
         places.setdefault(change[0][:2], []).append(change)
-    said = _run(link, context, places)
+    said = _run(link, context, places, epoch)
     new = [place for place, answer in said.items() if answer[0] == b"new"]
     if new:
-        _register(link, context.names, new)
-        said |= _run(link, context, {place: places[place] for place in new})
+        said |= _run_new(link, context, {place: places[place] for place in new}, epoch, done=_any_done(said))
     answers = {place: iter(_answers(said[place], mine)) for place, mine in places.items()}
     return [next(answers[change[0][:2]]) for change in changes]
 
 
-def _run(link: Link, context: Context, places: dict[Place, list[Change]]) -> dict[Place, list[Any]]:
-    """What the server says for each project; an error if it did not do what it was told."""
+def _run(
+    link: Link, context: Context, places: dict[Place, list[Change]], epoch: int | None, *, done: bool = False
+) -> dict[Place, list[Any]]:
+    """What the server says for each project; an error if it did not do what it was told. Was something `done` before?"""
     wait = context.settings.wait
     more: list[Command] = [("WAIT", wait, round(context.settings.wait_seconds * 1000))] if wait else []
-    answers = link.run_all(runs_of(context, places), *more)
+    answers = link.run_all(runs_of(context, places, epoch), *more)
     said = dict(zip(places, answers, strict=False))
-    done = any(type(answer) is list and answer[0] == b"done" for answer in said.values())
+    done = done or _any_done(said)
     for answer in said.values():
         _check(answer, context, done=done)
     if wait and done and (isinstance(answers[-1], Refused) or answers[-1] < wait):
         raise OutcomeUnknown(f"{context.settings.where}: the commit is on {answers[-1]} of {wait} replicas, and may not outlive a failover")
     return said
+
+
+def _any_done(said: dict[Place, Any]) -> bool:
+    return any(type(answer) is list and answer[0] == b"done" for answer in said.values())
+
+
+def _run_new(link: Link, context: Context, places: dict[Place, list[Change]], epoch: int | None, *, done: bool) -> dict[Place, list[Any]]:
+    """The same for projects that have nothing yet: first they are listed."""
+    try:
+        _register(link, context.names, places)
+    except Refused as refused:
+        _check(refused, context, done=done)
+    return _run(link, context, places, epoch, done=done)
 
 
 def _check(answer: list[Any] | Refused, context: Context, *, done: bool) -> None:
@@ -105,7 +119,7 @@ def gone(where: str) -> StoreForeign:
     return StoreForeign(f"{where}: the store that was opened is not there any more: see whether this is the right server, and open it anew")
 
 
-def _register(link: Link, names: Names, places: list[Place]) -> None:
+def _register(link: Link, names: Names, places: Iterable[Place]) -> None:
     """Lists the projects before anything is in them: one that is listed and empty does no harm, one that is not would not be found."""
     commands: list[Command] = []
     for tenant, project in places:

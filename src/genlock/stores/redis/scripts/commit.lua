@@ -1,15 +1,24 @@
 #!lua
 -- One project's changes: each that still fits is written with its events.
 -- KEYS: the store, the project.
--- ARGV: the store's birth; 1 if the replication id is watched; how many replicas there must be; the feed's mark; then for each change:
---       field, head that was read or nothing, new head, index entries, body, version of the first event, number of events, the events.
+-- ARGV: the store's birth; 1 if the replication id is watched; how many replicas there must be; the epoch in which this was decided, or
+--       nothing; the feed's mark; then for each change: field, head that was read or nothing, new head, index entries, body, version of
+--       the first event, number of events, the events.
 
 local store, project = KEYS[1], KEYS[2]
+
+-- An epoch that was begun on a server, and lost with all that it gave out, must not be begun again on another: it is made of the time
+-- since the store's birth and a digit of the replication id.
+local function next_epoch(last, id)
+  local now, born = redis.call('TIME')[1], redis.call('HGET', store, 'born')
+  local made = (tonumber(now) - tonumber(born)) * 16 + tonumber(string.sub(id, 1, 1), 16)
+  return string.format('%.0f', math.max(tonumber(last) + 1, made)), now
+end
 
 -- A server with another replication id was promoted or restarted: it may lack what was acknowledged. Nothing is written on what was
 -- decided before the epoch rose.
 local function trouble()
-  local kept = redis.call('HMGET', store, 'birth', 'replid')
+  local kept = redis.call('HMGET', store, 'birth', 'replid', 'epoch')
   if kept[1] ~= ARGV[1] then
     return {'gone'}
   end
@@ -18,16 +27,19 @@ local function trouble()
     local info = redis.call('INFO', 'replication')
     local id = string.match(info, 'master_replid:(%x+)')
     if ARGV[2] == '1' and id ~= kept[2] then
-      local epoch = redis.call('HINCRBY', store, 'epoch', 1)
-      local time = redis.call('TIME')
-      redis.call('HSET', store, 'replid', id, 'epoch:' .. epoch, time[1] .. ' replication id ' .. tostring(kept[2]) .. ' became ' .. id)
+      local epoch, now = next_epoch(kept[3], id)
+      local why = now .. ' replication id ' .. kept[2] .. ' became ' .. id
+      redis.call('HSET', store, 'epoch', epoch, 'replid', id, 'epoch:' .. epoch, why)
       redis.call('PUBLISH', store .. ':moves', '')
-      return {'raised', epoch}
+      return {'raised'}
     end
     local _, online = string.gsub(info, 'state=online', '')
     if online < needed then
       return {'few', online}
     end
+  end
+  if ARGV[4] ~= '' and ARGV[4] ~= kept[3] then
+    return {'raised'}
   end
   if redis.call('EXISTS', project .. ':m') == 0 then
     return {'new'}
@@ -39,7 +51,7 @@ if found then
   return found
 end
 
-local changes, fields, at = {}, {}, 5
+local changes, fields, at = {}, {}, 6
 while at <= #ARGV do
   changes[#changes + 1] = at
   fields[#fields + 1] = ARGV[at]
@@ -109,6 +121,6 @@ if #records > 0 then
   many('HSET', project .. ':h', records)
   many('HSET', project .. ':b', bodies)
   redis.call('HSET', project .. ':m', 'head', string.format('%.0f', position))
-  redis.call('PUBLISH', store .. ':moves', ARGV[4])
+  redis.call('PUBLISH', store .. ':moves', ARGV[5])
 end
 return {'done', first, unpack(lost)}
