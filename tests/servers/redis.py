@@ -36,7 +36,7 @@ class Redis:
         self._folder = folder
         self._settings = _SETTINGS | {name.replace("_", "-"): value for name, value in settings.items()}
         self._process: subprocess.Popen[bytes] | None = None
-        self.port = _free_port()
+        self.port = free_port()
 
     def start(self) -> None:
         """Returns when it takes commands. The port stays the same."""
@@ -153,19 +153,35 @@ def url_for(place: Path) -> str:
     return _url(os.environ[_ADDRESS], place)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 that nobody else has signed, and its key."""
+    openssl = debian.program("openssl", "openssl")
+    if openssl is None:
+        pytest.fail("there is no openssl on this machine: `make servers` gets it")
+    made, key = folder / "tls.crt", folder / "tls.key"
+    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -addext"
+    command = [str(openssl), *options.split(), "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True, env=debian.environment("openssl"))
+    return made, key
+
+
 def ready() -> str:
-    """Where the program is; Debian's package is fetched and unpacked if need be."""
-    found = debian.program(_PACKAGE, "redis-server")
-    if found is None:
-        debian.unpack(_PACKAGE)
-        found = debian.program(_PACKAGE, "redis-server")
-    if found is None:
-        raise debian.NotToBeHad("Debian's package redis-server has no program of that name")
-    return f"in {found.parent}"
+    """Where the programs are; Debian's packages are fetched and unpacked if need be."""
+    places = []
+    for package, name in ((_PACKAGE, "redis-server"), ("openssl", "openssl")):
+        found = debian.program(package, name)
+        if found is None:
+            debian.unpack(package)
+            found = debian.program(package, name)
+        if found is None:
+            raise debian.NotToBeHad(f"Debian's package {package} has no program {name}")
+        places.append(f"{name} in {found.parent}")
+    return ", ".join(places)

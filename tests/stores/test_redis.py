@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +36,7 @@ from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
-from tests.servers.redis import Redis, replicated, running
+from tests.servers.redis import Redis, certificate, free_port, replicated, running
 
 
 @pytest.fixture(name="url")
@@ -143,6 +144,18 @@ def test_a_server_that_is_not_there_is_unavailable_and_the_message_has_no_passwo
 def test_a_server_that_does_not_speak_tls_is_unavailable_by_rediss(redis: Redis) -> None:
     with pytest.raises(StoreUnavailable):
         RedisStore(f"rediss://127.0.0.1:{redis.port}/0?socket_timeout=1")
+
+
+def test_rediss_speaks_tls_and_checks_the_certificate(tmp_path: Path) -> None:
+    made, key = certificate(tmp_path)
+    tls = {"tls_cert_file": str(made), "tls_key_file": str(key), "tls_auth_clients": "no", "tls_port": str(free_port())}
+    with running(**tls) as server:
+        url = server.url("x").replace("redis://", "rediss://").replace(f":{server.port}/", f":{tls['tls_port']}/")
+        with opened(f"{url}&ssl_ca_certs={made}") as store:
+            commit(store, make_change(make_key()))
+            assert len(read_feed(store)) == 1
+        with pytest.raises(StoreUnavailable, match="certificate"):
+            RedisStore(url)
 
 
 def test_without_its_driver_the_error_names_the_extra() -> None:

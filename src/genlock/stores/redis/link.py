@@ -104,7 +104,8 @@ class Link:
 
     def _answer(self) -> Any:
         try:
-            return self._connection.read_response()
+            # To the driver some refusals are failures of the connection. They are not, and more answers may follow.
+            return self._connection.read_response(disconnect_on_error=False)
         except (driver.RedisError, OSError) as error:
             refused = refusal_of(error)
             if refused is None:

@@ -25,19 +25,23 @@ class Opened(NamedTuple):
 
 def open_store(link: Link, settings: Settings, names: Names) -> Opened:
     """The store, made if it is missing. Two who open it at once are no trouble."""
-    said = _said(link)
-    replica = said["role"] != "master"
+    info, config, found = link.exchange(
+        [("INFO",), ("CONFIG", "GET", "*fsync*"), ("HMGET", names.store, "format", "birth", "made_by")],
+    )
+    said = _said(info)
     _check_server(settings, said)
-    if not replica:
-        _check_durability(link, settings, said)
-        if settings.alone and int(said["connected_slaves"]):
-            raise StoreError(f"{settings.where}: alone=on, and the server has {said['connected_slaves']} replicas: leave alone=on out")
-        found: list[Any] = link.run("open", [names.store], FORMAT, secrets.token_bytes(8), version("genlock"))
-    else:
-        found = link.call("HMGET", names.store, "format", "birth", "made_by")
-        if found[0] is None:
+    if said["role"] != "master":
+        if isinstance(found, Refused) or found[0] is None:
             raise StoreReadOnly(f"{settings.where} is a replica without a store: open its master once")
-    return Opened(_birth(found, settings), replica)
+        return Opened(_birth(found, settings), read_only=True)
+    _check_durability(settings, said, config)
+    if settings.alone and int(said["connected_slaves"]):
+        raise StoreError(f"{settings.where}: alone=on, and the server has {said['connected_slaves']} replicas: leave alone=on out")
+    if settings.arguments.get("username"):
+        link.run("trial", [names.store])
+    if isinstance(found, Refused) or found[0] is None:
+        found = link.run("open", [names.store], FORMAT, secrets.token_bytes(8), version("genlock"))
+    return Opened(_birth(found, settings), read_only=False)
 
 
 def _birth(found: list[Any], settings: Settings) -> bytes:
@@ -52,10 +56,11 @@ def _birth(found: list[Any], settings: Settings) -> bytes:
     return bytes(birth)
 
 
-def _said(link: Link) -> dict[str, str]:
+def _said(info: bytes | Refused) -> dict[str, str]:
     """What the server says of itself."""
-    lines = link.call("INFO").decode("utf-8", "replace").splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
+    if isinstance(info, Refused):
+        raise info
+    return dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
 
 
 def _check_server(settings: Settings, said: dict[str, str]) -> None:
@@ -71,7 +76,7 @@ def _check_server(settings: Settings, said: dict[str, str]) -> None:
         )
 
 
-def _check_durability(link: Link, settings: Settings, said: dict[str, str]) -> None:
+def _check_durability(settings: Settings, said: dict[str, str], found: list[bytes] | Refused) -> None:
     """The server must keep what the URL promises. Where CONFIG is not allowed, only the append-only file itself can be seen."""
     if settings.durability == "none":
         return
@@ -80,9 +85,7 @@ def _check_durability(link: Link, settings: Settings, said: dict[str, str]) -> N
             f"{settings.where}: the server has no append-only file, so a restart would lose everything: set appendonly yes,"
             " or write durability=none in the URL if nothing need last"
         )
-    try:
-        found = link.call("CONFIG", "GET", "*fsync*")
-    except Refused:
+    if isinstance(found, Refused):
         return
     config = {str(name, "ascii"): str(value, "ascii") for name, value in zip(found[::2], found[1::2], strict=True)}
     syncs = config.get("appendfsync", settings.durability)

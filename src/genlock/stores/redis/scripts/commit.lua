@@ -60,7 +60,7 @@ end
 
 local heads = gathered(project .. ':h', fields)
 local first = tonumber(redis.call('HGET', project .. ':m', 'head'))
-local position = first
+local position, feed = first, project .. ':f'
 local lost, records, bodies, added, removed = {}, {}, {}, {}, {}
 
 local function move(old, packed)
@@ -84,15 +84,13 @@ local function move(old, packed)
 end
 
 local function append(field, version, from, to)
-  local places = {}
+  local places = project .. ':e:' .. field
   for number = from, to do
     position = position + 1
-    redis.call('XADD', project .. ':f', string.format('%.0f-0', position), 'k', field, 'e', ARGV[number])
-    places[#places + 1] = version
-    places[#places + 1] = position
+    redis.call('XADD', feed, string.format('%.0f-0', position), 'k', field, 'e', ARGV[number])
+    redis.call('ZADD', places, version, position)
     version = version + 1
   end
-  many('ZADD', project .. ':e:' .. field, places)
 end
 
 for number, at in ipairs(changes) do
