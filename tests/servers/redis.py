@@ -26,7 +26,7 @@ _PACKAGE = "redis-server"
 _ADDRESS = "GENLOCK_TEST_REDIS"
 """How processes that a test starts find the server."""
 
-_SETTINGS = {"save": "", "appendonly": "yes", "appendfsync": "everysec", "bind": "127.0.0.1", "repl-diskless-sync-delay": "0"}
+_SETTINGS = {"save": "", "appendonly": "yes", "appendfsync": "everysec", "bind": "127.0.0.1", "repl_diskless_sync_delay": "0"}
 
 
 class Redis:
@@ -34,21 +34,21 @@ class Redis:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self._folder = folder
-        self._settings = _SETTINGS | {name.replace("_", "-"): value for name, value in settings.items()}
+        self._settings = _SETTINGS | settings
         self._process: subprocess.Popen[bytes] | None = None
         self.port = free_port()
 
-    def start(self) -> None:
-        """Returns when it takes commands. The port stays the same."""
+    def start(self, *, wait: bool = True, **settings: str) -> None:
+        """Returns when it takes commands, or at once. The port stays the same."""
         binary = debian.program(_PACKAGE, "redis-server")
         if binary is None:
             pytest.fail("there is no redis-server on this machine: `make servers` gets it")
-        settings = {"port": str(self.port), "dir": str(self._folder), **self._settings}
-        command = [str(binary), *(word for name, value in settings.items() for word in (f"--{name}", value))]
+        settings = {"port": str(self.port), "dir": str(self._folder), **self._settings, **settings}
+        command = [str(binary), *(word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value))]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, env=debian.environment(_PACKAGE), stdout=log, stderr=log, cwd=self._folder)
         deadline = time.monotonic() + SECONDS_TO_START
-        while not self._answers():
+        while wait and not self._answers():
             assert self._process.poll() is None, f"redis-server ended: {(self._folder / 'log').read_text()[-2000:]}"
             assert time.monotonic() < deadline, "redis-server never came up"
 

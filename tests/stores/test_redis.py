@@ -244,7 +244,7 @@ def test_a_password_that_is_missing_or_wrong_is_said(own: Redis) -> None:
     own.tell("CONFIG", "SET", "requirepass", "hidden")
     try:
         for login in ("", "someone:wrong@", ":wrong@"):
-            with pytest.raises(StoreError, match="may not do that") as raised:
+            with pytest.raises(StoreError, match="user and password in the URL") as raised:
                 RedisStore(own.url("x").replace("127.0.0.1", f"{login}127.0.0.1"))
             assert "wrong@" not in str(raised.value)
         with opened(own.url("x").replace("127.0.0.1", ":hidden@127.0.0.1")) as store:
@@ -299,6 +299,29 @@ def test_a_server_that_is_busy_with_a_script_is_unavailable_and_nothing_is_writt
             client.script_kill()
             endless.join()
         eventually(store, make_change(make_key()))
+
+
+def test_a_server_that_is_still_loading_is_unavailable_and_waited_for() -> None:
+    with running(appendfsync="always") as server:
+        with server.client() as client, client.pipeline(transaction=False) as many:
+            for number in range(5000):
+                many.set(f"key {number}", number)
+            many.execute()
+        with opened(server.url("x")) as store:
+            commit(store, make_change(make_key()))
+            server.stop()
+            server.start(wait=False, key_load_delay="200", loading_process_events_interval_bytes="1024")
+            said = set()
+            deadline = time.monotonic() + PATIENCE
+            while True:
+                assert time.monotonic() < deadline, "it never came back"
+                try:
+                    assert make_key() in store.load([make_key()]).records
+                except StoreUnavailable as error:
+                    said.add("loading" in str(error))
+                else:
+                    break
+            assert True in said
 
 
 def _run_for_ever(server: Redis) -> None:

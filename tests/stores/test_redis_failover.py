@@ -153,6 +153,18 @@ def test_the_first_commit_after_a_promotion_raises_the_epoch_and_writes_nothing(
         assert b"replication id" in why
 
 
+def test_a_first_replica_makes_the_epoch_rise_too_and_nothing_is_lost_by_it() -> None:
+    """The server changes its replication id, and nobody can tell why."""
+    with running() as master, opened(master.url("x")) as store:
+        first = make_change(make_key())
+        commit(store, first)
+        with running(replicaof=f"127.0.0.1 {master.port}") as replica:
+            await_replica(master, replica)
+            eventually(store, make_change(first.key, first))
+            assert store.load([]).epoch > 0
+            assert len(read_feed(store)) == 2
+
+
 def test_what_was_decided_before_the_epoch_rose_is_a_conflict_even_where_the_record_is_the_same(pair: Pair) -> None:
     """Another coordinator has raised it meanwhile; the record is what we read, on a server that is gone."""
     first = make_change(make_key())
@@ -265,7 +277,7 @@ def test_nothing_acknowledged_is_lost_when_a_server_that_syncs_crashes_and_the_s
 
 def test_a_server_that_comes_back_without_its_last_writes_begins_another_epoch_each_time() -> None:
     """As after a crash of the machine: what had not been synced is gone, also that an epoch had been begun."""
-    with running() as server:
+    with running(appendfsync="always") as server:
         epochs = []
         first = make_change(make_key())
         with opened(server.url("x")) as store:

@@ -65,7 +65,9 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
             return StoreFull(f"{message}; nothing was written: give the server more memory, or purge")
         case "READONLY":
             return StoreUnavailable(f"{message}: the server has become a replica; nothing was written: name its master in the URL")
-        case "NOPERM" | "NOAUTH" | "WRONGPASS":
+        case "NOAUTH":
+            return StoreError(f"{message} (see whether user and password in the URL are right: redis://user:password@host)")
+        case "NOPERM":
             return StoreError(f"{message}: the user in the URL may not do that; docs/how-to/redis.md says what it needs")
         case "WRONGTYPE":
             return StoreCorrupt(f"{message}: a key of the store holds what should not be there")
