@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from redis import connection as driver
 from redis.backoff import NoBackoff
@@ -13,13 +13,11 @@ from redis.connection import Connection, SSLConnection
 from redis.retry import Retry
 
 from genlock.errors import BadArgument
+from genlock.stores.options import Options, positive, seconds, switch
 
 _PREFIX = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_SWITCH = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 
 DURABILITIES = ("none", "everysec", "always")
-
-T = TypeVar("T")
 
 _parse_url: Callable[[str], dict[str, Any]] = driver.parse_url
 
@@ -50,31 +48,23 @@ class Settings(NamedTuple):
 
 def settings_of(url: str) -> Settings:
     """The settings in a URL; `BadArgument` if it cannot be meant."""
-    parts = urlsplit(url)
-    own: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _OWN:
-            others.append((name, value))
-        elif name in own:
-            raise BadArgument(f"{name} is given twice in a Redis URL")
-        else:
-            own[name] = value
-    secure = parts.scheme == "rediss"
-    arguments = _arguments(urlunsplit(parts._replace(query=urlencode(others, quote_via=quote))), secure=secure)
-    prefix = _read(own, "prefix", _prefix, "genlock")
-    where = f"{parts.scheme}://{arguments.get('host', 'localhost')}:{arguments.get('port', 6379)}/{arguments.get('db', 0)}"
+    options = Options(url, "Redis", _OWN)
+    scheme = urlsplit(url).scheme
+    secure = scheme == "rediss"
+    arguments = _arguments(options.rest, secure=secure)
+    prefix = options.read("prefix", _prefix, "genlock")
+    where = f"{scheme}://{arguments.get('host', 'localhost')}:{arguments.get('port', 6379)}/{arguments.get('db', 0)}"
     return _checked(
         Settings(
             arguments,
             secure,
             f"{where} (prefix {prefix})",
             prefix,
-            _read(own, "pool", _positive, 8),
-            _read(own, "durability", _durability, "everysec"),
-            _read(own, "wait", _replicas, 0),
-            _read(own, "wait_timeout", _seconds, 1.0),
-            _read(own, "alone", _switch, False),
+            options.read("pool", positive, 8),
+            options.read("durability", _durability, "everysec"),
+            options.read("wait", _replicas, 0),
+            options.read("wait_timeout", seconds, 1.0),
+            options.read("alone", switch, False),
         )
     )
 
@@ -92,15 +82,6 @@ def _checked(settings: Settings) -> Settings:
     return settings
 
 
-def _read(own: dict[str, str], name: str, read: Callable[[str], T], default: T) -> T:
-    if name not in own:
-        return default
-    try:
-        return read(own[name])
-    except (ValueError, KeyError):
-        raise BadArgument(f"{own[name]!r} is no {name} in a Redis URL: it is {read.__doc__}") from None
-
-
 def _prefix(text: str) -> str:
     """1 to 64 letters, digits, dots, underscores and hyphens"""
     if not _PREFIX.fullmatch(text):
@@ -115,30 +96,11 @@ def _durability(text: str) -> str:
     return text
 
 
-def _switch(text: str) -> bool:
-    """on or off"""
-    return _SWITCH[text.lower()]
-
-
-def _positive(text: str) -> int:
-    """a number from 1 to 1000"""
-    if not 1 <= int(text) <= 1000:
-        raise ValueError
-    return int(text)
-
-
 def _replicas(text: str) -> int:
     """a number of replicas, from 0 to 16"""
     if not 0 <= int(text) <= 16:
         raise ValueError
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    """a number of seconds, more than 0"""
-    if not 0 < float(text) <= 3600:
-        raise ValueError
-    return float(text)
 
 
 def _arguments(url: str, *, secure: bool) -> dict[str, Any]:
