@@ -28,7 +28,7 @@ from genlock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from genlock.store import Change, EventQuery, Index, Query, Store
+from genlock.store import Change, EventQuery, Index, Key, Query, Store
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import RedisStore
 from genlock.testing.clock import ManualClock
@@ -584,3 +584,29 @@ def test_a_commit_that_too_few_replicas_have_is_unknown_and_nothing_is_read_unti
                 break
         with opened(replica.url("slow")) as copy:
             assert make_key() in copy.load([make_key()]).records
+
+
+def test_a_claim_is_not_granted_before_its_replica_has_it_and_then_once(pair: tuple[Redis, Redis]) -> None:
+    master, replica = pair
+    url = master.url("granted", wait=1, wait_timeout=0.2)
+    with genlock.connect(url, session_id="s", agent_id="a", deadline_seconds=PATIENCE) as fleet, opened(master.url("granted")) as other:
+        fleet.add_tasks(tasks=["T"])
+        fleet.register_session()
+        key = Key("default", "default", "task", "T")
+        answers: list[genlock.ClaimResult] = []
+        claimer = threading.Thread(target=lambda: answers.append(fleet.claim_task(task_id="T")))
+        replica.signal(signal.SIGSTOP)
+        try:
+            claimer.start()
+            deadline = time.monotonic() + PATIENCE
+            while other.load([key]).records[key].version == 1:
+                assert time.monotonic() < deadline, "the claim never reached the master"
+            claimer.join(0.5)
+            assert answers == [], "granted while it might be lost"
+        finally:
+            replica.signal(signal.SIGCONT)
+        claimer.join(PATIENCE)
+        (granted,) = answers
+        assert granted.claim is not None
+        assert granted.claim.generation == 1
+        assert [event.event_type for event in fleet.read_events(task_id="T").events] == ["TASK_ADDED", "CLAIM_ACQUIRED"]
