@@ -10,7 +10,7 @@ from msgspec import Struct
 from genlock.coordinator.scripts import Ask, Script
 from genlock.core.codec import decode_record
 from genlock.core.commands import Caller, ChangeProject, ChangeTenant, Command
-from genlock.core.ids import parse_task_id
+from genlock.core.ids import check_task_id
 from genlock.core.keys import TASK, Key, project_key, tenant_key
 from genlock.core.model import Actor, Process, ProjectRecord, Record, TaskRecord, TenantRecord
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
@@ -60,7 +60,7 @@ class Base:
     def task_key(self, tenant_id: str | None, project_id: str | None, task_id: str) -> Key:
         """The key of a task, its id checked."""
         tenant, project = self.place(tenant_id, project_id)
-        return Key(tenant, project, TASK, parse_task_id(task_id).text)
+        return Key(tenant, project, TASK, check_task_id(task_id))
 
     def caller(self, session_id: str | None, agent_id: str | None = None, *, need_agent: bool = False) -> Caller:
         """Who calls."""

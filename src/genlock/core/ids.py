@@ -81,6 +81,11 @@ def parse_task_id(text: str, *, hierarchical: bool = False) -> TaskId:
     return _parse(check_length("task id", text, LONGEST_ID), hierarchical)
 
 
+def check_task_id(text: str) -> str:
+    """The id, if it is one; else BadArgument. What could be a slug is an id whatever else it is, so nothing need be read from it."""
+    return text if type(text) is str and _SLUG.fullmatch(text) else parse_task_id(text).text
+
+
 def parse_root(text: str) -> int:
     """The value of a root: 0001 is 1, A000 is 10000, ZZZ9 is the last."""
     if not _BARE_ROOT.fullmatch(check_length("root", text, ROOT_WIDTH)):

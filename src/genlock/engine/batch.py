@@ -31,6 +31,8 @@ from genlock.engine.processes import gone
 from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError
 from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
 
+Answer = Committed | Conflict | GenlockError
+
 _FRESH_DIGITS = 32
 
 
@@ -138,6 +140,9 @@ class Round:
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
+        self._changes: list[Change] = []
+        self._fitting: list[Cell] = []
+        """The cells of these changes."""
         self.troubled = False
         """Is there anything that could not be committed?"""
 
@@ -181,6 +186,11 @@ class Round:
         limits = tenant.limits if isinstance(tenant, TenantRecord) else PROFILES[self.profile]
         self._settings[key[:2]] = policy, limits
         return policy, limits
+
+    def is_limited(self, key: Key) -> bool:
+        """Does anything have to be counted for whoever wants something of this project?"""
+        limits = self.settings(key)[1]
+        return limits.max_concurrent_claims is not None or limits.max_active_sessions is not None
 
     # Deciding
 
@@ -342,39 +352,52 @@ class Round:
 
     def commit(self, until: float) -> list[Cell]:
         """Writes all that has changed. Conflicting cells are marked; the others, committed, are returned."""
-        cells = [cell for cell in self.cells.values() if cell.sealed]
-        if not cells:
-            return []
-        changes, fitting = [], []
+        self.draw_up()
+        return self.note(self.write(until))
+
+    def draw_up(self) -> bool:
+        """Makes the changes that are to be written; is there anything? Nothing may be decided here from now on."""
         most = self.store.limits.body_bytes
-        for cell in cells:
+        for cell in self.cells.values():
+            if not cell.sealed:
+                continue
             change = cell.change()
             if len(change.body) > most or max([len(sealed.body) for sealed in cell.sealed]) > most:
                 cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
+                self.troubled = True
                 continue
-            changes.append(change)
-            fitting.append(cell)
-        committed = []
+            self._changes.append(change)
+            self._fitting.append(cell)
+        return bool(self._changes)
+
+    def write(self, until: float) -> list[Answer]:
+        """Writes what was drawn up, and touches nothing else: another thread may do it while this one goes on."""
+        answers: list[Answer] = []
         batch = self.store.limits.batch
+        for start in range(0, len(self._changes), batch):
+            answers += self._commit(self._changes[start : start + batch], until)
+        return answers
+
+    def note(self, answers: Sequence[Answer]) -> list[Cell]:
+        """Marks what conflicted or failed; the rest, committed, is returned."""
+        committed = []
         counted = self.counts.is_kept
-        for start in range(0, len(changes), batch):
-            answers = self._commit(changes[start : start + batch], until)
-            for cell, answer in zip(fitting[start : start + batch], answers, strict=True):
-                if type(answer) is Committed:
-                    cell.position = answer.position
-                    committed.append(cell)
-                    if counted and cell.key.kind == TASK:
-                        self.counts.changed(cell.key, cell.read, cell.record)
-                elif isinstance(answer, GenlockError):
-                    cell.error = answer
-                else:
-                    cell.conflicted = True
-        if len(committed) < len(cells):
+        for cell, answer in zip(self._fitting, answers, strict=True):
+            if type(answer) is Committed:
+                cell.position = answer.position
+                committed.append(cell)
+                if counted and cell.key.kind == TASK:
+                    self.counts.changed(cell.key, cell.read, cell.record)
+            elif isinstance(answer, GenlockError):
+                cell.error = answer
+            else:
+                cell.conflicted = True
+        if len(committed) < len(self._fitting) or self.troubled:
             self.troubled = True
             self.counts.forget()
         return committed
 
-    def _commit(self, changes: list[Change], until: float) -> Sequence[Committed | Conflict | GenlockError]:
+    def _commit(self, changes: list[Change], until: float) -> Sequence[Answer]:
         try:
             return self.store.commit(changes)
         except OutcomeUnknown as unknown:
@@ -382,7 +405,7 @@ class Round:
         except StoreError as error:
             return [error] * len(changes)
 
-    def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Committed | Conflict | GenlockError:
+    def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Answer:
         """The connection broke inside the commit: our digest at the version we wrote means that it was done."""
         first = change.events[0]
         query = EventQuery(change.key.tenant, change.key.project, record=change.key, after_version=first.version - 1, limit=1)

@@ -24,10 +24,11 @@ from genlock.core.reasons import Status
 from genlock.core.results import ClaimResult, SweepResult
 from genlock.core.rules import Reaction
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.batch import Cell, Memo, Round
+from genlock.engine.batch import Answer, Cell, Memo, Round
 from genlock.engine.bell import Bell
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
+from genlock.engine.flight import Flight, Pilot
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, plain_item, resolve_all
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.reactions import Reactor, reactions_of
@@ -40,6 +41,7 @@ from genlock.store import MAX_DUE, Query, Store
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
 _SETTLE_EVENTS = 1000
+_SETTLE_AT_LAST = 5000
 _UPKEEP_PAUSE = 0.05
 _SETTLE_PAUSE = 0.2
 _LOOK_AT_CLAIMS_SECONDS = 2.0
@@ -75,6 +77,11 @@ class Lane:
         self._postponed: dict[tuple[str, str], float] = {}
         """When a settling that was left out for haste is to be made up for."""
         self._looked_at: dict[tuple[str, str], float] = {}
+        self._flight: Flight | None = None
+        """The batch that is being committed while the next one is decided."""
+        self._landing: Flight | None = None
+        """The one before it, while its reactions are run."""
+        self._pilot = Pilot(f"genlock-commit-{name}", self._has_landed) if store.limits.shared else None
         self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
         self.thread.start()
 
@@ -116,12 +123,15 @@ class Lane:
             while True:
                 items = self._gather()
                 if items is None:
+                    self._land()
                     with contextlib.suppress(GenlockError):
                         self._settler.leave()
                     break
                 self._current = items
                 if items:
                     self._process(items)
+                else:
+                    self._land()
                 self._current = []
                 try:
                     self._upkeep()
@@ -135,7 +145,7 @@ class Lane:
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
         with self._bell.lock:
-            while not (self._closing or self._returned or self._urgent or self._normal or self._again or self._woken or self._unsettled):
+            while not (self._closing or self._returned or self._is_wanted()):
                 timeout = self._sleep()
                 if timeout is not None and timeout <= 0:
                     break
@@ -164,6 +174,17 @@ class Lane:
             items.sort(key=lambda item: item.number)
         return items
 
+    def _is_wanted(self) -> bool:
+        """Is there anything to do at once?"""
+        if self._urgent or self._normal or self._again or self._woken:
+            return True
+        return self._flight.has_landed if self._flight is not None else bool(self._unsettled)
+
+    def _has_landed(self) -> None:
+        """By the pilot: the lane need not wait any more."""
+        with self._bell.lock:
+            self._bell.ring()
+
     def _sleep(self) -> float | None:
         """How long nothing will happen by itself."""
         ends = []
@@ -176,27 +197,70 @@ class Lane:
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
     def _process(self, items: list[Item]) -> None:
-        """One batch: round, reactions, answers."""
+        """One batch: decided, committed, and its reactions and answers. If others wait already, they are decided during the commit."""
+        if self._flight is not None:
+            items, held = self._flight.parted(items)
+            if not items:
+                self._land()
+                items = held
+            else:
+                self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
         round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
-        ready: list[Item] = []
         try:
             decided = self._decide(round, items)
-            committed = round.commit(until)
-            ready = self._sort_out(decided, round) if round.troubled else decided
+        except StoreError as error:
+            self._land()
+            self._fail(items, error)
+            return
+        flight = Flight(items, decided, round, until)
+        if round.draw_up() and self._pilot is not None and (self._flight is not None or self._urgent or self._normal):
+            before = self._flight
+            answers = before.answers() if before is not None else []
+            self._flight, self._landing = flight, before
+            self._pilot.take_off(flight)
+            if before is not None:
+                self._finish(before, answers)
+        else:
+            self._land()
+            flight.fly()
+            self._finish(flight, flight.answers())
+
+    def _land(self) -> None:
+        """Waits for the batch that is under way, if there is one, and sees to what follows from it."""
+        flight = self._flight
+        if flight is not None:
+            answers = flight.answers()
+            self._flight, self._landing = None, flight
+            self._finish(flight, answers)
+
+    def _finish(self, flight: Flight, answers: Sequence[Answer]) -> None:
+        """After the commit: reactions, then answers."""
+        round, ready = flight.round, flight.decided
+        try:
+            committed = round.note(answers)
+            if round.troubled:
+                ready = self._sort_out(flight.decided, round)
             reactions = reactions_of(committed)
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
             if committed or also:
-                self._react(committed, reactions, also, until)
+                self._react(committed, reactions, also, flight.until)
         except StoreError as error:
-            self._put_back(items)
-            if isinstance(error, StoreUnavailable):
-                self._retry_later(items, error)
-                return
-            for item in items:
-                item.decision = error
-            ready = items
+            self._fail(flight.items, error)
+            return
+        self._landing = None
         self._answer(ready, round)
+
+    def _fail(self, items: list[Item], error: StoreError) -> None:
+        """The store did not do its part, and nothing was decided."""
+        self._landing = None
+        self._put_back(items)
+        if isinstance(error, StoreUnavailable):
+            self._retry_later(items, error)
+            return
+        for item in items:
+            item.decision = error
+        self._answer(items, None)
 
     def _put_back(self, items: list[Item]) -> None:
         """Nothing was decided: whoever was set aside on the way is one of these again."""
@@ -209,8 +273,11 @@ class Lane:
         requests = [item.request for item in items if isinstance(item.request, NextTask)]
         if requests:
             round.load({key: None for request in requests for key in _known_keys(request)})
+        if self._flight is not None and any(round.is_limited(item.request.key) for item in items):
+            # Limits are exact within a lane: what is under way must be counted.
+            self._land()
         decided: list[Item] = []
-        counter = Counter(round, len(requests))
+        counter = Counter(round, len(requests), frozenset() if self._flight is None else self._flight.tasks)
         for item in items:
             request = item.request
             if isinstance(request, NextTask):
@@ -236,6 +303,12 @@ class Lane:
             self._watcher.watch(place, self)
         if counter.serve(item, place):
             return True
+        if self._flight is not None:
+            # What is under way may be what opens the next one.
+            self._land()
+            counter.busy = frozenset()
+            if counter.serve(item, place, anew=True):
+                return True
         if place not in counter.searched:
             counter.searched.add(place)
             if self._look_harder(place, waits) and counter.serve(item, place, anew=True):
@@ -327,7 +400,6 @@ class Lane:
             moved.add(place)
             self._events[place] = self._events.get(place, 0) + span.events
             if self._events[place] >= _SETTLE_EVENTS:
-                self._events[place] = 0
                 self._unsettled.add(place)
             if complete:
                 self._settler.committed(span)
@@ -379,6 +451,10 @@ class Lane:
         if self._denials and now - self._flushed >= FLUSH_SECONDS:
             self._flush_denials()
         for place in list(self._unsettled):
+            if self._flight is not None and self._events.get(place, 0) < _SETTLE_AT_LAST:
+                continue  # its events are not known to be ours yet, and would be read for nothing
+            self._land()
+            self._events[place] = 0
             _, more = self._settler.settle_page(place, now + 5)
             if not more:
                 self._unsettled.discard(place)
@@ -435,7 +511,11 @@ class Lane:
             self._urgent.clear()
             self._normal.clear()
             self._closing = True
-        left = [*self._current, *self._again, *self._waiting]
+        if self._pilot is not None:
+            self._pilot.close()
+        flights = [flight for flight in (self._landing, self._flight) if flight is not None]
+        under_way = [item for flight in flights for item in flight.items]
+        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting)}.values())
         for item in left:
             item.decision = Closed("the coordinator was closed before this was carried out")
         self._answer(left, None)

@@ -7,7 +7,7 @@ same task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from genlock.core.commands import CheckDue, ClaimTask
 from genlock.core.facts import told
@@ -32,18 +32,19 @@ _WIDEST = 64
 class Offer:
     """The tasks of one project that a round may hand out."""
 
-    def __init__(self, round: Round, place: tuple[str, str], wanted: int, attempt: int) -> None:
+    def __init__(self, round: Round, place: tuple[str, str], wanted: int, attempt: int, busy: Set[Key] = frozenset()) -> None:
+        """Those that are `busy` are being committed just now, and are not offered."""
         self._round = round
         self._place = place
         self._spread = min(2**attempt, _WIDEST) if attempt else 1
         self.policy = round.settings(Key(*place, TASK, ""))[0]
         self._taken_tracks: set[str] = set()
         tenant, project = place
-        heads = min(max(wanted, self._spread), MOST_HEADS)
+        heads = min(max(wanted, self._spread) + len(busy), MOST_HEADS)
         self._pools: dict[str, list[tuple[str, Stored]]] = {}
-        due = self._add_due(tenant, project)
+        due = self._add_due(tenant, project, busy)
         for stored in round.store.find(Query(tenant, project, heads=heads)).records:
-            if stored.key not in due:
+            if stored.key not in due and stored.key not in busy:
                 self._add(stored.pool or "", stored.order or "", stored)
         if due:
             for ready in self._pools.values():
@@ -53,15 +54,16 @@ class Offer:
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
 
-    def _add_due(self, tenant: str, project: str) -> set[Key]:
+    def _add_due(self, tenant: str, project: str, busy: Set[Key]) -> set[Key]:
         """What time has opened is written down as it is met, and offered with the rest."""
         found = self._round.store.find(Query(tenant, project, due_before=microseconds(self._round.now), limit=MOST_DUE))
-        if not found.records:
+        due = [stored for stored in found.records if stored.key not in busy]
+        if not due:
             return set()
-        cells = self._round.take(found.records)
+        cells = self._round.take(due)
         checks = [plain_item(CheckDue(cell.key, SYSTEM)) for cell in cells]
         self._round.prepare_others(checks)
-        for cell, check, stored in zip(cells, checks, found.records, strict=True):
+        for cell, check, stored in zip(cells, checks, due, strict=True):
             self._round.decide(check)
             if isinstance(cell.record, TaskRecord) and claimable(cell.record):
                 self._add(pool_of(cell.record), order_of(cell.record), stored)
@@ -101,8 +103,9 @@ class Offer:
 class Counter:
     """Where requests for a next task are served, in order of arrival, during one round."""
 
-    def __init__(self, round: Round, wanted: int) -> None:
+    def __init__(self, round: Round, wanted: int, busy: Set[Key]) -> None:
         self.round = round
+        self.busy = busy
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
         """The projects in which nothing was ready and a closer look was taken."""
@@ -114,11 +117,11 @@ class Counter:
         request = item.request
         assert isinstance(request, NextTask)
         if anew or place not in self.offers:
-            self.offers[place] = Offer(self.round, place, self._wanted, item.attempt)
+            self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
         refused = self._serve(item, request, self.offers[place])
         if refused:
             # The first ones turned out to be nobody's (held there and then, say): look further down.
-            self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt)
+            self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt, self.busy)
             refused = self._serve(item, request, self.offers[place])
         return refused is None
 

@@ -16,7 +16,7 @@ from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
 from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, news_of, told
-from genlock.engine.spans import Span, spans_of
+from genlock.engine.spans import Runs, Span, spans_of
 from genlock.errors import CursorLost
 from genlock.store import EventPage, EventQuery, Recorded, Store
 
@@ -32,16 +32,13 @@ class Settler:
         self._profile = profile
         self._seen: dict[tuple[str, str], tuple[str | None, int]] = {}
         """Where this coordinator itself has settled to, as cursor and position; the store is told only of what was worth telling."""
-        self._own: dict[tuple[str, str], tuple[int, int]] = {}
-        """The last unbroken run of events in the feed that are this coordinator's own, with all their reactions done."""
+        self._own: dict[tuple[str, str], Runs] = {}
+        """The events in the feed that are this coordinator's own, with all their reactions done."""
 
     def committed(self, span: Span) -> None:
         """These events were written, and what they asked of others was done."""
-        if not span.unbroken:
-            self._own.pop(span.place, None)
-            return
-        run = self._own.get(span.place)
-        self._own[span.place] = (run[0] if run is not None and run[1] + 1 == span.first else span.first), span.last
+        if span.unbroken:
+            self._own.setdefault(span.place, Runs()).add(span.first, span.last)
 
     def settle(self, place: tuple[str, str], until: float) -> int:
         """Repeats reactions up to the present end of the feed; the number of events that came of it."""
@@ -57,7 +54,7 @@ class Settler:
             return 0, False
         stored = self._stored_cursor(place)
         seen = self._seen.get(place)
-        if seen is None and stored is None and self._own.get(place, (0, 0))[0] == 1:
+        if seen is None and stored is None and self._run_after(place, 0):
             # Nobody has ever settled here, and all there is is ours.
             self._seen[place] = None, 0
             if self._skips_own(place):
@@ -75,7 +72,8 @@ class Settler:
 
     def leave(self) -> None:
         """Spares whoever comes next the reading of what was our own, if it is much."""
-        for place, (first, last) in list(self._own.items()):
+        for place, runs in list(self._own.items()):
+            first, last = runs.last
             if last - first >= _PAGE:
                 stored = self._stored_cursor(place)
                 if (stored is None or place in self._seen) and self.settle_page(place, 0) == (0, False):
@@ -85,14 +83,20 @@ class Settler:
 
     def _skips_own(self, place: tuple[str, str]) -> bool:
         """Is all that the feed has got since we last looked our own? Then nothing was cut off, and nothing need be read."""
-        seen, run = self._seen.get(place), self._own.get(place)
-        if seen is None or run is None or not run[0] - 1 <= seen[1] <= run[1]:
+        seen = self._seen.get(place)
+        last = self._run_after(place, seen[1]) if seen is not None else 0
+        if not last:
             return False
         end = self._store.read_events(EventQuery(*place, tail=True))
-        if end.position != run[1]:
+        if end.position != last:
             return False
         self._seen[place] = end.cursor, end.position
         return True
+
+    def _run_after(self, place: tuple[str, str], position: int) -> int:
+        """The end of our own events that follow this position without a gap; 0 if there are none."""
+        runs = self._own.get(place)
+        return runs.end_after(position) if runs is not None else 0
 
     def _read(self, place: tuple[str, str], cursor: str | None) -> EventPage:
         try:

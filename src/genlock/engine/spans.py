@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,6 +21,38 @@ class Span(NamedTuple):
     def unbroken(self) -> bool:
         """Are there none of others in between?"""
         return self.last - self.first + 1 == self.events
+
+
+class Runs:
+    """Unbroken runs of positions, in order. Commits that overlap come in any order, so gaps may close later."""
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[int, int]] = []
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The furthest one, as its first and last position."""
+        return self._runs[-1]
+
+    def add(self, first: int, last: int) -> None:
+        """These positions too."""
+        at = bisect_left(self._runs, (first, last))
+        if at < len(self._runs) and self._runs[at][0] == last + 1:
+            last = self._runs.pop(at)[1]
+        if at > 0 and self._runs[at - 1][1] + 1 == first:
+            at -= 1
+            first = self._runs.pop(at)[0]
+        self._runs.insert(at, (first, last))
+        del self._runs[: -self.MOST]
+
+    def end_after(self, position: int) -> int:
+        """The end of the run that this position is in or just before; 0 if there is none."""
+        for first, last in reversed(self._runs):
+            if first - 1 <= position:
+                return last if position <= last else 0
+        return 0
 
 
 def spans_of(cells: Iterable[Cell]) -> list[Span]:

@@ -96,7 +96,7 @@ class RedisStore:
         """The records found among `keys`, the clock and the epoch."""
         with self._entered() as link:
             records, epoch, now = loading.load(link, self._names, self._birth, keys, self._where, with_index=with_index)
-        self._decided.loaded(epoch)
+        self._decided.loaded(keys, epoch)
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
@@ -107,7 +107,7 @@ class RedisStore:
                 return []
             hit("redis.commit.before")
             try:
-                answers = writing.commit(link, self._context, changes, self._decided.use())
+                answers = writing.commit(link, self._context, changes, self._decided.use([change[0] for change in changes]))
             except OutcomeUnknown:
                 self._owes = bool(self._settings.wait)
                 raise
@@ -119,7 +119,12 @@ class RedisStore:
         """Records by an index field, or how many there are by its value."""
         with self._entered() as link:
             check_query(query, count_by)
-            return finding.find(link, self._names, query) if count_by is None else finding.count(link, self._names, query, count_by)
+            if count_by is not None:
+                return finding.count(link, self._names, query, count_by)
+            epoch = self._decided.last
+            page = finding.find(link, self._names, query)
+        self._decided.found([record.key for record in page.records], epoch)
+        return page
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""

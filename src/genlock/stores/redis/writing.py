@@ -63,6 +63,9 @@ def commit(link: Link, context: Context, changes: Sequence[Change], epoch: int |
     places: dict[Place, list[Change]] = {}
     for change in changes:
         places.setdefault(change[0][:2], []).append(change)
+    if epoch is None and len(places) > 1:
+        # Whoever has read nothing has decided in the present one. If it rises for the first project, the others must not go on.
+        epoch = int(link.call("HGET", context.names.store, "epoch") or 0)
     said = _run(link, context, places, epoch)
     new = [place for place, answer in said.items() if answer[0] == b"new"]
     if new:

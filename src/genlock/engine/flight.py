@@ -1,0 +1,109 @@
+"""A flight: a batch that is being committed while its lane decides the next one.
+
+On a server a commit is mostly waiting, and a lane that waits with it decides nothing meanwhile. So the commit alone is handed to a
+thread beside the lane's. Everything else stays with the lane, in order: it looks at the answers, runs the reactions, and answers the
+callers. What a flight has touched is busy until it has landed, and nothing is decided on it before that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+
+from genlock.core.facts import told
+from genlock.core.keys import SESSION, TASK, Key
+from genlock.engine.batch import Answer, Round
+from genlock.engine.jobs import Item, NextTask, Settle, Sweep
+
+
+class Flight:
+    """One batch under way."""
+
+    def __init__(self, items: list[Item], decided: list[Item], round: Round, until: float) -> None:
+        self.items = items
+        self.decided = decided
+        self.round = round
+        self.until = until
+        self.tasks: set[Key] = set()
+        """The tasks that it changes; nobody may be offered them just now."""
+        self._others: set[Key] = set()
+        self._asking: set[str] = set()
+        """The sessions that have asked for a next task with an operation id."""
+        self._answers: list[Answer] = []
+        self._failed: BaseException | None = None
+        self._landed = threading.Lock()
+        self._landed.acquire()
+        self.has_landed = False
+
+    def mark(self) -> None:
+        """Says what is busy from now on."""
+        for key in [cell.key for cell in self.round.cells.values() if cell.sealed]:
+            (self.tasks if key.kind == TASK else self._others).add(key)
+        for item in self.items:
+            request = item.request
+            if isinstance(request, NextTask) and request.operation:
+                self._asking.add(request.by.session)
+
+    def fly(self) -> None:
+        """By the thread beside: commits."""
+        try:
+            self._answers = self.round.write(self.until)
+        except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it
+            self._failed = error
+        self.has_landed = True
+        self._landed.release()
+
+    def answers(self) -> list[Answer]:
+        """Waits until it has landed."""
+        self._landed.acquire()
+        if self._failed is not None:
+            raise self._failed
+        return self._answers
+
+    def parted(self, items: Iterable[Item]) -> tuple[list[Item], list[Item]]:
+        """Those that can be decided beside this flight, and those that must wait for it."""
+        free: list[Item] = []
+        held: list[Item] = []
+        for item in items:
+            (held if self._concerns(item) else free).append(item)
+        return free, held
+
+    def _concerns(self, item: Item) -> bool:
+        request = item.request
+        if isinstance(request, NextTask):
+            # One that is repeated must find what the first was granted.
+            session = request.by.session
+            return session in self._asking or request.key.beside(SESSION, session) in self._others
+        if isinstance(request, (Sweep, Settle)):
+            return True
+        if request.key in self.tasks:
+            return True
+        return bool(self._others) and not self._others.isdisjoint((request.key, *told(request)))
+
+
+class Pilot:
+    """The thread that commits for one lane; started when it is first needed."""
+
+    def __init__(self, name: str, landed: Callable[[], None]) -> None:
+        self._name = name
+        self._landed = landed
+        self._flights: SimpleQueue[Flight | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def take_off(self, flight: Flight) -> None:
+        """Begins to commit it."""
+        flight.mark()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._flights.put(flight)
+
+    def close(self) -> None:
+        """Ends the thread once it has done what it was given."""
+        self._flights.put(None)
+
+    def _run(self) -> None:
+        while (flight := self._flights.get()) is not None:
+            flight.fly()
+            self._landed()
