@@ -411,6 +411,14 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_written(late: Change, s
     assert read_feed(store) == []
 
 
+@pytest.mark.parametrize("length", [30, 31, 32, 240, 255, 256, 500, 65_536])
+def test_names_of_every_length_are_found(length: int, store: RedisStore) -> None:
+    name = "x" * length
+    commit(store, make_change(make_key(name), index=Index(state=name, pool=name, order=name, session=name, waits_on=(name,))))
+    for query in (Query("acme", "apollo", pool=name), Query("acme", "apollo", waits_on=(name,)), Query("acme", "apollo", state=name)):
+        assert [record.key.id for record in store.find(query).records] == [name]
+
+
 def test_a_payload_is_refused_with_what_to_type(store: RedisStore) -> None:
     with pytest.raises(BadArgument, match=r"payloads=s3://… or payloads=file://…"):
         store.payloads().put(make_key(), "d", b"x" * 40_000)

@@ -98,8 +98,8 @@ def packed_entries(kind: str, id: str, index: Index) -> bytes:
         entries.append(f"w{kind}\0{dependency}\0{id}")
         marks += 2
     packed = _pack(entries)
-    # Twice as fast as looking into each name, and a zero byte in one would make two records one.
-    if sum([entry.count("\0") for entry in entries]) != marks:
+    # A zero byte in a name would make two records one. What is packed has more of them only if a name has, or if an entry is long.
+    if packed.count(0) != marks and sum([entry.count("\0") for entry in entries]) != marks:
         raise ValueError("a name has a zero byte in it")
     return packed
 

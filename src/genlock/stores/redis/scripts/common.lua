@@ -32,3 +32,8 @@ end
 local function name_in(entry)
   return string.match(entry, '^[^%z]*%z([^%z]*)%z')
 end
+
+-- What follows the last zero byte. The pattern must begin at the beginning: without that it is tried at every place.
+local function id_in(text)
+  return string.match(text, '^.*%z(.*)$') or text
+end

@@ -42,7 +42,7 @@ end
 local function fields_of(tails)
   local fields = {}
   for at, tail in ipairs(tails) do
-    fields[at] = kind .. '\0' .. string.match(tail, '[^%z]*$')
+    fields[at] = kind .. '\0' .. id_in(tail)
   end
   return fields
 end

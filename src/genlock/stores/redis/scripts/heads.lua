@@ -13,7 +13,7 @@ local function take(pool)
     local entries = redis.call('ZRANGEBYLEX', index, from, '(' .. pool .. '\1', 'LIMIT', 0, most)
     local names = {}
     for at, entry in ipairs(entries) do
-      names[at] = kind .. '\0' .. string.match(entry, '[^%z]*$')
+      names[at] = kind .. '\0' .. id_in(entry)
     end
     for at, head in ipairs(gathered(KEYS[1] .. ':h', names)) do
       if taken < most and head and (not state or string.sub(entries_of(head)[1], 1, #state) == state) then

@@ -6,7 +6,7 @@ local kind, state, letter, after, budget, range = unpack(cmsgpack.unpack(ARGV[1]
 local entries = redis.call('ZRANGEBYLEX', KEYS[1] .. ':x', after and '(' .. range[1] .. after or '[' .. range[1], range[2], 'LIMIT', 0, budget)
 local fields, ids, values = {}, {}, {}
 for at, entry in ipairs(entries) do
-  ids[at] = string.match(entry, '[^%z]*$')
+  ids[at] = id_in(entry)
   fields[at] = kind .. '\0' .. ids[at]
 end
 
