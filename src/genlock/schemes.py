@@ -181,6 +181,13 @@ def _create_dynamodb(url: str) -> None:
     create_table(url)
 
 
+def _open_redis(url: str, *, clock: Clock | None, create: bool) -> Store:
+    with _driver("redis", "redis"):
+        from genlock.stores.redis import RedisStore
+
+    return RedisStore(url, clock=clock, create=create)
+
+
 @contextmanager
 def _driver(package: str, extra: str) -> Iterator[None]:
     """The block imports a store; without its driver the error says how to get it."""
@@ -199,6 +206,8 @@ _OURS: dict[str, Scheme] = {
     "memory": Scheme(_open_memory),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
+    "redis": Scheme(_open_redis),
+    "rediss": Scheme(_open_redis),
     "dynamodb": Scheme(_open_dynamodb, create=_create_dynamodb),
 }
 

@@ -91,6 +91,11 @@ class Proxy:
         self._now("passed on")
         self._every, self._delay = 0, 0.0
 
+    def lead_to(self, port: int) -> None:
+        """From now on this is the way to another server: what leads to the first is broken off."""
+        self._target = ("127.0.0.1", port)
+        self.cut()
+
     def cut(self) -> None:
         """Breaks all connections off."""
         with self._lock:

@@ -10,10 +10,11 @@ from genlock.store import Clock, Store
 from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.memory import MemoryStore
 from genlock.stores.postgres import PostgresStore
+from genlock.stores.redis import RedisStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
 from genlock.testing.contract_payloads import PayloadClauses
-from tests.servers import ministack, postgres
+from tests.servers import ministack, postgres, redis
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -59,3 +60,9 @@ class TestDynamoDBStore(StoreContract):
 class TestPayloadsInABucket(PayloadClauses):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return DynamoDBStore(ministack.url_for(place / "genlock.db", payloads=ministack.bucket_for(place)), clock=clock)
+
+
+@pytest.mark.usefixtures("redis")
+class TestRedisStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return RedisStore(redis.url_for(place), clock=clock)

@@ -13,6 +13,7 @@ from genlock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from genlock.stores.links import Unreachable
 
 
 class Refused(Exception):
@@ -25,10 +26,6 @@ class Refused(Exception):
 
 class Broken(Exception):
     """The connection was lost, or the server fell silent, after a statement had been sent: it may have been done or not."""
-
-
-class Unreachable(Exception):
-    """There is no connection: nothing was sent."""
 
 
 _ADVICE = {

@@ -14,7 +14,8 @@ import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from genlock.stores.postgres.faults import Broken, Refused, Unreachable
+from genlock.stores.links import Unreachable
+from genlock.stores.postgres.faults import Broken, Refused
 from genlock.stores.postgres.settings import Settings
 from genlock.stores.postgres.wire import Value, encode, rows_of
 
@@ -153,6 +154,13 @@ class Link:
     def close(self) -> None:
         """Ends it."""
         self._connection.close()
+
+
+def prepared_link(settings: Settings) -> Link:
+    """A connection as it is to be."""
+    link = Link(settings)
+    link.prepare()
+    return link
 
 
 def _one_line(text: str) -> str:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from genlock.errors import BadArgument
+from genlock.stores.options import Options, positive, seconds, switch
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-_SWITCH = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
-
-T = TypeVar("T")
 
 
 class Settings(NamedTuple):
@@ -38,44 +34,25 @@ class Settings(NamedTuple):
 
 def settings_of(url: str) -> Settings:
     """The settings in a URL; `BadArgument` if it cannot be meant."""
-    if "#" in url:
-        raise BadArgument("there is a # in a PostgreSQL URL: in a password or a name it is written %23")
-    address, _, options = url.partition("?")
-    own: dict[str, str] = {}
-    others: list[tuple[str, str]] = []
-    for name, value in parse_qsl(options, keep_blank_values=True):
-        if name not in _OWN:
-            others.append((name, value))
-        elif name in own:
-            raise BadArgument(f"{name} is given twice in a PostgreSQL URL")
-        else:
-            own[name] = value
-    conninfo = _conninfo(f"{address}?{urlencode(others, quote_via=quote)}" if others else address)
-    schema = _read(own, "schema", _schema, "genlock")
-    pooled = _read(own, "pooled", _switch, False)
-    direct = _conninfo(own["listen_url"]) if "listen_url" in own else None if pooled else conninfo
+    options = Options(url, "PostgreSQL", _OWN)
+    conninfo = _conninfo(options.rest)
+    schema = options.read("schema", _schema, "genlock")
+    pooled = options.read("pooled", switch, False)
+    listen_url = options.get("listen_url")
+    direct = _conninfo(listen_url) if listen_url is not None else None if pooled else conninfo
     return Settings(
         conninfo,
         _where(conninfo, schema),
         schema,
-        _read(own, "pool", _positive, 8),
+        options.read("pool", positive, 8),
         pooled,
-        direct if _read(own, "listen", _switch, True) else None,
-        _read(own, "statement_timeout", _seconds, 10.0),
-        _read(own, "lock_timeout", _seconds, 4.0),
+        direct if options.read("listen", switch, True) else None,
+        options.read("statement_timeout", seconds, 10.0),
+        options.read("lock_timeout", seconds, 4.0),
     )
 
 
 _OWN = ("schema", "listen_url", "listen", "pool", "pooled", "statement_timeout", "lock_timeout")
-
-
-def _read(own: dict[str, str], name: str, read: Callable[[str], T], default: T) -> T:
-    if name not in own:
-        return default
-    try:
-        return read(own[name])
-    except (ValueError, KeyError):
-        raise BadArgument(f"{own[name]!r} is no {name} in a PostgreSQL URL: it is {read.__doc__}") from None
 
 
 def _schema(text: str) -> str:
@@ -83,25 +60,6 @@ def _schema(text: str) -> str:
     if not _SCHEMA.fullmatch(text) or text.startswith("pg_"):
         raise ValueError
     return text
-
-
-def _switch(text: str) -> bool:
-    """on or off"""
-    return _SWITCH[text.lower()]
-
-
-def _positive(text: str) -> int:
-    """a number from 1 to 1000"""
-    if not 1 <= int(text) <= 1000:
-        raise ValueError
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    """a number of seconds, more than 0"""
-    if not 0 < float(text) <= 3600:
-        raise ValueError
-    return float(text)
 
 
 def _conninfo(url: str) -> str:

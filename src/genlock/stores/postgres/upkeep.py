@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from genlock.stores.links import Unreachable
 from genlock.stores.migrations import About, Migrated, applied_of, migrated
-from genlock.stores.postgres.faults import Broken, Refused, Unreachable, commit_fault_of
+from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.opening import examine, missing, run_migrations
 from genlock.stores.postgres.queries import FORMAT, migrations_for, queries_for

@@ -5,18 +5,34 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from genlock.errors import Closed
-from genlock.stores.postgres.faults import Unreachable
-from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.settings import Settings
 
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.5
 FULL_SECONDS = 5.0
 """How long one waits for a connection while others use them all."""
+
+
+class Unreachable(Exception):
+    """There is no connection: nothing was sent."""
+
+
+class Connected(Protocol):
+    """One connection, used by one thread at a time."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Is it as good as new, as far as can be told without asking the server?"""
+
+    def close(self) -> None:
+        """Ends it; calling it again is fine."""
+
+
+L = TypeVar("L", bound=Connected)
 
 
 class Backoff:
@@ -42,22 +58,25 @@ class Backoff:
         self._pause = FIRST_PAUSE
 
 
-class Links:
+class Links(Generic[L]):
     """Connections, each used by one thread at a time; the one used last is used next."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._idle: list[Link] = []
-        self._room = threading.BoundedSemaphore(settings.pool)
+    def __init__(self, connect: Callable[[], L], most: int, where: str) -> None:
+        """`connect` opens one, or raises `Unreachable`; `where` is for messages."""
+        self._connect = connect
+        self._most = most
+        self._where = where
+        self._idle: list[L] = []
+        self._room = threading.BoundedSemaphore(most)
         self._backoff = Backoff()
         self._closed = False
 
     @contextmanager
-    def lent(self) -> Iterator[Link]:
+    def lent(self) -> Iterator[L]:
         """A connection for as long as the block lasts. One that saw an error stays only if it is as good as new."""
         if not self._room.acquire(timeout=FULL_SECONDS):
-            raise Unreachable(f"all {self._settings.pool} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
-        link: Link | None = None
+            raise Unreachable(f"all {self._most} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
+        link: L | None = None
         try:
             link = self._next()
             yield link
@@ -69,9 +88,17 @@ class Links:
     def close(self) -> None:
         """Closes what is idle now, and the rest when it comes back."""
         self._closed = True
-        self._drop_idle()
+        self.drop_idle()
 
-    def _next(self) -> Link:
+    def drop_idle(self) -> None:
+        """Closes what is idle; whoever comes next connects anew."""
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def _next(self) -> L:
         while self._idle:
             try:
                 link = self._idle.pop()
@@ -81,30 +108,22 @@ class Links:
                 return link
             link.close()
         if self._closed:
-            raise Closed(f"{self._settings.where} is closed")
+            raise Closed(f"{self._where} is closed")
         self._backoff.wait()
         try:
-            link = Link(self._settings)
-            link.prepare()
+            link = self._connect()
         except Unreachable:
             self._backoff.failed()
             raise
         self._backoff.succeeded()
         return link
 
-    def _take_back(self, link: Link) -> None:
+    def _take_back(self, link: L) -> None:
         if link.is_alive:
             self._idle.append(link)
         else:
             link.close()
             # Whatever broke this one has often broken the others too, and a connection that is only silent takes long to find out about.
-            self._drop_idle()
+            self.drop_idle()
         if self._closed:  # looked at last: whoever closes takes what is idle, and we take what came after that
-            self._drop_idle()
-
-    def _drop_idle(self) -> None:
-        while self._idle:
-            try:
-                self._idle.pop().close()
-            except IndexError:
-                return
+            self.drop_idle()

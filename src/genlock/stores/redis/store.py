@@ -1,0 +1,209 @@
+"""The store on a Redis or Valkey server: any number of machines.
+
+Implementation notes:
+
+- **One script a project's commit** (scripts/commit.lua): it compares, writes, gives positions and publishes. Scripts run one after the
+  other, so the turn is the script itself, and a reader never meets half of a commit. A commit over several projects is a script each,
+  sent together: everything of one project is in one slot, so that a cluster can follow.
+- **Scripts say what they may do in their first line.** So one that writes is refused whole, before it begins, by a server that is out
+  of memory, a replica, or one that cannot write to its disk.
+- **The index is one sorted set of texts a project** (wire.py): every query is a range of it. Scores are not used: they are doubles.
+- **Lua compares text by the server's locale**; so nothing is compared there that way.
+- **A look at many records ends after some thousand** and is continued by another script: while one runs, nobody else is served.
+- **Durability is declared** in the URL and checked when a store is opened (opening.py).
+- **A server that was promoted or restarted has another replication id.** The commit script sees it, raises the epoch and writes
+  nothing; what was to be written is a conflict and is decided anew (ADR 14). So is whatever was decided in an earlier epoch
+  (decided.py).
+- **Nothing is repeated by the driver** (settings.py): a commit that was done and is sent again would conflict with itself.
+- **Waiting for replicas** (`wait=n`): a commit that too few have is of unknown outcome, and no read of this handle is answered until they
+  have it. So whoever finds the commit by reading may count on it.
+- **Forks**: a child must not use what it inherited. Its every call is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from genlock.errors import BadArgument, Closed, OutcomeUnknown, StoreError, StoreReadOnly, StoreUnavailable
+from genlock.failpoints import hit
+from genlock.store import (
+    Audit,
+    Change,
+    Clock,
+    Committed,
+    Conflict,
+    EventPage,
+    EventQuery,
+    Key,
+    Limits,
+    Page,
+    Payloads,
+    Query,
+    Snapshot,
+)
+from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.links import Links, Unreachable
+from genlock.stores.moves import Moves
+from genlock.stores.objects import payloads_for
+from genlock.stores.payloads import NoPayloads
+from genlock.stores.places import feed_mark
+from genlock.stores.redis import feed, finding, loading, upkeep, waiting, writing
+from genlock.stores.redis.decided import Decided
+from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of, unstorable
+from genlock.stores.redis.link import Link
+from genlock.stores.redis.opening import open_store
+from genlock.stores.redis.settings import settings_of
+from genlock.stores.redis.waiting import Listener
+from genlock.stores.redis.wire import Names
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WRITERS = 4
+
+
+class RedisStore:
+    """`genlock.store.Store` on a Redis server. All keys begin with the prefix in the URL."""
+
+    limits: Limits
+
+    def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
+        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if nothing is there yet."""
+        self._settings = settings_of(url)
+        self._where = self._settings.where
+        self._names = Names(self._settings.prefix)
+        self._clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._owes = False
+        self._decided = Decided()
+        self._payloads = payloads_for(self._settings.payloads) or NoPayloads()
+        self._links = Links(partial(Link, self._settings), self._settings.pool, self._where)
+        self._moves = Moves()
+        self._listener = Listener(self._settings, self._names.moves, self._moves)
+        try:
+            with self._entered() as link:
+                opened = open_store(link, self._settings, self._names, create=create)
+        except BaseException:
+            self.close()
+            raise
+        self._birth = opened.birth
+        self._context = writing.Context(self._settings, self._names, opened.birth)
+        durable = self._settings.durability == "always"
+        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clock is None, read_only=opened.read_only)
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        """The records found among `keys`, the clock and the epoch."""
+        with self._entered() as link:
+            records, epoch, now = loading.load(link, self._names, self._birth, keys, self._where, with_index=with_index)
+        self._decided.loaded(keys, epoch)
+        return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        """Writes each change that still fits, as durably as the URL says."""
+        with self._entered(writes=True) as link:
+            check_changes(changes, self.limits)
+            if not changes:
+                return []
+            hit("redis.commit.before")
+            try:
+                answers = writing.commit(link, self._context, changes, self._decided.use([change[0] for change in changes]))
+            except OutcomeUnknown:
+                self._owes = bool(self._settings.wait)
+                raise
+            hit("redis.commit.after")
+        self._moves.tell({feed_mark(*change[0][:2]) for change in changes})
+        return answers
+
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        """Records by an index field, or how many there are by its value."""
+        with self._entered() as link:
+            check_query(query, count_by)
+            if count_by is not None:
+                return finding.count(link, self._names, query, count_by)
+            epoch = self._decided.last
+            page = finding.find(link, self._names, query)
+        self._decided.found([record.key for record in page.records], epoch)
+        return page
+
+    def read_events(self, query: EventQuery) -> EventPage:
+        """Events of a record, or of a project after a cursor."""
+        with self._entered() as link:
+            check_event_query(query)
+            return feed.read_events(link, self._names, self._birth, query, self._where)
+
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
+        self._check()
+        waiting.wait(self._entered, self._names, self._moves, self._listener, projects, after, timeout)
+
+    def purge(self, key: Key, before_version: int, base: bytes) -> None:
+        """Drops the record's events below `before_version` and swaps `base` in."""
+        with self._entered(writes=True) as link:
+            upkeep.purge(link, self._names, self._birth, key, before_version, base, self._where)
+        hit("redis.purge.done")
+
+    def payloads(self) -> Payloads:
+        """Refused, each with the words that say where they may be kept instead."""
+        self._check()
+        return self._payloads
+
+    def set_epoch(self, epoch: int) -> None:
+        """Only upwards."""
+        with self._entered(writes=True) as link:
+            if not upkeep.raise_epoch(link, self._names, self._birth, epoch, self._where):
+                raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
+
+    def audit(self) -> Audit:
+        """The places that there are, and what is wrong with them."""
+        with self._entered() as link:
+            return upkeep.audit(link, self._names)
+
+    def close(self) -> None:
+        """Whoever is at work finishes. In a forked child it only forgets."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        self._moves.close()
+        self._listener.close()
+        self._links.close()
+
+    def _check(self, *, writes: bool = False) -> None:
+        if self._closed:
+            raise Closed(f"{self._where} is closed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
+        if writes and self.limits.read_only:
+            raise StoreReadOnly(f"{self._where} is a replica, which can only be read")
+
+    @contextmanager
+    def _entered(self, *, writes: bool = False) -> Iterator[Link]:
+        """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
+        self._check(writes=writes)
+        try:
+            with self._links.lent() as link:
+                if self._owes:
+                    self._settle(link)
+                yield link
+        except (Refused, Broken, Unreachable) as error:
+            if self._closed and isinstance(error, Unreachable):
+                raise Closed(f"{self._where} was closed during this call") from error
+            if isinstance(error, Refused) and error.code == "READONLY":
+                self._links.drop_idle()  # the name in the URL may lead to another server by now
+            raise (commit_fault_of if writes else fault_of)(error, self._where) from error
+        except (UnicodeError, OverflowError, ValueError) as error:
+            if isinstance(error, BadArgument):
+                raise
+            raise unstorable(error) from error
+
+    def _settle(self, link: Link) -> None:
+        """A commit of ours is on too few replicas: nothing is read until they have it, or what is read might be lost again."""
+        wait, seconds = self._settings.wait, self._settings.wait_seconds
+        _, there = link.exchange([("HSET", self._names.store, "waited", "1"), ("WAIT", wait, round(seconds * 1000))])
+        if isinstance(there, Refused) or there < wait:
+            raise StoreUnavailable(f"{self._where}: a commit is still on {there} of {wait} replicas; nothing is read until they have it")
+        self._owes = False
