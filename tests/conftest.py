@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.servers.postgres"]
+pytest_plugins = ["tests.servers.mariadb", "tests.servers.postgres"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

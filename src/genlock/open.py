@@ -3,6 +3,7 @@
 genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
 genlock.connect("sqlite:///path/x.db")   that file
 genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
+genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
 genlock.connect("memory://")             nothing that lasts; for tests
 """
 
@@ -183,6 +184,13 @@ def _open_postgres(url: str, clock: Clock | None) -> Store:
     return PostgresStore(url, clock=clock)
 
 
+def _open_mysql(url: str, clock: Clock | None) -> Store:
+    with _driver("pymysql", "mysql"):
+        from genlock.stores.mysql import MySQLStore
+
+    return MySQLStore(url, clock=clock)
+
+
 @contextmanager
 def _driver(package: str, extra: str) -> Iterator[None]:
     """The block imports a store; without its driver the error says how to get it."""
@@ -199,4 +207,6 @@ _SCHEMES: dict[str, Callable[[str, Clock | None], Store]] = {
     "memory": _open_memory,
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
+    "mysql": _open_mysql,
+    "mariadb": _open_mysql,
 }

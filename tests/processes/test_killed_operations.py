@@ -31,10 +31,15 @@ AT_ONCE = 4.0
 EVERY = {
     "sqlite": ("sqlite.commit.before_commit", "sqlite.commit.after_commit"),
     "postgres": ("postgres.commit.after",),  # before it, nothing has been sent
+    "mysql": ("mysql.commit.after",),
 }
 """Failpoints at which every turn is cut."""
 
-BEYOND = {"sqlite": {"purge.dropped", "payload.dropped"}, "postgres": {"purge.done", "payload.dropped"}}
+BEYOND = {
+    "sqlite": {"purge.dropped", "payload.dropped"},
+    "postgres": {"purge.done", "payload.dropped"},
+    "mysql": {"purge.done", "payload.dropped"},
+}
 """Purging and dropping payloads are not a worker's business: tests/stores/test_killed_commits.py has those."""
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.servers import postgres
+from tests.servers import mariadb, postgres
 from tests.servers.debian import NotToBeHad
 
 READY: dict[str, Callable[[], str]] = {
     "PostgreSQL": postgres.ready,
+    "MariaDB": mariadb.ready,
 }
 """Each says where its server is; `NotToBeHad` if it is nowhere."""
 

@@ -13,7 +13,7 @@ import pytest
 
 import genlock
 from genlock.store import Clock, Store
-from tests.servers import postgres
+from tests.servers import mariadb, postgres
 
 
 class Kind(NamedTuple):
@@ -30,6 +30,7 @@ class Kind(NamedTuple):
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
     "postgres": Kind(postgres.url_for, "postgres"),
+    "mysql": Kind(mariadb.url_for, "mariadb"),
 }
 """Those that several processes can open."""
 

@@ -8,10 +8,11 @@ import pytest
 
 from genlock.store import Clock, Store
 from genlock.stores.memory import MemoryStore
+from genlock.stores.mysql import MySQLStore
 from genlock.stores.postgres import PostgresStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
-from tests.servers.postgres import url_for
+from tests.servers import mariadb, postgres
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -32,4 +33,10 @@ class TestMemoryStore(StoreContract):
 @pytest.mark.usefixtures("postgres")
 class TestPostgresStore(StoreContract):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        return PostgresStore(url_for(place), clock=clock)
+        return PostgresStore(postgres.url_for(place), clock=clock)
+
+
+@pytest.mark.usefixtures("mariadb")
+class TestMySQLStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return MySQLStore(mariadb.url_for(place), clock=clock)

@@ -96,7 +96,7 @@ def eventually(store: Store, change: Change) -> None:
 )
 def test_an_option_that_cannot_be_meant_is_refused_and_named(options: str, complaint: str) -> None:
     with pytest.raises(BadArgument) as raised:
-        genlock.open.open_store(f"postgresql://127.0.0.1:1/nowhere?{options}")
+        genlock.open_store(f"postgresql://127.0.0.1:1/nowhere?{options}")
     assert complaint in str(raised.value)
 
 
@@ -303,7 +303,7 @@ def test_a_lock_that_others_hold_too_long_is_unavailable_and_nothing_is_written(
 
 
 def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.stores.postgres.links.FULL_SECONDS", 0.1)
+    monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
     store = PostgresStore(f"{url}&pool=1")
     with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
         store.load([])

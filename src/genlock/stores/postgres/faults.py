@@ -13,6 +13,8 @@ from genlock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from genlock.stores.links import Broken as Broken
+from genlock.stores.links import Unreachable as Unreachable
 
 
 class Refused(Exception):
@@ -21,14 +23,6 @@ class Refused(Exception):
     def __init__(self, state: str, message: str) -> None:
         self.state = state
         super().__init__(message)
-
-
-class Broken(Exception):
-    """The connection was lost, or the server fell silent, after a statement had been sent: it may have been done or not."""
-
-
-class Unreachable(Exception):
-    """There is no connection: nothing was sent."""
 
 
 def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:

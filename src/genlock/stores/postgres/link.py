@@ -155,5 +155,12 @@ class Link:
         self._connection.close()
 
 
+def open_link(settings: Settings) -> Link:
+    """One that is ready for use; `Unreachable` if there is none to be had."""
+    link = Link(settings)
+    link.prepare()
+    return link
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol, cast
-
-import msgspec
 
 from genlock.errors import ResultNotFound
 from genlock.failpoints import hit
 from genlock.store import Key
+from genlock.stores.pieces import PIECE, payload_name, reader_of
 from genlock.stores.postgres.faults import Refused
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import byteas, encode
 
-PIECE = 256 * 1024
 PIECES_AT_ONCE = 16
 
 
@@ -39,7 +34,7 @@ class TablePayloads:
         with self._enter(writes=True) as link:
             link.script("BEGIN")
             try:
-                self._put(link, _name(key, digest), data)
+                self._put(link, payload_name(key, digest), data)
                 hit("postgres.payload.written")
                 link.script("COMMIT")
             except Refused:
@@ -60,11 +55,11 @@ class TablePayloads:
         """A binary reader; `ResultNotFound` if there is none."""
         what = f"{'/'.join(key)} has no payload {digest}"
         with self._enter() as link:
-            rows: list[Any] = link.rows(self._queries["find_payload"], _name(key, digest))
+            rows: list[Any] = link.rows(self._queries["find_payload"], payload_name(key, digest))
         if not rows:
             raise ResultNotFound(what)
         ((number, size),) = rows
-        return cast(BinaryIO, io.BufferedReader(_Pieces(lambda at: self._piece(number, at, what), size), PIECE))
+        return reader_of(lambda at: self._piece(number, at, what), size)
 
     def _piece(self, number: int, at: int, what: str) -> bytes:
         with self._enter() as link:
@@ -76,45 +71,5 @@ class TablePayloads:
     def drop(self, key: Key, digest: str) -> None:
         """Removes it; absent is fine."""
         with self._enter(writes=True) as link:
-            link.rows(self._queries["drop_payload"], _name(key, digest))
+            link.rows(self._queries["drop_payload"], payload_name(key, digest))
         hit("postgres.payload.dropped")
-
-
-class _Pieces(io.RawIOBase):
-    """Reads a payload piece by piece, each when it is wanted."""
-
-    def __init__(self, fetch: Callable[[int], bytes], size: int) -> None:
-        self._fetch = fetch
-        self._size = size
-        self._at = 0
-        self._number = 0
-        self._piece = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        if self._at >= self._size:
-            return 0
-        number, offset = divmod(self._at, PIECE)
-        if self._number != number + 1:
-            self._piece = self._fetch(number + 1)
-            self._number = number + 1
-        part = self._piece[offset : offset + len(buffer)]
-        buffer[: len(part)] = part
-        self._at += len(part)
-        return len(part)
-
-
-def _name(key: Key, digest: str) -> bytes:
-    return hashlib.sha256(msgspec.json.encode([*key, digest])).digest()  # no two lists of names read the same

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from genlock.errors import BadArgument
+from genlock.stores.options import positive, read_option, seconds, switch
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,47}")
-_SWITCH = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
-
-T = TypeVar("T")
+_WHAT = "PostgreSQL"
 
 
 class Settings(NamedTuple):
@@ -48,31 +46,22 @@ def settings_of(url: str) -> Settings:
         else:
             own[name] = value
     conninfo = _conninfo(urlunsplit(parts._replace(query=urlencode(others, quote_via=quote))))
-    schema = _read(own, "schema", _schema, "genlock")
-    pooled = _read(own, "pooled", _switch, False)
+    schema = read_option(own, "schema", _schema, "genlock", _WHAT)
+    pooled = read_option(own, "pooled", switch, False, _WHAT)
     direct = _conninfo(own["listen_url"]) if "listen_url" in own else None if pooled else conninfo
     return Settings(
         conninfo,
         _where(conninfo, schema),
         schema,
-        _read(own, "pool", _positive, 8),
+        read_option(own, "pool", positive, 8, _WHAT),
         pooled,
-        direct if _read(own, "listen", _switch, True) else None,
-        _read(own, "statement_timeout", _seconds, 10.0),
-        _read(own, "lock_timeout", _seconds, 4.0),
+        direct if read_option(own, "listen", switch, True, _WHAT) else None,
+        read_option(own, "statement_timeout", seconds, 10.0, _WHAT),
+        read_option(own, "lock_timeout", seconds, 4.0, _WHAT),
     )
 
 
 _OWN = ("schema", "listen_url", "listen", "pool", "pooled", "statement_timeout", "lock_timeout")
-
-
-def _read(own: dict[str, str], name: str, read: Callable[[str], T], default: T) -> T:
-    if name not in own:
-        return default
-    try:
-        return read(own[name])
-    except (ValueError, KeyError):
-        raise BadArgument(f"{own[name]!r} is no {name} in a PostgreSQL URL: it is {read.__doc__}") from None
 
 
 def _schema(text: str) -> str:
@@ -80,25 +69,6 @@ def _schema(text: str) -> str:
     if not _SCHEMA.fullmatch(text) or text.startswith("pg_"):
         raise ValueError
     return text
-
-
-def _switch(text: str) -> bool:
-    """on or off"""
-    return _SWITCH[text.lower()]
-
-
-def _positive(text: str) -> int:
-    """a number from 1 to 1000"""
-    if not 1 <= int(text) <= 1000:
-        raise ValueError
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    """a number of seconds, more than 0"""
-    if not 0 < float(text) <= 3600:
-        raise ValueError
-    return float(text)
 
 
 def _conninfo(url: str) -> str:

@@ -27,6 +27,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from genlock.errors import BadArgument, Closed, StoreError, StoreReadOnly
 from genlock.failpoints import hit
@@ -46,16 +47,17 @@ from genlock.store import (
     Snapshot,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.links import Links
+from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
 from genlock.stores.postgres import feed, finding, loading, waiting, writing
 from genlock.stores.postgres.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of
-from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.links import Links
+from genlock.stores.postgres.link import Link, open_link
 from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.settings import settings_of
-from genlock.stores.postgres.waking import Listener, Moves, Notifier
+from genlock.stores.postgres.waking import Listener, Notifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -74,7 +76,7 @@ class PostgresStore:
         self._clock = clock
         self._pid = os.getpid()
         self._closed = False
-        self._links = Links(self._settings)
+        self._links = Links(partial(open_link, self._settings), self._settings.pool, self._where)
         self._moves = Moves()
         self._notifier = Notifier(self._links.lent, self._queries["notify"])
         self._listener = Listener(self._settings, self._queries["channel"], self._moves)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from genlock.stores.moves import Moves
 from genlock.stores.places import decode_cursor
-from genlock.stores.postgres.waking import Lend, Listener, Moves
+from genlock.stores.postgres.waking import Lend, Listener
 from genlock.stores.postgres.wire import byteas, ints, rows_of, texts
 
 LOOK = 0.5

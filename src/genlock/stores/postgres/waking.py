@@ -11,14 +11,15 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from genlock.errors import GenlockError
+from genlock.stores.links import FIRST_PAUSE, LONGEST_PAUSE
+from genlock.stores.moves import Moves
 from genlock.stores.postgres.faults import Broken, Refused, Unreachable
 from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.links import FIRST_PAUSE, LONGEST_PAUSE
 from genlock.stores.postgres.settings import Settings
 
 HEARD_PAUSE = 0.004
@@ -35,50 +36,6 @@ MOST_MARKS = 500
 """Feeds named in one notification; more are not named but meant all together."""
 
 Lend = Callable[[], AbstractContextManager[Link]]
-
-
-class Moves:
-    """Which feeds have moved, by their marks, and since when."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._marks: dict[int, int] = {}
-        self._all = 0
-        self._serial = 0
-        self._closed = False
-
-    def now(self) -> int:
-        """A number that later moves are above."""
-        return self._serial
-
-    def tell(self, marks: Iterable[int] | None) -> None:
-        """These feeds have moved; None: any may have."""
-        with self._changed:
-            self._serial += 1
-            if marks is None or len(self._marks) > 20 * MOST_MARKS:
-                self._all = self._serial
-                self._marks.clear()
-            self._marks.update(dict.fromkeys(marks or (), self._serial))
-            self._changed.notify_all()
-
-    def wait(self, marks: Collection[int], since: int, seconds: float) -> bool:
-        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Is it known to have moved?"""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._all > since or self._moved(marks, since), seconds)
-            return self._moved(marks, since)
-
-    def _moved(self, marks: Collection[int], since: int) -> bool:
-        return any(self._marks.get(mark, 0) > since for mark in marks)
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def close(self) -> None:
-        """Nobody waits any more."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
 
 
 class Notifier:

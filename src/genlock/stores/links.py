@@ -5,18 +5,37 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
 from genlock.errors import Closed
-from genlock.stores.postgres.faults import Unreachable
-from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.settings import Settings
 
 FIRST_PAUSE = 0.01
 LONGEST_PAUSE = 0.5
 FULL_SECONDS = 5.0
 """How long one waits for a connection while others use them all."""
+
+
+class Broken(Exception):
+    """The connection was lost, or the server fell silent, after a statement had been sent: it may have been done or not."""
+
+
+class Unreachable(Exception):
+    """There is no connection: nothing was sent."""
+
+
+class Closable(Protocol):
+    """A connection, used by one thread at a time."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Is it as good as new, as far as can be told without asking the server?"""
+
+    def close(self) -> None: ...
+
+
+L = TypeVar("L", bound=Closable)
 
 
 class Backoff:
@@ -42,22 +61,25 @@ class Backoff:
         self._pause = FIRST_PAUSE
 
 
-class Links:
+class Links(Generic[L]):
     """Connections, each used by one thread at a time; the one used last is used next."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._idle: list[Link] = []
-        self._room = threading.BoundedSemaphore(settings.pool)
+    def __init__(self, open: Callable[[], L], most: int, where: str) -> None:
+        """`open` makes one that is ready for use; `Unreachable` if it cannot."""
+        self._open = open
+        self._most = most
+        self._where = where
+        self._idle: list[L] = []
+        self._room = threading.BoundedSemaphore(most)
         self._backoff = Backoff()
         self._closed = False
 
     @contextmanager
-    def lent(self) -> Iterator[Link]:
+    def lent(self) -> Iterator[L]:
         """A connection for as long as the block lasts. One that saw an error stays only if it is as good as new."""
         if not self._room.acquire(timeout=FULL_SECONDS):
-            raise Unreachable(f"all {self._settings.pool} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
-        link: Link | None = None
+            raise Unreachable(f"all {self._most} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
+        link: L | None = None
         try:
             link = self._next()
             yield link
@@ -71,7 +93,7 @@ class Links:
         self._closed = True
         self._drop_idle()
 
-    def _next(self) -> Link:
+    def _next(self) -> L:
         while self._idle:
             try:
                 link = self._idle.pop()
@@ -81,18 +103,17 @@ class Links:
                 return link
             link.close()
         if self._closed:
-            raise Closed(f"{self._settings.where} is closed")
+            raise Closed(f"{self._where} is closed")
         self._backoff.wait()
         try:
-            link = Link(self._settings)
-            link.prepare()
+            link = self._open()
         except Unreachable:
             self._backoff.failed()
             raise
         self._backoff.succeeded()
         return link
 
-    def _take_back(self, link: Link) -> None:
+    def _take_back(self, link: L) -> None:
         if link.is_alive:
             self._idle.append(link)
         else:
