@@ -32,7 +32,8 @@ def load(link: Link, queries: Queries, keys: Sequence[Key]) -> tuple[dict[Key, S
         _, names = shelves[at - 1]
         key = names[name.decode()]
         found[key] = _stored((key, int(version), digest, body, None, None, None))
-    return found, int(epoch), int(now)
+    # In the order in which they were asked for, as every store has them.
+    return {key: found[key] for key in keys if key in found}, int(epoch), int(now)
 
 
 def shelves_of(keys: Sequence[Key]) -> dict[Shelf, dict[str, Key]]:
