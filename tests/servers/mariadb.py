@@ -74,7 +74,9 @@ class MariaDB:
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS_TO_START
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.02)
+            if self._process.returncode is not None or time.monotonic() > deadline:
                 raise AssertionError(f"the server did not start: {(self._folder / 'log').read_text()[-3000:]}")
 
     def stop(self) -> None:
@@ -121,7 +123,6 @@ class MariaDB:
             with self.connected():
                 return True
         except pymysql.OperationalError:
-            time.sleep(0.02)
             return False
 
     def _command(self, *arguments: str) -> list[str]:

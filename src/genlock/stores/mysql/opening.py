@@ -6,7 +6,7 @@ import hashlib
 import re
 import secrets
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from genlock.errors import StoreForeign, StoreReadOnly, StoreUnavailable
 from genlock.failpoints import hit
@@ -47,10 +47,10 @@ def open_schema(link: Link, settings: Settings) -> Condition:
 
 
 def _look(link: Link, settings: Settings) -> Condition:
-    rows: Any = link.rows(queries_for(settings.prefix)["look"], meta=f"{settings.prefix}meta", prefix=settings.prefix)
-    ours, objects, standby, syncs, server, most_bytes = rows[0]
-    text = server.decode() if isinstance(server, bytes) else str(server)
-    return Condition(bool(ours), objects, bool(standby), bool(syncs), text, most_bytes)
+    look = queries_for(settings.prefix)["look"].filled(meta=f"{settings.prefix}meta", prefix=settings.prefix)
+    server, tables = link.run(look)
+    ((standby, syncs, number, most_bytes),), ((ours, objects),) = server.rows, tables.rows
+    return Condition(bool(ours), objects, bool(standby), bool(syncs), number.decode(), most_bytes)
 
 
 def _check_version(settings: Settings, text: str) -> None:
