@@ -66,7 +66,7 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 
 .PHONY: bench-stores
 bench-stores: $(READY) ## Measure the stores on servers
-	$(PY) -m bench.stores
+	$(PY) -m bench.stores $(ARGS)
 
 .PHONY: servers
 servers: $(READY) ## Make ready the servers that tests start
