@@ -20,6 +20,7 @@ from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, S
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.mysql import MySQLStore, opening, writing
 from genlock.stores.mysql.link import Answer, Link
+from genlock.stores.mysql.text import Value
 from genlock.testing.clock import ManualClock
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
@@ -637,3 +638,50 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes_and_the_store_come
         server.start()
         eventually(store, make_change(make_key("after the second")))
         store.close()
+
+
+# What it costs
+
+
+@pytest.mark.parametrize(
+    ("statement", "values"),
+    [
+        ("find_pool", {"pool": "p", "after": None, "most": 2}),
+        ("find_pool_after", {"pool": "p", "ord": "00010", "after": "A-00010", "most": 2}),
+        ("find_head", {"pool": 1, "most": 2}),
+        ("find_due", {"due": 2**62, "after_due": 0, "after": "", "most": 2}),
+        ("find_one", {"after": "A-00010", "most": 2}),
+        ("read_feed", {"position": 10, "most": 2}),
+        ("load_shelf", {"shelf": 1, "names": ("A-00001", "A-00002")}),
+        ("offered_pools", {}),
+    ],
+)
+def test_a_page_is_read_along_an_index_and_nothing_is_sorted(
+    statement: str, values: dict[str, Value], crowded: MySQLStore, mariadb: MariaDB
+) -> None:
+    """So that it costs the same however many records there are."""
+    given = {"tenant": "acme", "project": "apollo", "kind": "task", "state": None, **values}
+    with crowded._entered() as link:
+        plan = link.run(b"EXPLAIN " + crowded._queries[statement].filled(**given))[0].rows
+        before, _, after = link.run(b";".join([_READ, crowded._queries[statement].filled(**given), _READ]))
+    assert not any(b"filesort" in (step[-1] or b"") or b"temporary" in (step[-1] or b"") for step in plan), plan
+    assert int(after.rows[0][0]) - int(before.rows[0][0]) < 60, "more was read than the page has"
+
+
+_READ = b"""SELECT SUM(variable_value) FROM information_schema.session_status
+WHERE variable_name IN ('Handler_read_next', 'Handler_read_rnd_next', 'Handler_read_key', 'Handler_read_prev')"""
+
+
+@pytest.fixture(name="crowded", scope="module")
+def _crowded(mariadb: MariaDB) -> Iterator[MySQLStore]:
+    """A store with a thousand records in one pool."""
+    store = MySQLStore(mariadb.url())
+    commit(
+        store,
+        *[
+            make_change(make_key(f"A-{number:05}"), index=Index(state="PENDING", pool="p", order=f"{number:05}", due_at=number))
+            for number in range(1000)
+        ],
+    )
+    yield store
+    store.close()

@@ -228,33 +228,36 @@ WHERE p.tenant = :tenant AND p.project = :project AND r.kind = :kind AND r.name 
 ORDER BY r.name LIMIT :most;
 
 -- name: find_pool
--- The first page, and those after a record without an order: they come first.
-SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.name, r.ord
-FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS pool ON pool.project = p.id AND pool.name = :pool
-STRAIGHT_JOIN genlock_record AS r FORCE INDEX (record_ready) ON r.project = p.id AND r.pool = pool.id
-WHERE p.tenant = :tenant AND p.project = :project AND (:after IS NULL OR r.ord IS NOT NULL OR r.name > :after)
+-- The first page, and those after a record without an order: they come first. Project and pool are no joins: MariaDB would sort the pool.
+SELECT :project, r.name, r.version, r.digest, r.body, :pool, r.ord, r.name, r.ord FROM genlock_record AS r FORCE INDEX (record_ready)
+WHERE r.project = (SELECT p.id FROM genlock_project AS p WHERE p.tenant = :tenant AND p.project = :project)
+    AND r.pool = (SELECT o.id FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS o ON o.project = p.id AND o.name = :pool
+        WHERE p.tenant = :tenant AND p.project = :project)
+    AND (:after IS NULL OR r.ord IS NOT NULL OR r.name > :after)
     AND r.kind = :kind AND (:state IS NULL OR r.state = :state)
-ORDER BY r.ord, r.name LIMIT :most;
+ORDER BY r.ord, r.kind, r.name LIMIT :most;
 
 -- name: find_pool_after
-SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.name, r.ord
-FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS pool ON pool.project = p.id AND pool.name = :pool
-STRAIGHT_JOIN genlock_record AS r FORCE INDEX (record_ready) ON r.project = p.id AND r.pool = pool.id
-WHERE p.tenant = :tenant AND p.project = :project AND r.ord >= :ord AND (r.ord > :ord OR r.name > :after)
+SELECT :project, r.name, r.version, r.digest, r.body, :pool, r.ord, r.name, r.ord FROM genlock_record AS r FORCE INDEX (record_ready)
+WHERE r.project = (SELECT p.id FROM genlock_project AS p WHERE p.tenant = :tenant AND p.project = :project)
+    AND r.pool = (SELECT o.id FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS o ON o.project = p.id AND o.name = :pool
+        WHERE p.tenant = :tenant AND p.project = :project)
+    AND r.ord >= :ord AND (r.ord > :ord OR r.name > :after)
     AND r.kind = :kind AND (:state IS NULL OR r.state = :state)
-ORDER BY r.ord, r.name LIMIT :most;
+ORDER BY r.ord, r.kind, r.name LIMIT :most;
 
 -- name: offered_pools
--- Steps from pool to pool along the index: the records in between are never looked at.
-SELECT DISTINCT r.pool FROM genlock_record AS r FORCE INDEX (record_ready)
-WHERE r.project = (SELECT p.id FROM genlock_project AS p WHERE p.tenant = :tenant AND p.project = :project) AND r.pool IS NOT NULL;
+-- One look for each pool that there ever was: the records in it are not walked. (Not EXISTS: that might be made a join.)
+SELECT o.id FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS o ON o.project = p.id
+WHERE p.tenant = :tenant AND p.project = :project
+    AND (SELECT 1 FROM genlock_record AS r FORCE INDEX (record_ready) WHERE r.project = o.project AND r.pool = o.id LIMIT 1) = 1;
 
 -- name: find_head
 -- The first of one pool, by its number.
 (SELECT :project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.name
 FROM genlock_pool AS pool STRAIGHT_JOIN genlock_record AS r FORCE INDEX (record_ready) ON r.project = pool.project AND r.pool = pool.id
 WHERE pool.id = :pool AND r.kind = :kind AND (:state IS NULL OR r.state = :state)
-ORDER BY r.ord, r.name LIMIT :most);
+ORDER BY r.ord, r.kind, r.name LIMIT :most);
 
 -- name: find_due
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.name, r.due_at
@@ -262,7 +265,7 @@ FROM genlock_project AS p STRAIGHT_JOIN genlock_record AS r FORCE INDEX (record_
 LEFT JOIN genlock_pool AS pool ON pool.id = r.pool
 WHERE p.tenant = :tenant AND p.project = :project AND r.due_at >= :after_due AND r.due_at <= :due
     AND (r.due_at > :after_due OR r.name > :after) AND r.kind = :kind AND (:state IS NULL OR r.state = :state)
-ORDER BY r.due_at, r.name LIMIT :most;
+ORDER BY r.due_at, r.kind, r.name LIMIT :most;
 
 -- name: find_session
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.name

@@ -48,4 +48,6 @@ def literal(value: Value) -> bytes:
 
 def quoted(data: bytes) -> bytes:
     """Only two bytes have a meaning between quotes: a statement is sent with its length."""
-    return b"'%b'" % data.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+    if b"\\" in data or b"'" in data:
+        data = data.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+    return b"'%b'" % data

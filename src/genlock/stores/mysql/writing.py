@@ -29,6 +29,7 @@ SPARE = 64 * 1024
 """Bytes of a packet that are left for what is no body."""
 
 _encode = msgspec.json.Encoder().encode
+_astuple = msgspec.structs.astuple
 _committed = partial(tuple.__new__, Committed)  # half of what the class itself takes
 _CONFLICT = Conflict()
 
@@ -109,6 +110,8 @@ class Packet:
         self._places = {place: number for number, place in enumerate(sorted({changes[at][0][:2] for at in left}), 1)}
         self._pools: dict[tuple[str, str, str], int] = {}
         self._sessions: dict[tuple[str, str], int] = {}
+        self._owners: dict[int, bytes] = {}
+        """The first three columns of all that belongs to a record."""
         self._events = dict.fromkeys(self._places, 0)
         self._turns = 0
         """Where among the answers the first turn is."""
@@ -191,30 +194,32 @@ class Packet:
         return b"SET " + b",\n".join(parts)
 
     def _rows(self) -> Sql:
-        """This runs once for every change there is, so it unpacks instead of naming."""
-        places, pools, sessions, changes = self._places, self._pools, self._sessions, self._changes
+        """This runs once for every change there is, so it unpacks instead of naming, and calls as little as it can."""
+        pools, sessions, changes, owners, stamp = self._pools, self._sessions, self._changes, self._owners, b"%d" % self._stamp
+        states: dict[str, bytes] = {}
         rows = []
         for at in self._left:
             (tenant, project, kind, name), read_version, read_digest, version, digest, body, index, _ = changes[at]
-            pool, session = index.pool, index.session
+            state, pool, order, due_at, session, parent, waits_on = _astuple(index)
+            owners[at] = owner = b"@p%d,%b,%b" % (self._places[tenant, project], quoted(kind.encode()), quoted(name.encode()))
+            if state not in states:
+                states[state] = quoted(state.encode())
             rows.append(
-                b"(@p%d,%b,%b,%d,%b,%b,%d,%b,%b,%b,%b,%b,%b,%b,%b,%b)"
+                b"(%b,%d,%b,%b,%d,%b,%b,%b,%b,%b,%b,%b,%b,%b)"
                 % (
-                    places[tenant, project],
-                    quoted(kind.encode()),
-                    quoted(name.encode()),
+                    owner,
                     version,
                     quoted(digest),
-                    b"NULL" if read_version or read_digest else b"%d" % self._stamp,
+                    b"NULL" if read_version or read_digest else stamp,
                     read_version,
                     quoted(read_digest),
-                    quoted(index.state.encode()),
+                    states[state],
                     b"NULL" if pool is None else b"@o%d" % pools.setdefault((tenant, project, pool), len(pools) + 1),
-                    _text(index.order),
-                    b"NULL" if index.due_at is None else b"%d" % index.due_at,
+                    b"NULL" if order is None else quoted(order.encode()),
+                    b"NULL" if due_at is None else b"%d" % due_at,
                     b"NULL" if session is None else b"@s%d" % sessions.setdefault((tenant, session), len(sessions) + 1),
-                    _text(index.parent),
-                    quoted(_encode(index.waits_on)) if index.waits_on else b"'[]'" if at in self._emptied else b"NULL",
+                    b"NULL" if parent is None else quoted(parent.encode()),
+                    quoted(_encode(waits_on)) if waits_on else b"'[]'" if at in self._emptied else b"NULL",
                     quoted(body),
                 )
             )
@@ -224,11 +229,10 @@ class Packet:
         """In the order in which the changes were given: that is the order of the feed."""
         rows, counts = [], self._events
         for at in sorted(self._left):
-            (tenant, project, kind, name), *_, events = self._changes[at]
-            place = tenant, project
+            change = self._changes[at]
+            place, owner = change[0][:2], self._owners[at]
             number = self._places[place]
-            owner = b"@p%d,%b,%b" % (number, quoted(kind.encode()), quoted(name.encode()))
-            for version, digest, body in events:
+            for version, digest, body in change[7]:
                 counts[place] += 1
                 rows.append(b"(@a%d+%d,%b,%d,%b,%b)" % (number, counts[place], owner, version, quoted(digest), quoted(body)))
         return Sql(b",\n".join(rows))
@@ -243,11 +247,8 @@ class Packet:
         ]
         rows = []
         for at in self._left:
-            (tenant, project, kind, name), *_, index, _ = changes[at]
-            owner = b"%b,%b" % (quoted(kind.encode()), quoted(name.encode()))
-            rows += [
-                b"(@p%d,%b,%b)" % (self._places[tenant, project], quoted(dependency.encode()), owner) for dependency in set(index.waits_on)
-            ]
+            number, _, name = self._owners[at].partition(b",")
+            rows += [b"(%b,%b,%b)" % (number, quoted(dependency.encode()), name) for dependency in set(changes[at][6].waits_on)]
         if rows:
             parts.append(queries["add_waits"].filled(rows=Sql(b",".join(sorted(rows)))))
         return parts
@@ -255,7 +256,3 @@ class Packet:
 
 def _is_update(change: Change) -> bool:
     return bool(change[1] or change[2])
-
-
-def _text(value: str | None) -> bytes:
-    return b"NULL" if value is None else quoted(value.encode())

@@ -59,8 +59,8 @@ CREATE TABLE IF NOT EXISTS genlock_record (
     body MEDIUMBLOB NOT NULL,
     base MEDIUMBLOB,
     PRIMARY KEY (project, kind, name),
-    KEY record_ready (project, pool, ord),
-    KEY record_due (project, due_at),
+    KEY record_ready (project, pool, ord, kind, name),
+    KEY record_due (project, due_at, kind, name),
     KEY record_session (session),
     KEY record_parent (project, parent)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
