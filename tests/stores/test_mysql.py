@@ -444,6 +444,16 @@ def test_who_creates_second_waits_for_the_first_and_conflicts(store: MySQLStore,
     other.close()
 
 
+def test_a_connection_that_was_left_inside_a_transaction_is_not_used_again(store: MySQLStore) -> None:
+    """Whoever began another one on it would commit what was left in the first."""
+    with store._entered() as left:
+        left.run(b"START TRANSACTION")
+    with store._entered() as other:
+        assert other is not left
+    with store._entered() as same:
+        assert same is other
+
+
 def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
     store = MySQLStore(f"{url}&pool=1")

@@ -7,7 +7,7 @@ import select
 from typing import Any, NamedTuple
 
 import pymysql
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, SERVER_STATUS
 
 from genlock.stores.mysql.faults import LOST, Broken, Refused, Unreachable
 from genlock.stores.mysql.settings import Settings
@@ -64,8 +64,11 @@ class Link:
 
     @property
     def is_alive(self) -> bool:
-        """As far as can be told without asking the server: has it said nothing, such as farewell?"""
-        return bool(self._connection.open) and not self._ready.poll(0)
+        """As far as can be told without asking the server: has it said nothing, such as farewell, and is no transaction left open?"""
+        status: int = self._connection.server_status  # type: ignore[attr-defined]
+        if not self._connection.open or status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            return False
+        return not self._ready.poll(0)
 
     def run(self, packet: bytes) -> list[Answer]:
         """One packet of statements; what each came to. The first that is refused ends it."""

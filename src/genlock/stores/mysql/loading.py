@@ -9,11 +9,14 @@ import msgspec
 
 from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
-from genlock.stores.mysql.link import Link
+from genlock.stores.mysql.link import Link, Row
 from genlock.stores.mysql.queries import Queries
 
 _decode = msgspec.json.Decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
+
+AT_ONCE = 64
+"""Records that are looked at in one packet."""
 
 Shelf = tuple[str, str, str]
 
@@ -45,20 +48,31 @@ def shelves_of(keys: Sequence[Key]) -> dict[Shelf, dict[str, Key]]:
 
 
 def load_with_index(link: Link, queries: Queries, keys: Sequence[Key]) -> dict[Key, Stored]:
-    """For checks: one by one, so that what is damaged can be named."""
+    """For checks: each by statements of its own, so that what is damaged can be named; many of them in a packet."""
     found = {}
-    for key in keys:
-        place = {"tenant": key.tenant, "project": key.project, "kind": key.kind, "name": key.id}
-        for version, digest, body, *fields in link.rows(queries["load_index"], **place):
-            try:
-                state, pool, order, due_at, session, parent, listed = msgspec.convert(_texts(fields), _Fields)
-                # Of what the record waits on only that which can be found by: both copies must agree for it to be seen.
-                entries = {dependency.decode() for (dependency,) in link.rows(queries["load_waits"], **place)}
-                waits = tuple([each for each in _decode(listed or "[]") if each in entries])
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                raise StoreCorrupt(f"{'/'.join(key[:2])} {key.kind} {key.id} has a field that cannot be read ({error})") from error
-            found[key] = Stored(key, version, digest, body, index=Index(state, pool, order, due_at, session, parent, waits))
+    for start in range(0, len(keys), AT_ONCE):
+        some = keys[start : start + AT_ONCE]
+        parts = []
+        for tenant, project, kind, name in some:
+            parts.append(queries["load_index"].filled(tenant=tenant, project=project, kind=kind, name=name))
+            parts.append(queries["load_waits"].filled(tenant=tenant, project=project, kind=kind, name=name))
+        answers = link.run(b";\n".join(parts))
+        for key, records, waits in zip(some, answers[::2], answers[1::2], strict=True):
+            for row in records.rows:
+                found[key] = _with_index(key, row, waits.rows)
     return found
+
+
+def _with_index(key: Key, row: Row, entries: Sequence[Row]) -> Stored:
+    version, digest, body, *fields = row
+    try:
+        state, pool, order, due_at, session, parent, listed = msgspec.convert(_texts(fields), _Fields)
+        # Of what the record waits on only that which can be found by: both copies must agree for it to be seen.
+        there = {dependency.decode() for (dependency,) in entries}
+        waits = tuple([each for each in _decode(listed or "[]") if each in there])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise StoreCorrupt(f"{'/'.join(key[:2])} {key.kind} {key.id} has a field that cannot be read ({error})") from error
+    return Stored(key, version, digest, body, index=Index(state, pool, order, due_at, session, parent, waits))
 
 
 def _texts(fields: list[object]) -> tuple[object, ...]:

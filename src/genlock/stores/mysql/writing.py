@@ -25,6 +25,8 @@ FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.1
 ROUNDS = 8
 """How often names may have to be numbered before something is wrong with the tables."""
+ROUGHLY = 4 * 1024
+"""Bytes that a row takes at most but for its body: names have their limits."""
 SPARE = 64 * 1024
 """Bytes of a packet that are left for what is no body."""
 
@@ -68,6 +70,8 @@ def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: fl
 def portions(changes: Sequence[Change], most_bytes: int) -> Iterator[Sequence[Change]]:
     """The changes in as few packets as the server takes: as a rule one. `OverLimit` if one change alone is too large, before any other."""
     room = most_bytes - SPARE
+    if sum(map(_rough_size, changes)) < room:
+        return iter((changes,))
     sizes = [_size(change) for change in changes]
     for change, size in zip(changes, sizes, strict=True):
         if size > room:
@@ -86,6 +90,13 @@ def _portions(changes: Sequence[Change], sizes: list[int], room: int) -> Iterato
             start, filled = at, 0
         filled += size
     yield changes[start:]
+
+
+def _rough_size(change: Change) -> int:
+    """Much more than it takes, and quickly said: only if that might be too much, it is counted."""
+    events = change[7]
+    bodies = len(change[5]) + sum([len(event[2]) for event in events])
+    return 2 * bodies + ROUGHLY * (2 + len(events) + len(change[6].waits_on))
 
 
 def _size(change: Change) -> int:
