@@ -11,21 +11,23 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pymysql
 import pytest
 
 import genlock
 from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
+from genlock.store import Change, Clock, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.mysql import MySQLStore, opening, writing
 from genlock.stores.mysql.link import Answer, Link
 from genlock.stores.mysql.text import Value
+from genlock.testing import StoreContract
 from genlock.testing.clock import ManualClock
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
-from tests.servers.mariadb import MariaDB, running
+from tests.servers.mariadb import MariaDB, running, url_for
 from tests.servers.proxy import Proxy, between
 
 
@@ -695,3 +697,15 @@ def _crowded(mariadb: MariaDB) -> Iterator[MySQLStore]:
     )
     yield store
     store.close()
+
+
+@pytest.mark.slow
+class TestMySQLStoreWithSmallPackets(StoreContract):
+    """Nothing of the contract rests on the size of a packet."""
+
+    @pytest.fixture(autouse=True)
+    def _at(self, odd: MariaDB, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("GENLOCK_TEST_MARIADB", odd.address)
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return MySQLStore(url_for(place), clock=clock)
