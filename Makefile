@@ -71,7 +71,7 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 
 .PHONY: bench-stores
 bench-stores: $(READY) $(PGQUEUER_READY) $(MINISTACK_READY) ## Measure the stores on servers
-	$(PY) -m bench.stores
+	$(PY) -m bench.stores $(ARGS)
 	$(PY) -m bench.stores_redis
 	$(PY) -m bench.coordinators
 	$(PY) -m bench.pgqueuer

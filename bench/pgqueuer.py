@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.plans import ids_of
+from bench.postgres import PostgresDatabases, postgres_databases
 from bench.report import Line, at_least, show
-from bench.stores import Databases, prepare
-from tests.servers.postgres import running
+from bench.stores import prepare
 
 TASKS = 20_480
 ROUNDS = 3
@@ -49,13 +49,13 @@ def rate_of(commands: Sequence[Sequence[str]]) -> float:
     return TASKS / max(seconds for _, seconds in said)
 
 
-def ours(databases: Databases, processes: int) -> float:
+def ours(databases: PostgresDatabases, processes: int) -> float:
     with databases.copy("tasks") as url:
         program = [sys.executable, "-m", "bench.peers.genlock_worker", url]
         return rate_of([[*program, str(share), str(processes), str(TASKS)] for share in range(processes)])
 
 
-def theirs(databases: Databases, processes: int) -> float:
+def theirs(databases: PostgresDatabases, processes: int) -> float:
     with databases.copy("jobs") as url:
         return rate_of([[str(PEER), _PEERS_WORKER, "drain", url]] * processes)
 
@@ -63,9 +63,8 @@ def theirs(databases: Databases, processes: int) -> float:
 def main() -> None:
     if not PEER.exists():
         raise SystemExit("pgqueuer is not there: run `make bench-stores`, which makes its environment")
-    with running(shared_buffers="256MB", max_wal_size="4GB") as server:
-        databases = Databases(server)
-        prepare(databases.create("tasks"), ids_of(TASKS))
+    with postgres_databases() as databases:
+        prepare(databases, databases.create("tasks"), ids_of(TASKS))
         jobs = databases.create("jobs")
         for step in (["install", jobs], ["fill", jobs, str(TASKS)]):
             subprocess.run([str(PEER), _PEERS_WORKER, *step], check=True)

@@ -8,111 +8,56 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-import psycopg
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import genlock
 from bench.claims import BATCH, BATCH_CALLERS, CALLERS, Work, _batched, _measure, _single
 from bench.floor import Recorder
+from bench.mysql import mysql_databases
 from bench.plans import ids_of, register, tasks_of
+from bench.postgres import postgres_databases
 from bench.report import Line, at_least, at_most, percentile, show
 from genlock import AsyncCoordinator
-from genlock.store import Change, Key
-from genlock.stores.postgres import PostgresStore
-from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.loading import load
-from genlock.stores.postgres.queries import queries_for
-from genlock.stores.postgres.settings import settings_of
-from genlock.stores.postgres.writing import Batch
-from tests.servers.postgres import Postgres, running
+from genlock.store import Change, Key, Store
 
 TASKS = 10_240
 ROUNDS = 3
 ONE_CALLER_CLAIMS = 400
 WAKINGS = 100
 
-_QUERIES = queries_for("genlock")
+
+class Databases(Protocol):
+    """A server with databases in a known state."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def deaf(self) -> str | None:
+        """The option with which a store looks for what others commit instead of being told; None if it always does."""
+
+    def open(self, url: str) -> Store: ...
+    def create(self, name: str) -> str: ...
+    def settle(self, url: str) -> None: ...
+    def copy(self, name: str) -> AbstractContextManager[str]: ...
+    def replay(self, url: str, commits: Sequence[Sequence[Change]]) -> float: ...
+    def replay_one_by_one(self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]: ...
 
 
-class Databases:
-    """Copies of one database in a known state."""
-
-    def __init__(self, server: Postgres) -> None:
-        self._server = server
-        self._number = 0
-
-    def run(self, statement: str) -> None:
-        with psycopg.connect(self._server.address, autocommit=True) as connection:
-            connection.execute(statement)
-
-    def url(self, name: str) -> str:
-        return self._server.address.replace("/postgres", f"/{name}")
-
-    def create(self, name: str) -> str:
-        self.run(f"DROP DATABASE IF EXISTS {name}")
-        self.run(f"CREATE DATABASE {name}")
-        return self.url(name)
-
-    @contextmanager
-    def copy(self, name: str) -> Iterator[str]:
-        """A copy's URL; it goes with the block."""
-        self._number += 1
-        other = f"{name}_{self._number}"
-        self.run(f"CREATE DATABASE {other} TEMPLATE {name}")
-        yield self.url(other)
-        self.run(f"DROP DATABASE {other} (FORCE)")
-
-
-def prepare(url: str, ids: list[str]) -> None:
-    """A store with these tasks and the callers' sessions, vacuumed as it would be after a while."""
+def prepare(databases: Databases, url: str, ids: list[str]) -> None:
+    """A store with these tasks and the callers' sessions."""
     with genlock.connect(url, deadline_seconds=60) as fleet:
         fleet.add_tasks(tasks=tasks_of(ids))
         register(fleet, CALLERS)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")
-        connection.execute("CHECKPOINT")
+    databases.settle(url)
 
 
-def replay(url: str, commits: Sequence[Sequence[Change]]) -> float:
-    """Runs the commits; the seconds that took."""
-    batches = [Batch(commit).columns() for commit in commits]
-    with linked(url) as link:
-        start = time.perf_counter()
-        for columns in batches:
-            link.call(_QUERIES["commit"], columns)
-        return time.perf_counter() - start
-
-
-def replay_one_by_one(url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]:
-    """Loads what the engine loaded, then commits; the seconds of each."""
-    times = []
-    with linked(url) as link:
-        for commit, keys in zip(commits, loads, strict=True):
-            columns = Batch(commit).columns()
-            start = time.perf_counter()
-            load(link, _QUERIES["load"], keys)
-            link.call(_QUERIES["commit"], columns)
-            times.append(time.perf_counter() - start)
-    return times
-
-
-@contextmanager
-def linked(url: str) -> Iterator[Link]:
-    link = Link(settings_of(url))
-    link.prepare()
-    try:
-        yield link
-    finally:
-        link.close()
-
-
-def recorded(url: str) -> tuple[Recorder, Any]:
-    recorder = Recorder(PostgresStore(url))
+def recorded(store: Store) -> tuple[Recorder, Any]:
+    recorder = Recorder(store)
     return recorder, recorder
 
 
@@ -121,16 +66,16 @@ def compare(databases: Databases, title: str, work: Work, target: float | None) 
     engine, floor, sizes, ids = [], [], [], ids_of(TASKS)
     for _ in range(ROUNDS):
         with databases.copy("before") as url:
-            recorder, store = recorded(url)
+            recorder, store = recorded(databases.open(url))
             _measure(store, work, ids)
             commits = [commit for commit in recorder.commits if commit[0].key.kind == "task"]
         sizes.append(len(ids) / len(commits))
         with databases.copy("before") as url:
-            floor.append(replay(url, commits))
+            floor.append(databases.replay(url, commits))
         del recorder, store, commits
         gc.collect()
         with databases.copy("before") as url:
-            engine.append(_measure(PostgresStore(url), work, ids)[0])
+            engine.append(_measure(databases.open(url), work, ids)[0])
     ratio = min(floor) / min(engine)
     return [
         Line(f"{title}: claims/s", f"{TASKS / min(engine):,.0f}"),
@@ -144,13 +89,13 @@ def one_caller(databases: Databases) -> list[Line]:
     """One synchronous caller, one claim at a time."""
     ids = ids_of(TASKS)[:ONE_CALLER_CLAIMS]
     with databases.copy("before") as url:
-        recorder, store = recorded(url)
+        recorder, store = recorded(databases.open(url))
         fleet = genlock.connect(store, agent_id="agent-0", session_id="session-0")
         times = [_timed(fleet, task) for task in ids]
         fleet.close()
     claims = [commit for commit in recorder.commits if commit[0].key.kind == "task"]
     with databases.copy("before") as url:
-        raw = replay_one_by_one(url, claims, recorder.loads[: len(claims)])
+        raw = databases.replay_one_by_one(url, claims, recorder.loads[: len(claims)])
     ours, floor = percentile(times, 0.5), percentile(raw, 0.5)
     return [
         Line("one caller: a claim, median", f"{ours * 1e6:,.0f} µs"),
@@ -189,20 +134,19 @@ def cycles(databases: Databases) -> list[Line]:
     took = []
     for _ in range(ROUNDS):
         with databases.copy("before") as url:
-            took.append(_measure(PostgresStore(url), _cycles, ids_of(TASKS))[0])
+            took.append(_measure(databases.open(url), _cycles, ids_of(TASKS))[0])
     return [Line("claim + complete: cycles/s, one process", f"{TASKS / min(took):,.0f}")]
 
 
 def waking(databases: Databases) -> list[Line]:
     """A task is added by one coordinator; how long until one who waits at another has it, counted from the answer to who added it."""
+    lines = []
+    if databases.deaf is not None:
+        with databases.copy("empty") as url:
+            lines.append(at_most("woken by NOTIFY, p95", percentile(_delays(url), 0.95) * 1000, 8, " ms"))
     with databases.copy("empty") as url:
-        heard = _delays(url)
-    with databases.copy("empty") as url:
-        polled = _delays(f"{url}?listen=off")
-    return [
-        at_most("woken by NOTIFY, p95", percentile(heard, 0.95) * 1000, 8, " ms"),
-        Line("woken by polling, p95", f"{percentile(polled, 0.95) * 1000:.2f} ms"),
-    ]
+        polled = _delays(f"{url}?{databases.deaf}" if databases.deaf is not None else url)
+    return [*lines, Line("woken by polling, p95", f"{percentile(polled, 0.95) * 1000:.2f} ms")]
 
 
 def _delays(url: str) -> list[float]:
@@ -228,20 +172,28 @@ def _wait_for_one(fleet: genlock.Coordinator, woken: list[float]) -> None:
     fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation)
 
 
+SERVERS: dict[str, Callable[[], AbstractContextManager[Databases]]] = {"postgres": postgres_databases, "mysql": mysql_databases}
+
+
+def measure(databases: Databases) -> None:
+    databases.open(databases.create("empty")).close()
+    prepare(databases, databases.create("before"), ids_of(TASKS))
+    steps: list[tuple[str, Callable[[], list[Line]]]] = [
+        (f"batches of {BATCH}, {BATCH_CALLERS} callers", lambda: compare(databases, "batches", _batched, 0.6)),
+        (f"single claims, {CALLERS} callers", lambda: compare(databases, "single", _single, None)),
+        ("one caller", lambda: one_caller(databases)),
+        ("cycles", lambda: cycles(databases)),
+        ("waking a waiting caller", lambda: waking(databases)),
+    ]
+    for title, step in steps:
+        show(f"{databases.name}: {title}", step())
+
+
 def main() -> None:
-    with running(shared_buffers="256MB", max_wal_size="4GB") as server:
-        databases = Databases(server)
-        PostgresStore(databases.create("empty")).close()
-        prepare(databases.create("before"), ids_of(TASKS))
-        steps: list[tuple[str, Callable[[], list[Line]]]] = [
-            (f"PostgreSQL: batches of {BATCH}, {BATCH_CALLERS} callers", lambda: compare(databases, "batches", _batched, 0.6)),
-            (f"PostgreSQL: single claims, {CALLERS} callers", lambda: compare(databases, "single", _single, None)),
-            ("PostgreSQL: one caller", lambda: one_caller(databases)),
-            ("PostgreSQL: cycles", lambda: cycles(databases)),
-            ("PostgreSQL: waking a waiting caller", lambda: waking(databases)),
-        ]
-        for title, step in steps:
-            show(title, step())
+    """All servers, or those that are named."""
+    for name in sys.argv[1:] or SERVERS:
+        with SERVERS[name]() as databases:
+            measure(databases)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,13 @@ import pytest
 
 import genlock.testing.contract  # noqa: F401 - says which modules pytest is to rewrite, before a test imports one of them
 
-pytest_plugins = ["tests.servers.ministack", "tests.servers.postgres", "tests.servers.redis", "tests.servers.stores"]
+pytest_plugins = [
+    "tests.servers.mariadb",
+    "tests.servers.ministack",
+    "tests.servers.postgres",
+    "tests.servers.redis",
+    "tests.servers.stores",
+]
 
 
 @pytest.hookimpl(tryfirst=True)

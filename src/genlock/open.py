@@ -3,6 +3,7 @@
 genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
 genlock.connect("sqlite:///path/x.db")   that file
 genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
+genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
 genlock.connect("redis://…")             that server; rediss:// with TLS, ?prefix=… if not under genlock
 genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
 genlock.connect("memory://")             nothing that lasts; for tests

@@ -181,6 +181,27 @@ def _create_dynamodb(url: str) -> None:
     create_table(url)
 
 
+def _open_mysql(url: str, *, clock: Clock | None, create: bool) -> Store:
+    with _driver("pymysql", "mysql"):
+        from genlock.stores.mysql import MySQLStore
+
+    return MySQLStore(url, clock=clock, create=create)
+
+
+def _about_mysql(url: str) -> About:
+    with _driver("pymysql", "mysql"):
+        from genlock.stores.mysql.upkeep import about
+
+    return about(url)
+
+
+def _migrate_mysql(url: str) -> Migrated:
+    with _driver("pymysql", "mysql"):
+        from genlock.stores.mysql.upkeep import migrate
+
+    return migrate(url)
+
+
 def _open_redis(url: str, *, clock: Clock | None, create: bool) -> Store:
     with _driver("redis", "redis"):
         from genlock.stores.redis import RedisStore
@@ -199,6 +220,7 @@ def _driver(package: str, extra: str) -> Iterator[None]:
         raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
 
 
+_MYSQL = Scheme(_open_mysql, about=_about_mysql, migrate=_migrate_mysql)
 _POSTGRES = Scheme(_open_postgres, about=_about_postgres, migrate=_migrate_postgres)
 
 _OURS: dict[str, Scheme] = {
@@ -206,6 +228,8 @@ _OURS: dict[str, Scheme] = {
     "memory": Scheme(_open_memory),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
     "redis": Scheme(_open_redis),
     "rediss": Scheme(_open_redis),
     "dynamodb": Scheme(_open_dynamodb, create=_create_dynamodb),

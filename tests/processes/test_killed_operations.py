@@ -31,17 +31,19 @@ AT_ONCE = 4.0
 EVERY = {
     "sqlite": ("sqlite.commit.before_commit", "sqlite.commit.after_commit"),
     "postgres": ("postgres.commit.after",),  # before it, nothing has been sent
+    "mysql": ("mysql.commit.after",),
     "dynamodb": ("dynamodb.commit.positions",),  # positions are taken, and nothing stands there
 }
 """Failpoints at which every turn is cut."""
 
-PARTS = {"sqlite": ("sqlite.", "folder."), "postgres": ("postgres.",), "dynamodb": ("dynamodb.", "folder.")}
+PARTS = {"sqlite": ("sqlite.", "folder."), "postgres": ("postgres.",), "mysql": ("mysql.",), "dynamodb": ("dynamodb.", "folder.")}
 """How the failpoints begin that a store can reach; payloads may be in a folder."""
 
 BEYOND = {
     "sqlite": {"sqlite.purge.dropped", "folder.payload.dropped"},
     "postgres": {"postgres.purge.done", "postgres.payload.dropped"},
     "dynamodb": {"dynamodb.purge.swapped", "folder.payload.dropped"},
+    "mysql": {"mysql.purge.done", "mysql.payload.dropped"},
 }
 """Purging and dropping payloads are not a worker's business: tests/stores/test_killed_commits.py has those."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.servers import ministack, pgbouncer, postgres, redis
+from tests.servers import mariadb, ministack, pgbouncer, postgres, redis
 from tests.servers.debian import NotToBeHad
 
 READY: dict[str, Callable[[], str]] = {
     "PostgreSQL": postgres.ready,
+    "MariaDB": mariadb.ready,
     "Redis": redis.ready,
     "DynamoDB and S3": ministack.ready,
     "PgBouncer": pgbouncer.ready,

@@ -9,8 +9,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import apsw
 import psycopg
+import pymysql
+from pymysql.constants import CLIENT
 
 from genlock.places import sqlite_path
+from genlock.stores.mysql import queries as mysql_queries
 from genlock.stores.postgres import queries as postgres_queries
 from genlock.stores.sqlite import queries as sqlite_queries
 
@@ -116,8 +119,60 @@ def _structure_of_postgres(url: str) -> Rows:
     return [tuple(value.replace(schema, "SCHEMA") if isinstance(value, str) else value for value in row) for row in found]
 
 
+def _mysql(url: str, statements: str) -> Rows:
+    """Each is for tables that begin with genlock_."""
+    parts = urlsplit(url)
+    prefix = parse_qs(parts.query)["prefix"][0]
+    connection = pymysql.connect(
+        host=str(parts.hostname), port=parts.port or 0, user=str(parts.username), password=parts.password or "", database=parts.path[1:],
+        autocommit=True, charset="utf8mb4", client_flag=CLIENT.MULTI_STATEMENTS,
+    )  # fmt: skip
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statements.replace("genlock_", prefix))
+            rows = [tuple(row) for row in cursor.fetchall()]
+            while cursor.nextset():
+                rows = [tuple(row) for row in cursor.fetchall()]
+            return [tuple(value.replace(prefix, "genlock_") if isinstance(value, str) else value for value in row) for row in rows]
+    finally:
+        connection.close()
+
+
+def _first_mysql(url: str) -> None:
+    script = mysql_queries.migrations_for("genlock_")[0].script
+    _mysql(url, f"{script}; INSERT INTO genlock_meta VALUES (1, 1, '0.0.1', 'birthday', 0)")
+
+
+def _old_mysql(url: str) -> None:
+    _mysql(url, "DROP TABLE genlock_migration; UPDATE genlock_meta SET format = 1, made_by = '0.0.1'")
+
+
+def _newer_mysql(url: str, version: str) -> None:
+    _mysql(url, f"UPDATE genlock_meta SET format = 99, made_by = '{version}'")
+
+
+def _spoil_mysql(url: str) -> None:
+    _mysql(url, "UPDATE genlock_record SET version = version + 1 WHERE name = 'A-001-x'")
+
+
+_MYSQL_CATALOG = (
+    """SELECT table_name, ordinal_position, column_name, column_default, is_nullable, column_type, collation_name, column_key, extra
+        FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name LIKE 'genlock\\_%' ORDER BY 1, 2""",
+    """SELECT table_name, index_name, seq_in_index, non_unique, column_name, sub_part FROM information_schema.statistics
+        WHERE table_schema = DATABASE() AND table_name LIKE 'genlock\\_%' ORDER BY 1, 2, 3""",
+    """SELECT table_name, engine, row_format, table_collation FROM information_schema.tables
+        WHERE table_schema = DATABASE() AND table_name LIKE 'genlock\\_%' ORDER BY 1""",
+    "SELECT format FROM genlock_meta",
+)
+
+
+def _structure_of_mysql(url: str) -> Rows:
+    return [row for query in _MYSQL_CATALOG for row in _mysql(url, query)]
+
+
 DIALECTS = {
     "sqlite": Dialect(_first_sqlite, _old_sqlite, _newer_sqlite, _spoil_sqlite, _structure_of_sqlite),
+    "mysql": Dialect(_first_mysql, _old_mysql, _newer_mysql, _spoil_mysql, _structure_of_mysql),
     "postgres": Dialect(_first_postgres, _old_postgres, _newer_postgres, _spoil_postgres, _structure_of_postgres),
 }
 """By the names of tests/servers/stores.py."""

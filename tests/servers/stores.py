@@ -14,7 +14,7 @@ import pytest
 
 import genlock
 from genlock.store import Clock, Store
-from tests.servers import ministack, postgres, redis
+from tests.servers import mariadb, ministack, postgres, redis
 
 
 class Server(Protocol):
@@ -53,6 +53,7 @@ class Kind(NamedTuple):
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
     "postgres": Kind(postgres.url_for, "postgres", own=postgres.running),
+    "mysql": Kind(mariadb.url_for, "mariadb", own=mariadb.running),
     "redis": Kind(redis.url_for, "redis", own=redis.syncing),
     # Its server and its driver are Python, and take some milliseconds each for every call: all of the tests took minutes.
     "dynamodb": Kind(ministack.url_with_payloads, "dynamodb", slowness=6, nightly=True),

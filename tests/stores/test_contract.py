@@ -9,12 +9,13 @@ import pytest
 from genlock.store import Clock, Store
 from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.memory import MemoryStore
+from genlock.stores.mysql import MySQLStore
 from genlock.stores.postgres import PostgresStore
 from genlock.stores.redis import RedisStore
 from genlock.stores.sqlite import SQLiteStore
 from genlock.testing import StoreContract
 from genlock.testing.contract_payloads import PayloadClauses
-from tests.servers import ministack, postgres, redis
+from tests.servers import mariadb, ministack, postgres, redis
 
 MEMORIES: dict[Path, MemoryStore] = {}
 
@@ -66,3 +67,9 @@ class TestPayloadsInABucket(PayloadClauses):
 class TestRedisStore(StoreContract):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return RedisStore(redis.url_for(place), clock=clock)
+
+
+@pytest.mark.usefixtures("mariadb")
+class TestMySQLStore(StoreContract):
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return MySQLStore(mariadb.url_for(place), clock=clock)

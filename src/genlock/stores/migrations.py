@@ -69,7 +69,12 @@ class Migrated(Struct, frozen=True):
 def named_statements(text: str) -> dict[str, str]:
     """Statements by name, without their comments."""
     _, *parts = _STATEMENT.split(text)
-    return {name: _COMMENT.sub("", body).strip().rstrip(";") for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    return {name: without_comments(body) for name, body in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def without_comments(text: str) -> str:
+    """A statement, or several, as the server needs them."""
+    return _COMMENT.sub("", text).strip().rstrip(";")
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
+
+import msgspec
+
+from genlock.store import Key
+
+
+def payload_name(key: Key, digest: str) -> bytes:
+    """A name of one length: no two lists of names read the same."""
+    return hashlib.sha256(msgspec.json.encode([*key, digest])).digest()
 
 
 def reader_of(fetch: Callable[[int], bytes], size: int, piece: int) -> BinaryIO:

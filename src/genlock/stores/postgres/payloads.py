@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol, cast
-
-import msgspec
 
 from genlock.errors import ResultNotFound
 from genlock.failpoints import hit
 from genlock.store import Key
-from genlock.stores.pieces import reader_of
+from genlock.stores.pieces import payload_name, reader_of
 from genlock.stores.postgres.faults import Refused
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import byteas, encode
@@ -38,7 +35,7 @@ class TablePayloads:
         with self._enter(writes=True) as link:
             link.script("BEGIN")
             try:
-                self._put(link, _name(key, digest), data)
+                self._put(link, payload_name(key, digest), data)
                 hit("postgres.payload.written")
                 link.script("COMMIT")
             except Refused:
@@ -59,7 +56,7 @@ class TablePayloads:
         """A binary reader; `ResultNotFound` if there is none."""
         what = f"{'/'.join(key)} has no payload {digest}"
         with self._enter() as link:
-            rows: list[Any] = link.rows(self._queries["find_payload"], _name(key, digest))
+            rows: list[Any] = link.rows(self._queries["find_payload"], payload_name(key, digest))
         if not rows:
             raise ResultNotFound(what)
         ((number, size),) = rows
@@ -75,9 +72,5 @@ class TablePayloads:
     def drop(self, key: Key, digest: str) -> None:
         """Removes it; absent is fine."""
         with self._enter(writes=True) as link:
-            link.rows(self._queries["drop_payload"], _name(key, digest))
+            link.rows(self._queries["drop_payload"], payload_name(key, digest))
         hit("postgres.payload.dropped")
-
-
-def _name(key: Key, digest: str) -> bytes:
-    return hashlib.sha256(msgspec.json.encode([*key, digest])).digest()  # no two lists of names read the same

@@ -1,0 +1,128 @@
+"""One connection: a packet of statements goes out, their answers come back, and neither waits for ever."""
+
+from __future__ import annotations
+
+import math
+import select
+from typing import Any, NamedTuple
+
+import pymysql
+from pymysql.constants import CLIENT, SERVER_STATUS
+
+from genlock.stores.mysql.faults import LOST, Broken, Refused, Unreachable
+from genlock.stores.mysql.settings import Settings
+from genlock.stores.mysql.text import Statement, Value
+
+SILENCE = 5.0
+"""Seconds after its own time limit that a server may be silent before it is given up."""
+
+Row = tuple[Any, ...]
+
+
+class Answer(NamedTuple):
+    """What one statement came to."""
+
+    rows: tuple[Row, ...]
+    affected: int
+    number: int
+    """LAST_INSERT_ID, if the statement has set it."""
+
+
+class Link:
+    """Used by one thread at a time. Whatever breaks it closes it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """`Unreachable` if it cannot be opened."""
+        patience = settings.statement_timeout + SILENCE
+        try:
+            self._connection = pymysql.connect(
+                **settings.arguments,
+                charset="utf8mb4",
+                autocommit=None,
+                client_flag=CLIENT.MULTI_STATEMENTS,
+                read_timeout=patience,
+                write_timeout=patience,
+                program_name="genlock",
+            )
+        except (pymysql.MySQLError, RuntimeError, OSError, ValueError) as error:
+            raise Unreachable(_one_line(_message(error))) from None
+        self._settings = settings
+        self._ready = select.poll()
+        self._ready.register(self._connection._sock, select.POLLIN)  # type: ignore[attr-defined]
+
+    def prepare(self) -> None:
+        """Settles what this connection is to be like, whatever the server's settings are."""
+        limit = self._settings.statement_timeout
+        maria = "mariadb" in self._connection.get_server_info().lower()  # type: ignore[no-untyped-call]
+        self.run(
+            "SET NAMES binary; SET SESSION autocommit = 1, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
+            # The server waits in whole seconds. Half of the time, so that there is time to try again.
+            f" SESSION innodb_lock_wait_timeout = {max(1, math.floor(self._settings.lock_timeout / 2))},"
+            f" SESSION {f'max_statement_time = {limit}' if maria else f'max_execution_time = {round(limit * 1000)}'};"
+            " SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".encode()
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """As far as can be told without asking the server: has it said nothing, such as farewell, and is no transaction left open?"""
+        status: int = self._connection.server_status  # type: ignore[attr-defined]
+        if not self._connection.open or status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
+            return False
+        return not self._ready.poll(0)
+
+    def run(self, packet: bytes) -> list[Answer]:
+        """One packet of statements; what each came to. The first that is refused ends it."""
+        answers: list[Answer] = []
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(packet)
+                answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount, cursor.lastrowid))
+                while cursor.nextset():
+                    answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount, cursor.lastrowid))
+        except pymysql.MySQLError as error:
+            raise self._fault(error, len(answers)) from None
+        return answers
+
+    def rows(self, statement: Statement, **values: Value) -> tuple[Row, ...]:
+        """One statement with these values; its rows."""
+        return self.run(statement.filled(**values))[0].rows
+
+    def roll_back(self) -> None:
+        """Ends a transaction that did not get to its end."""
+        self.run(b"ROLLBACK")
+
+    def _fault(self, error: pymysql.MySQLError, done: int) -> Refused | Broken:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        message = _one_line(_message(error))
+        if code in LOST or not self._connection.open:
+            self.close()
+            return Broken(f"the server was silent for {self._patience:g} s" if "timed out" in message else message)
+        return Refused(code, message, done)
+
+    @property
+    def _patience(self) -> float:
+        return self._settings.statement_timeout + SILENCE
+
+    def close(self) -> None:
+        """Ends it."""
+        if self._connection.open:
+            self._connection.close()
+
+
+def open_link(settings: Settings) -> Link:
+    """One that is ready for use; `Unreachable` if there is none to be had."""
+    link = Link(settings)
+    try:
+        link.prepare()
+    except (Broken, Refused) as error:
+        link.close()
+        raise Unreachable(str(error)) from None
+    return link
+
+
+def _message(error: Exception) -> str:
+    return str(error.args[1]) if len(error.args) > 1 else str(error)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,214 @@
+"""The MySQL store: tables with one prefix in a database of MySQL or MariaDB, any number of machines.
+
+Implementation notes:
+
+- **A commit is one packet** of a few statements (writing.py, ADR 13), and so is a load: whatever is in them, they are one round trip.
+  PyMySQL fills values in as text anyway; here it is done for the whole packet at once, in bytes.
+- **MySQL says how many rows were written, not which**, and has no RETURNING. One INSERT … ON DUPLICATE KEY UPDATE locks, compares and
+  writes. Its count tells whether all changes fitted, which is nearly always so. If not, the packet stops, the server is asked which did,
+  and these are sent again after a rollback.
+- **Names are VARBINARY**: the collations of MySQL take letters for each other and ignore trailing blanks. The connection is binary too, so
+  that no character set has a say in anything.
+- **Names are numbered by the server**, looked up in every commit: a number remembered here would be another's after a failover. A new
+  name is added outside of the commit, and nobody waits for it.
+- **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last position in them. What still ends in a
+  deadlock is tried again after a random pause; nothing was written.
+- **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection, whatever the server's defaults are.
+- **Nobody is told** of a commit by the server, so one thread looks for all who wait here (waiting.py).
+- **Durable** is what is flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1 where there is a binary log, for
+  without it the log decides after a crash what has happened.
+- **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is OutcomeUnknown. An idle connection that
+  the server has closed is noticed without a round trip, and replaced.
+- **Forks**: a child must not use what it inherited. Its every call is an error, and it says no farewell on its parent's connections.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import msgspec
+
+from genlock.errors import BadArgument, Closed, OutcomeUnknown, StoreError, StoreReadOnly
+from genlock.failpoints import hit
+from genlock.store import (
+    Audit,
+    Change,
+    Clock,
+    Committed,
+    Conflict,
+    EventPage,
+    EventQuery,
+    Key,
+    Limits,
+    Page,
+    Payloads,
+    Query,
+    Snapshot,
+)
+from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.links import Links
+from genlock.stores.moves import Moves
+from genlock.stores.mysql import feed, finding, loading, writing
+from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of
+from genlock.stores.mysql.link import Link, open_link
+from genlock.stores.mysql.opening import open_schema
+from genlock.stores.mysql.payloads import TablePayloads
+from genlock.stores.mysql.queries import queries_for
+from genlock.stores.mysql.settings import settings_of
+from genlock.stores.mysql.waiting import Watcher
+from genlock.stores.places import feed_mark
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+WRITERS = 4
+
+
+class MySQLStore:
+    """`genlock.store.Store` in a MySQL or MariaDB database. The tables are created if they are missing, the database is not."""
+
+    limits: Limits
+
+    def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
+        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if there are no tables yet."""
+        self._settings = settings_of(url)
+        self._where = self._settings.where
+        self._queries = queries_for(self._settings.prefix)
+        self._clock = clock
+        self._pid = os.getpid()
+        self._closed = False
+        self._links = Links(partial(open_link, self._settings), self._settings.pool, self._where)
+        self._moves = Moves()
+        self._watcher = Watcher(self._entered, self._queries, self._moves)
+        try:
+            with self._entered() as link:
+                server = open_schema(link, self._settings, create=create)
+        except BaseException:
+            self.close()
+            raise
+        self._most_bytes = server.most_bytes
+        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clock is None, read_only=server.standby)
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        """The records found among `keys`, the clock and the epoch."""
+        with self._entered() as link:
+            records, epoch, now = loading.load(link, self._queries, () if with_index else keys)
+            if with_index:
+                records = loading.load_with_index(link, self._queries, keys)
+        return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        """Writes each change that still fits, durably."""
+        answers: list[Committed | Conflict] = []
+        try:
+            with self._entered(writes=True) as link:
+                check_changes(changes, self.limits)
+                if not changes:
+                    return []
+                hit("mysql.commit.before")
+                for portion in writing.portions(changes, self._most_bytes):
+                    answers += writing.commit(link, self._queries, portion, self._settings.lock_timeout)
+                hit("mysql.commit.after")
+        except StoreError as error:
+            if answers and not isinstance(error, OutcomeUnknown):
+                raise OutcomeUnknown(f"{error}; of what came before it in the same commit, some was written") from error
+            raise
+        finally:
+            places = {change[0][:2] for change, answer in zip(changes, answers, strict=False) if type(answer) is Committed}
+            if places:
+                self._moves.tell([feed_mark(*place) for place in places])
+        return answers
+
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        """Records by an index field, or how many there are by its value."""
+        with self._entered() as link:
+            check_query(query, count_by)
+            return finding.find(link, self._queries, query) if count_by is None else finding.count(link, self._queries, query, count_by)
+
+    def read_events(self, query: EventQuery) -> EventPage:
+        """Events of a record, or of a project after a cursor."""
+        with self._entered() as link:
+            check_event_query(query)
+            return feed.read_events(link, self._queries, query)
+
+    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
+        self._check()
+        self._watcher.wait(projects, after, timeout)
+
+    def purge(self, key: Key, before_version: int, base: bytes) -> None:
+        """Drops the record's events below `before_version` and swaps `base` in."""
+        tenant, project, kind, name = key
+        with self._entered(writes=True) as link:
+            statement = self._queries["purge"].filled(
+                tenant=tenant, project=project, kind=kind, name=name, before=before_version, base=base
+            )
+            try:
+                link.run(statement)
+            except Refused:
+                link.roll_back()
+                raise
+        hit("mysql.purge.done")
+
+    def payloads(self) -> Payloads:
+        """A table beside the records."""
+        self._check()
+        return TablePayloads(self._entered, self._queries, self._most_bytes)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Only upwards."""
+        with self._entered(writes=True) as link:
+            if not link.run(self._queries["raise_epoch"].filled(epoch=epoch))[0].affected:
+                raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
+
+    def audit(self) -> Audit:
+        """The places that there are, and what belongs to none of them."""
+        with self._entered() as link:
+            places = [(tenant.decode(), project.decode()) for tenant, project in link.rows(self._queries["all_places"])]
+            faults = [what.decode() for (what,) in link.rows(self._queries["audit"])]
+            return Audit(places, faults + _stray_waits(link.rows(self._queries["audit_waits"])))
+
+    def close(self) -> None:
+        """Whoever is at work finishes. In a forked child it only forgets."""
+        if self._closed:
+            return
+        self._closed = True
+        if os.getpid() != self._pid:
+            return
+        self._moves.close()
+        self._watcher.close()
+        self._links.close()
+
+    def _check(self, *, writes: bool = False) -> None:
+        if self._closed:
+            raise Closed(f"{self._where} is closed")
+        if os.getpid() != self._pid:
+            raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
+        if writes and self.limits.read_only:
+            raise StoreReadOnly(f"{self._where} can only be read: the server is a replica, or is set to read_only")
+
+    @contextmanager
+    def _entered(self, *, writes: bool = False) -> Iterator[Link]:
+        """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
+        self._check(writes=writes)
+        try:
+            with self._links.lent() as link:
+                yield link
+        except (Refused, Broken, Unreachable) as error:
+            if self._closed and isinstance(error, Unreachable):
+                raise Closed(f"{self._where} was closed during this call") from error
+            raise (commit_fault_of if writes else fault_of)(error, self._where) from error
+        except UnicodeEncodeError as error:
+            raise BadArgument(f"there is text that cannot be stored ({error})") from error
+
+
+def _stray_waits(rows: Sequence[tuple[bytes | None, ...]]) -> list[str]:
+    """Entries by which a record is found that does not wait for it."""
+    faults = []
+    for tenant, project, kind, name, dependency, waits in rows:
+        if tenant is None or waits is None or (dependency or b"").decode() not in msgspec.json.decode(waits, type=list[str]):
+            owner = b"%b/%b %b %b" % (tenant or b"?", project or b"?", kind or b"", name or b"")
+            faults.append(f"{owner.decode()}: is found by waits_on {(dependency or b'').decode()}, for which it does not wait")
+    return faults
