@@ -46,7 +46,7 @@ run: $(READY) ## Watch a real fleet at work, in the terminal
 	@.venv/bin/genlock demo $(ARGS)
 
 .PHONY: test
-test: $(READY) ## Run the tests
+test: $(READY) $(MINISTACK_READY) ## Run the tests
 	$(PY) -m pytest -q $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: check
@@ -86,7 +86,7 @@ servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
 	@$(PY) -m tests.servers
 
 .PHONY: nightly
-nightly: $(READY) ## Run the slow tests too
+nightly: $(READY) $(MINISTACK_READY) ## Run the slow tests too
 	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: setup

@@ -18,10 +18,22 @@ pytest_plugins = [
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is given a store of the nightly ones by its name is slow, unless it belongs to the core. So is what a class names `nightly`."""
-    from tests.servers import stores  # not before the plugins above: pytest rewrites their assertions
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What is given a store of the nightly ones by its name is slow, unless it belongs to the core. So is what a class names `nightly`.
 
+    Tests whose server is not on this machine are left out, and named at the end; with CI=true they fail instead.
+    """
+    from tests import counting  # not before the plugins above: pytest rewrites their assertions
+    from tests.servers import stores
+
+    absent = stores.absent()
+    fixtures = {stores.LASTING[name].server for name in absent}
+    left_out = [
+        item for item in items if counting.store_of(item.nodeid) in absent or fixtures.intersection(getattr(item, "fixturenames", ()))
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
@@ -42,7 +54,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests ran on which store; pytest's own closing line comes after it."""
     from tests import counting  # not before pytest has its hand on the modules of the servers
+    from tests.servers import stores
 
+    for name in stores.absent():
+        terminalreporter.write_line(f"not run: the tests on {name}, whose server is not on this machine; `make servers` gets it")
     found = {outcome: list(_nodeids(terminalreporter, outcome)) for outcome in counting.OUTCOMES}
     found["failed"] += _nodeids(terminalreporter, "error")
     if sum(map(len, found.values())) > 1:

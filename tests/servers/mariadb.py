@@ -181,6 +181,11 @@ def _prefix_of(place: Path) -> str:
     return f"t{hashlib.sha256(os.fsencode(place)).hexdigest()[:24]}_"
 
 
+def is_there() -> bool:
+    """Can it be started here?"""
+    return debian.program(PACKAGE, "mariadbd") is not None
+
+
 def ready() -> str:
     """Where the program is; it is unpacked if need be."""
     program = debian.program(PACKAGE, "mariadbd")

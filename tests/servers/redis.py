@@ -188,6 +188,11 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return made, key
 
 
+def is_there() -> bool:
+    """Can it be started here?"""
+    return debian.program(_PACKAGE, "redis-server") is not None
+
+
 def ready() -> str:
     """Where the programs are; Debian's packages are fetched and unpacked if need be."""
     places = []

@@ -5,6 +5,7 @@ A new store is one more entry here, and the tests of the engine, the processes a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -46,17 +47,19 @@ class Kind(NamedTuple):
     """By how much a test that has to say a time must say a longer one. Where it is more than 1, `large` tests run nightly."""
     nightly: bool = False
     """Do the tests of the engine and the processes, and the scenarios, run there nightly, all but those marked `core`?"""
+    there: Callable[[], bool] = lambda: True
+    """Can its server be started on this machine?"""
     own: Callable[[], AbstractContextManager[Server]] | None = None
     """Starts a server of a test's own, which syncs: for tests that disturb it."""
 
 
 LASTING = {
     "sqlite": Kind(lambda place: f"sqlite://{place}"),
-    "postgres": Kind(postgres.url_for, "postgres", own=postgres.running),
-    "mysql": Kind(mariadb.url_for, "mariadb", own=mariadb.running),
-    "redis": Kind(redis.url_for, "redis", own=redis.syncing),
+    "postgres": Kind(postgres.url_for, "postgres", there=lambda: postgres.binaries() is not None, own=postgres.running),
+    "mysql": Kind(mariadb.url_for, "mariadb", there=mariadb.is_there, own=mariadb.running),
+    "redis": Kind(redis.url_for, "redis", there=redis.is_there, own=redis.syncing),
     # Its server and its driver are Python, and take some milliseconds each for every call: all of the tests took minutes.
-    "dynamodb": Kind(ministack.url_with_payloads, "dynamodb", slowness=6, nightly=True),
+    "dynamodb": Kind(ministack.url_with_payloads, "dynamodb", slowness=6, nightly=True, there=ministack.PROGRAM.exists),
 }
 """Those that several processes can open."""
 
@@ -65,6 +68,11 @@ SERVERS = tuple(name for name, kind in LASTING.items() if kind.server)
 NIGHTLY = frozenset(name for name, kind in LASTING.items() if kind.nightly)
 DISTURBED = tuple(name for name, kind in LASTING.items() if kind.own)
 """Those whose server a test may have for itself."""
+
+
+def absent() -> list[str]:
+    """Those whose server is not on this machine. Where a missing server is a failure, none counts as absent: its tests fail, and say so."""
+    return [] if os.environ.get("CI") == "true" else [name for name, kind in LASTING.items() if not kind.there()]
 
 
 def asked_for(request: pytest.FixtureRequest) -> str:
