@@ -166,7 +166,7 @@ RECORDS = {
     "a refused result": (events.ResultRejected, events.ResultAdopted, events.ResultDiscarded),
     "a session": (events.SessionRegistered, events.SessionHeartbeat, events.SessionEndedEvent),
     "a counter": (events.IdsTaken,),
-    "a project": (events.ProjectChanged,),
+    "a project": (events.ProjectChanged, events.EpochRaised),
     "a tenant": (events.TenantChanged,),
     "the denials of one coordinator in one hour": (events.ClaimDenied,),
     "settling": (events.Settled,),

@@ -46,6 +46,8 @@ def a_life() -> World:
     world.ask(c.EndSession(key_of("s1", keys.SESSION), by("s1")))
     world.ask(c.TakeIds(key_of("T", keys.COUNTER), prefix="T", count=3))
     world.ask(c.ChangeProject(key_of("shop", keys.PROJECT), policy={"grace_seconds": 5}, tracks={"A": "All"}))
+    world.epoch = 2
+    world.ask(c.NoteEpoch(key_of("shop", keys.PROJECT)))
     world.ask(c.ChangeTenant(key_of("acme", keys.TENANT), profile="default"))
     world.ask(c.NoteDenials(key_of("h", keys.ACCESS), denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),)))
     world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))

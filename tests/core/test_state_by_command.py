@@ -793,6 +793,7 @@ _PROJECT_COMMANDS: dict[str, c.Command] = {
     "wrong value": c.ChangeProject(P, policy={"grace_seconds": "long"}),
     "below zero": c.ChangeProject(P, policy={"grace_seconds": -1}),
     "tracks": c.ChangeProject(P, tracks={"A": "All"}),
+    "hear of the epoch": c.NoteEpoch(P),
 }
 _TENANT_COMMANDS: dict[str, c.Command] = {
     "make sure of": c.ChangeTenant(TENANT),
@@ -880,11 +881,13 @@ SETTINGS [PROJECT_CHANGED] met: make sure of
 SETTINGS [PROJECT_CHANGED] hold: hold dependents
 !BadArgument: unknown key, wrong value, below zero
 SETTINGS [PROJECT_CHANGED] met A=All: tracks
+UNCHANGED: hear of the epoch
 
 ## project, holds dependents
 SETTINGS: make sure of, hold dependents
 !BadArgument: unknown key, wrong value, below zero
 SETTINGS [PROJECT_CHANGED] hold A=All: tracks
+UNCHANGED: hear of the epoch
 
 ## tenant, absent
 SETTINGS [TENANT_CHANGED] acme local None: make sure of
@@ -934,11 +937,11 @@ def shown_other(world: World, command: c.Command) -> str:
     except GenlockError as error:
         return f"!{type(error).__name__}"
     after = world.cell(command.key).record
-    assert after is not None
     outcome = decision.outcome if isinstance(decision.outcome, (str, int)) else "SETTINGS"
     if not decision.events:
         assert after == before
         return str(outcome)
+    assert after is not None
     return f"{outcome} [{' '.join(tag(event) for event in decision.events)}] {summary(after)}"
 
 

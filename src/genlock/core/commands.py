@@ -196,6 +196,10 @@ class ChangeProject(Command, frozen=True):
     tracks: dict[str, str] | None = None
 
 
+class NoteEpoch(Command, frozen=True):
+    """Of a project: the store is in a later epoch than the project has heard of."""
+
+
 class ChangeTenant(Command, frozen=True):
     """With nothing set: make sure that it exists, with the `initial` profile."""
 

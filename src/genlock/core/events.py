@@ -287,6 +287,15 @@ class ProjectChanged(Occurrence, frozen=True):
 
     policy: Policy
     tracks: dict[str, str] | None = None
+    epoch: int = 0
+    """In which it was made."""
+
+
+class EpochRaised(Occurrence, frozen=True):
+    """The store may have lost writes: it was restored, copied, or failed over. Generations go on above epoch × 1,000,000."""
+
+    epoch: int
+    previous: int
 
 
 class TenantChanged(Occurrence, frozen=True):
@@ -349,6 +358,7 @@ Event: TypeAlias = (
     | SessionEndedEvent
     | IdsTaken
     | ProjectChanged
+    | EpochRaised
     | TenantChanged
     | ClaimDenied
     | Settled

@@ -229,6 +229,8 @@ class ProjectRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     updated_at: datetime
     policy: Policy
     tracks: dict[str, str] | None = None
+    epoch: int = 0
+    """The last one of the store that it has heard of."""
 
 
 class TenantRecord(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -151,7 +151,8 @@ def decide_change_project(record: ProjectRecord | None, command: c.ChangeProject
     tracks = command.tracks if command.tracks is not None else record.tracks if record else None
     if record is not None and (policy, tracks) == (record.policy, record.tracks):
         return Decision(policy)
-    return _decided(record, command, facts, policy, e.ProjectChanged, policy=policy, tracks=tracks)
+    epoch = facts.epoch if record is None else 0
+    return _decided(record, command, facts, policy, e.ProjectChanged, policy=policy, tracks=tracks, epoch=epoch)
 
 
 def decide_change_tenant(record: TenantRecord | None, command: c.ChangeTenant, facts: Facts) -> Decision:
@@ -165,6 +166,13 @@ def decide_change_tenant(record: TenantRecord | None, command: c.ChangeTenant, f
     if record is not None and (profile, limits) == (record.profile, record.limits):
         return Decision(limits)
     return _decided(record, command, facts, limits, e.TenantChanged, tenant=command.key.id, profile=profile, limits=limits)
+
+
+def decide_note_epoch(record: ProjectRecord | None, command: c.NoteEpoch, facts: Facts) -> Decision:
+    """Never silently: whoever reads the feed, or asks why the generations leapt, finds the reason there."""
+    if record is None or facts.epoch <= record.epoch:
+        return Decision(Verdict.UNCHANGED)
+    return _decided(record, command, facts, Verdict.DONE, e.EpochRaised, epoch=facts.epoch, previous=record.epoch)
 
 
 def decide_note_denials(record: AccessRecord | None, command: c.NoteDenials, facts: Facts) -> Decision:
@@ -264,7 +272,12 @@ def _taken(_: CounterRecord | None, event: e.IdsTaken) -> CounterRecord:
 
 def _project(record: ProjectRecord | None, event: e.ProjectChanged) -> ProjectRecord:
     created = record.created_at if record else event.timestamp
-    return ProjectRecord(event.project_id, created, event.timestamp, event.policy, event.tracks)
+    epoch = record.epoch if record else event.epoch
+    return ProjectRecord(event.project_id, created, event.timestamp, event.policy, event.tracks, epoch)
+
+
+def _raised(record: ProjectRecord, event: e.EpochRaised) -> ProjectRecord:
+    return replace(record, updated_at=event.timestamp, epoch=event.epoch)
 
 
 def _tenant(record: TenantRecord | None, event: e.TenantChanged) -> TenantRecord:
@@ -291,6 +304,7 @@ _FOLDS: dict[type, Callable[[Any, Any], Record]] = {
     e.ResultDiscarded: _discarded,
     e.IdsTaken: _taken,
     e.ProjectChanged: _project,
+    e.EpochRaised: _raised,
     e.TenantChanged: _tenant,
     e.ClaimDenied: _denied,
     e.Settled: _settled,

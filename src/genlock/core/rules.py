@@ -47,6 +47,7 @@ _DECIDE: dict[type, Callable[[Any, Any, Facts], Decision]] = {
     c.EndSession: others.decide_end,
     c.TakeIds: others.decide_take_ids,
     c.ChangeProject: others.decide_change_project,
+    c.NoteEpoch: others.decide_note_epoch,
     c.ChangeTenant: others.decide_change_tenant,
     c.NoteDenials: others.decide_note_denials,
     c.MoveSettled: others.decide_move_settled,

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from genlock.core.codec import Sealed, decode_record, encode_record, seal
-from genlock.core.commands import CheckDue, ClaimTask, Hear, RegisterSession, RenewLease
+from genlock.core.commands import CheckDue, ClaimTask, Hear, NoteEpoch, RegisterSession, RenewLease
 from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Seen, told, wants
 from genlock.core.index import index_of
@@ -25,6 +25,7 @@ from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
 from genlock.core.model import ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.rules import decide
+from genlock.core.task.relate import SYSTEM
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.jobs import Item
 from genlock.engine.processes import gone
@@ -197,6 +198,13 @@ class Round:
         """Does anything have to be counted for whoever wants something of this project?"""
         limits = self.settings(key)[1]
         return limits.max_concurrent_claims is not None or limits.max_active_sessions is not None
+
+    def heed_epoch(self, places: Iterable[tuple[str, str]]) -> None:
+        """Projects that have not heard of the store's epoch write it down, with whatever else is written."""
+        for place in places:
+            cell = self.cells.get(project_key(*place))
+            if cell is not None and isinstance(cell.record, ProjectRecord) and cell.record.epoch < self.epoch:
+                self.decide(Item(None, 0, NoteEpoch(cell.key, SYSTEM)))
 
     # Deciding
 

@@ -278,6 +278,8 @@ class Lane:
         if self._flight is not None and any(round.is_limited(item.request.key) for item in items):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
+        if round.epoch:
+            round.heed_epoch({item.request.key.place for item in items})
         decided: list[Item] = []
         counter = Counter(round, len(requests), frozenset() if self._flight is None else self._flight.tasks)
         for item in items:
