@@ -13,7 +13,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
+from collections.abc import Iterator
 from fcntl import ioctl
 from pathlib import Path
 from select import POLLIN, poll
@@ -99,14 +101,21 @@ def fits(expected: list[str], shown: list[str]) -> bool:
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in shown)) is not None
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One with a short name: what a page shows of it must fit into a line, as it does for its readers."""
+    with tempfile.TemporaryDirectory(prefix="docs-") as name:
+        yield Path(name)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_commands_of_a_page_answer_what_it_says(page: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_answer_what_it_says(page: Path, folder: Path) -> None:
     commands, files = session_of(page)
     assert commands, "a page without commands need not be listed here"
     for name, text in files.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
-    answers = answers_of(commands, tmp_path)
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(0o755)
+    answers = answers_of(commands, folder)
     assert len(answers) == len(commands)
     for typed, shown in zip(commands, answers, strict=True):
         said, expected = "\n".join(shown), "\n".join(typed.expected)

@@ -121,6 +121,10 @@ def test_the_version_is_the_same_everywhere() -> None:
 SLOW_ON_PURPOSE = {
     "tests/stores/test_contract_catches.py": "stores that are slow or wrong, for the contract to catch",
     "tests/engine/test_limits_across_lanes.py": "a store that takes its time to count",
+    "tests/servers/proxy.py": "a way to a server that takes its time",
+    "tests/servers/pgbouncer.py": "asks a server that starts whether it is there",
+    "tests/stores/test_outages.py": "a server that is away for so long; and asks a server, or threads under load, until it is so",
+    "tests/processes/coordinator.py": "an agent that works too long, until somebody else has its task",
     "tests/engine/test_ending.py": "a commit, in another process, that lasts until its lane is told to end",
 }
 SLEEPS = re.compile(r"\btime\.sleep\((?!0\))|\bfrom time import .*\bsleep\b|\basyncio\.sleep\((?!0\))")

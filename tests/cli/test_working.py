@@ -169,7 +169,9 @@ def broken_off(stage: Stage, *arguments: object) -> tuple[int, str]:
     with full_pipe() as (reader, writer), stage.library() as fleet:
         feed = fleet.watch(timeout_seconds=60, after=fleet.read_events(tail=True).cursor)
         command = [*COMMAND, *map(str, arguments)]
-        environ = environment({"GENLOCK_AGENT": "s1", "GENLOCK_SESSION": "s1"})
+        # The signal may come while a module is read: what Python says of the file that it did not get to close is not ours.
+        warnings = "error,ignore::ResourceWarning"
+        environ = environment({"GENLOCK_AGENT": "s1", "GENLOCK_SESSION": "s1", "PYTHONWARNINGS": warnings})
         with subprocess.Popen(command, cwd=stage.folder, env=environ, stdout=writer, stderr=subprocess.PIPE, text=True) as process:
             assert next(event.event_type for event in feed if event.kind == "task") in ("CLAIM_ACQUIRED", "LEASE_RENEWED")
             process.send_signal(signal.SIGINT)

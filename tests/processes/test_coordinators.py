@@ -54,7 +54,7 @@ class Crew(NamedTuple):
 
     def has_finished(self, member: Member) -> bool:
         """Has it found the whole plan completed?"""
-        return bool(self.hearing.of(member)[-1]["fact"] == "finished")
+        return "finished" in [fact["fact"] for fact in self.hearing.of(member)[-1:]]
 
     def unfinished(self, member: Member) -> set[tuple[str, int]]:
         """What its agents were granted and have not handed in or given back."""

@@ -53,7 +53,8 @@ class Watcher:
             self._closing = True
 
     def join(self) -> None:
-        thread = self._thread
+        with self._lock:  # not between its making and its start
+            thread = self._thread
         if thread is not None:
             thread.join(timeout=2)
 

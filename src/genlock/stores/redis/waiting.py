@@ -80,7 +80,8 @@ class Listener:
 
     def close(self) -> None:
         """Ends the thread, after `moves` is closed."""
-        thread = self._thread
+        with self._lock:  # not between its making and its start
+            thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(2 * GLANCE)
 
