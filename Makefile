@@ -70,7 +70,7 @@ race: $(READY) ## Let eight claimers race for one task, 500 times, by library an
 	$(PY) -m bench race $(ARGS)
 
 .PHONY: bench-stores
-bench-stores: $(READY) $(PGQUEUER_READY) $(MINISTACK_READY) ## Measure the stores on servers
+bench-stores: servers $(PGQUEUER_READY) ## Measure the stores on servers
 	$(PY) -m bench.stores $(ARGS)
 	$(PY) -m bench.stores_redis
 	$(PY) -m bench.coordinators

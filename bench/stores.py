@@ -22,6 +22,7 @@ from bench.mysql import mysql_databases
 from bench.plans import ids_of, register, tasks_of
 from bench.postgres import postgres_databases
 from bench.report import Line, at_least, at_most, percentile, show
+from bench.wakeups import AGENTS, wakeups
 from genlock import AsyncCoordinator
 from genlock.store import Change, Key, Store
 
@@ -149,6 +150,15 @@ def waking(databases: Databases) -> list[Line]:
     return [*lines, Line("woken by polling, p95", f"{percentile(polled, 0.95) * 1000:.2f} ms")]
 
 
+def waking_many(databases: Databases) -> list[Line]:
+    """At a low and at a high rate of new tasks."""
+    lines: list[Line] = []
+    for rate in (20, 300):
+        with databases.copy("empty") as url:
+            lines += wakeups(url, rate, None if databases.deaf is None else 8)
+    return lines
+
+
 def _delays(url: str) -> list[float]:
     delays = []
     with genlock.connect(url) as adding, genlock.connect(url, session_id="waiter", agent_id="waiter") as waiting:
@@ -184,6 +194,7 @@ def measure(databases: Databases) -> None:
         ("one caller", lambda: one_caller(databases)),
         ("cycles", lambda: cycles(databases)),
         ("waking a waiting caller", lambda: waking(databases)),
+        (f"waking one of {AGENTS} waiting agents", lambda: waking_many(databases)),
     ]
     for title, step in steps:
         show(f"{databases.name}: {title}", step())

@@ -48,8 +48,8 @@ def falls_asleep(home: Home, store: GatedStore) -> Stop:
 @pytest.fixture
 def only_the_feed_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes away what would wake a sleeper anyway after a while: then a wake-up that is lost is lost."""
-    monkeypatch.setattr("genlock.engine.lane._LOOK_AT_CLAIMS_SECONDS", 3600.0)
-    monkeypatch.setattr("genlock.engine.lane._SETTLE_PAUSE", 3600.0)
+    monkeypatch.setattr("genlock.engine.upkeep.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("genlock.engine.upkeep._SETTLE_PAUSE", 3600.0)
 
 
 # Time

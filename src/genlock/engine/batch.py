@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from genlock.core.codec import Sealed, decode_record, encode_record, seal
 from genlock.core.commands import CheckDue, ClaimTask, Hear, NoteEpoch, RegisterSession, RenewLease
@@ -38,6 +38,20 @@ _FRESH_DIGITS = 32
 
 NOT_YET = Conflict()
 """A change of unknown outcome that is not there: to be decided again, and perhaps done all the same by a server that is slow."""
+
+
+class Span(NamedTuple):
+    """The events of one commit in one project's feed."""
+
+    place: tuple[str, str]
+    first: int
+    last: int
+    events: int
+
+    @property
+    def unbroken(self) -> bool:
+        """Are there none of others in between?"""
+        return self.last - self.first + 1 == self.events
 
 
 class Cell:
@@ -208,9 +222,9 @@ class Round:
 
     # Deciding
 
-    def prepare(self, items: Sequence[Item]) -> None:
+    def prepare(self, items: Sequence[Item], besides: Iterable[Key] = ()) -> None:
         """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
-        keys: dict[Key, None] = {}
+        keys: dict[Key, None] = dict.fromkeys(besides)
         places: set[tuple[str, str]] = set()
         for item in items:
             command = item.command
@@ -392,6 +406,14 @@ class Round:
             answers += self._commit(self._changes[start : start + batch], until)
         return answers
 
+    def spans(self, answers: Sequence[Answer]) -> list[Span]:
+        """Where the events of what was committed have come to stand, by project."""
+        return _spans(
+            (change.key[:2], answer.position, len(change.events))
+            for change, answer in zip(self._changes, answers, strict=True)
+            if type(answer) is Committed
+        )
+
     def note(self, answers: Sequence[Answer]) -> list[Cell]:
         """Marks what conflicted or failed; the rest, committed, is returned."""
         committed = []
@@ -449,3 +471,19 @@ def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key 
     if type(command) is ClaimTask:
         return item.wanted[0] if session is None else None
     return command.key if type(command) is RegisterSession and not command.implied and record is None else None
+
+
+def spans_of(cells: Iterable[Cell]) -> list[Span]:
+    """What these cells, committed together, have written, by project."""
+    return _spans((cell.key[:2], cell.position, len(cell.events)) for cell in cells)
+
+
+def _spans(written: Iterable[tuple[tuple[str, str], int, int]]) -> list[Span]:
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for place, last, events in written:
+        first = last - events + 1
+        before = found.get(place)
+        if before is not None:
+            first, last, events = min(first, before[0]), max(last, before[1]), events + before[2]
+        found[place] = first, last, events
+    return [Span(place, *span) for place, span in found.items()]

@@ -13,18 +13,20 @@ from queue import SimpleQueue
 
 from genlock.core.facts import told
 from genlock.core.keys import SESSION, TASK, Key
-from genlock.engine.batch import Answer, Round
+from genlock.engine.batch import Answer, Round, Span
 from genlock.engine.jobs import Item, NextTask, Settle, Sweep
 
 
 class Flight:
     """One batch under way."""
 
-    def __init__(self, items: list[Item], decided: list[Item], round: Round, until: float) -> None:
+    def __init__(self, items: list[Item], decided: list[Item], round: Round, until: float, written: Callable[[list[Span]], None]) -> None:
+        """`written` is told at once where in the feeds its events have come to stand."""
         self.items = items
         self.decided = decided
         self.round = round
         self.until = until
+        self._written = written
         self.tasks: set[Key] = set()
         """The tasks that it changes; nobody may be offered them just now."""
         self._others: set[Key] = set()
@@ -49,6 +51,7 @@ class Flight:
         """By the thread beside: commits."""
         try:
             self._answers = self.round.write(self.until)
+            self._written(self.round.spans(self._answers))
         except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it
             self._failed = error
         self.has_landed = True

@@ -7,11 +7,12 @@ same task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 
+from genlock.core.codec import decode_record
 from genlock.core.commands import CheckDue, ClaimTask
 from genlock.core.facts import told
-from genlock.core.index import microseconds
+from genlock.core.index import index_of, microseconds
 from genlock.core.keys import TASK, Key
 from genlock.core.model import TaskRecord
 from genlock.core.reasons import ClaimReason
@@ -22,7 +23,7 @@ from genlock.core.task.view import claimable
 from genlock.engine.batch import Cell, Round
 from genlock.engine.jobs import Item, NextTask, plain_item
 from genlock.errors import GenlockError
-from genlock.store import Query, Stored
+from genlock.store import MAX_DUE, Query, Stored
 
 MOST_DUE = 64
 MOST_HEADS = 512
@@ -42,6 +43,8 @@ class Offer:
         tenant, project = place
         heads = min(max(wanted, self._spread) + len(busy), MOST_HEADS)
         self._pools: dict[str, list[tuple[str, Stored]]] = {}
+        self.next_due: int | None = None
+        """When time will change something here next, or should have."""
         due = self._add_due(tenant, project, busy)
         for stored in round.store.find(Query(tenant, project, heads=heads)).records:
             if stored.key not in due and stored.key not in busy:
@@ -51,12 +54,22 @@ class Offer:
                 ready.sort(key=lambda entry: entry[0])
         self._parsed = {pool: parse_pool(pool) for pool in self._pools}
 
+    @property
+    def is_empty(self) -> bool:
+        """Is there nothing for anybody?"""
+        return not any(self._pools.values())
+
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
 
     def _add_due(self, tenant: str, project: str, busy: Set[Key]) -> set[Key]:
         """What time has opened is written down as it is met, and offered with the rest."""
-        found = self._round.store.find(Query(tenant, project, due_before=microseconds(self._round.now), limit=MOST_DUE))
+        now = microseconds(self._round.now)
+        first = self._round.store.find(Query(tenant, project, due_before=MAX_DUE, limit=1)).records
+        self.next_due = _due_at(first[0]) if first else None
+        if self.next_due is None or self.next_due > now:
+            return set()
+        found = self._round.store.find(Query(tenant, project, due_before=now, limit=MOST_DUE))
         due = [stored for stored in found.records if stored.key not in busy]
         if not due:
             return set()
@@ -103,14 +116,16 @@ class Offer:
 class Counter:
     """Where requests for a next task are served, in order of arrival, during one round."""
 
-    def __init__(self, round: Round, wanted: int, busy: Set[Key]) -> None:
+    def __init__(self, round: Round, sessions: Sequence[Key], busy: Set[Key]) -> None:
+        """`sessions` are those that ask. They are loaded when there is anything to hand out: mostly there is not, and many wait."""
         self.round = round
+        self._sessions: Sequence[Key] = sessions
         self.busy = busy
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
         """The projects in which nothing was ready and a closer look was taken."""
         self.planned: set[tuple[str, str]] = set()
-        self._wanted = wanted
+        self._wanted = len(sessions)
 
     def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
         """Claims the best task for this request; False if nothing suits."""
@@ -118,6 +133,11 @@ class Counter:
         assert isinstance(request, NextTask)
         if anew or place not in self.offers:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
+        if self.offers[place].is_empty:
+            return False
+        if self._sessions:
+            self.round.load(dict.fromkeys(self._sessions))
+            self._sessions = ()
         refused = self._serve(item, request, self.offers[place])
         if refused:
             # The first ones turned out to be nobody's (held there and then, say): look further down.
@@ -165,6 +185,10 @@ def repeated(round: Round, item: Item) -> bool:
             round.prepare_others([item])
             return round.decide(item) is not None
     return False
+
+
+def _due_at(stored: Stored) -> int | None:
+    return index_of(decode_record(stored.key.kind, stored.body)).due_at
 
 
 NOTHING = ClaimResult(False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent")

@@ -16,11 +16,10 @@ from genlock.core.keys import TASK, Key
 from genlock.core.model import Record, TaskRecord
 from genlock.core.rules import Reaction, react
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.batch import Cell, Round
+from genlock.engine.batch import Cell, Round, Span, spans_of
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import Item, plain_item
 from genlock.engine.patience import patiently, pause_after
-from genlock.engine.spans import Span, spans_of
 from genlock.errors import Busy, GenlockError, StoreUnavailable
 from genlock.store import MOST_WAITED_ON, Query, Store, Stored
 
@@ -62,6 +61,8 @@ class Reactor:
         self._store = store
         self._counts = counts
         self._profile = profile
+        self.cells: list[Cell] = []
+        """What was written by it."""
         self.written: list[Span] = []
         """What came of it."""
 
@@ -95,6 +96,7 @@ class Reactor:
         round = patiently(lambda: self._prepared([item for item, _ in everything], known), until if owed else NEVER)
         decisions = [(item, owner, round.decide(item)) for item, owner in everything]
         committed = round.commit(until)
+        self.cells += committed
         self.written += spans_of(committed)
         outcome = _Outcome(reactions_of(committed), [], [])
         for item, owner, decision in decisions:

@@ -10,8 +10,10 @@ import threading
 import time
 from typing import Protocol
 
+from genlock.engine.batch import Span
+from genlock.engine.spans import Runs
 from genlock.errors import Closed, CursorLost, StoreError
-from genlock.store import EventQuery, Store
+from genlock.store import EventPage, EventQuery, Store
 
 _LINGER_SECONDS = 5.0
 _WAIT_SECONDS = 0.5
@@ -32,6 +34,9 @@ class Watcher:
         self._cursors: dict[tuple[str, str], str] = {}
         self._sleepers: dict[tuple[str, str], Sleeper] = {}
         self._until: dict[tuple[str, str], float] = {}
+        self._positions: dict[tuple[str, str], int] = {}
+        self._own: dict[tuple[str, str], Runs] = {}
+        """What this coordinator itself has written: nobody need be woken for that, as its lane sees to it."""
         self._thread: threading.Thread | None = None
         self._closing = False
 
@@ -41,7 +46,8 @@ class Watcher:
             self._until[place] = time.monotonic() + _LINGER_SECONDS
             if place in self._cursors:
                 return
-            self._cursors[place] = self._store.read_events(EventQuery(*place, tail=True)).cursor
+            end = self._store.read_events(EventQuery(*place, tail=True))
+            self._cursors[place], self._positions[place], self._own[place] = end.cursor, end.position, Runs()
             self._sleepers[place] = sleeper
             if self._thread is None and not self._closing:
                 self._thread = threading.Thread(target=self._run, name="genlock-watcher", daemon=True)
@@ -63,26 +69,38 @@ class Watcher:
             with self._lock:
                 now = time.monotonic()
                 for place in [place for place, until in self._until.items() if until < now]:
-                    del self._cursors[place], self._sleepers[place], self._until[place]
+                    del self._cursors[place], self._sleepers[place], self._until[place], self._positions[place], self._own[place]
                 if self._closing or not self._cursors:
                     self._thread = None
                     return
                 places, cursors = list(self._cursors), list(self._cursors.values())
             try:
                 self._store.wait(places, cursors, _WAIT_SECONDS)
-                moved = [(place, self._tail(place, cursor)) for place, cursor in zip(places, cursors, strict=True)]
+                moved = [(place, self._tail(place)) for place in places]
             except Closed:
                 return
             except StoreError:
                 moved = []
                 time.sleep(0.05)
             with self._lock:
-                for place, cursor in moved:
-                    if place in self._cursors and self._cursors[place] != cursor:
-                        self._cursors[place] = cursor
-                        self._sleepers[place].poke()
+                for place, end in moved:
+                    if end is not None and place in self._cursors and self._cursors[place] != end.cursor:
+                        before, self._positions[place] = self._positions[place], end.position
+                        self._cursors[place] = end.cursor
+                        if self._own[place].end_after(before) < end.position:
+                            self._sleepers[place].poke()
 
-    def _tail(self, place: tuple[str, str], cursor: str) -> str:
+    def own(self, spans: list[Span]) -> None:
+        """These events are this coordinator's own."""
+        if not self._own:
+            return
+        with self._lock:
+            for span in spans:
+                runs = self._own.get(span.place)
+                if runs is not None and span.unbroken:
+                    runs.add(span.first, span.last)
+
+    def _tail(self, place: tuple[str, str]) -> EventPage | None:
         with contextlib.suppress(CursorLost):
-            return self._store.read_events(EventQuery(*place, tail=True)).cursor
-        return cursor
+            return self._store.read_events(EventQuery(*place, tail=True))
+        return None

@@ -1,0 +1,55 @@
+"""Handing outcomes over to whoever waits for them: threads one by one, each event loop once a batch."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from genlock.core.commands import ClaimTask, ReleaseClaim
+from genlock.core.decision import Decision
+from genlock.core.events import ClaimAcquired
+from genlock.core.keys import TASK
+from genlock.core.results import ClaimResult
+from genlock.engine.denials import Denials
+from genlock.engine.jobs import Item, Job, NextTask, resolve_all
+
+
+def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_back: Callable[[Job], None]) -> None:
+    """Answers every item. Denials are noted, if it is known when that was; what a job was granted that nobody waits for is given back."""
+    loops: dict[Any, list[Job]] = {}
+    for item in items:
+        job, decision = item.job, item.decision
+        outcome = decision.outcome if type(decision) is Decision else decision
+        if type(outcome) is ClaimResult and not outcome.success and type(item.request) is ClaimTask and now is not None:
+            by = item.request.by
+            denials.note(item.request.key, by.session, by.agent, outcome, now)
+        if job is None:
+            continue
+        if type(decision) is Decision and decision.events and type(decision.events[-1]) is ClaimAcquired:
+            job.granted.append(item.at)
+        job.results[item.at] = outcome
+        job.left -= 1
+        if job.left:
+            continue
+        if job.cancelled:
+            give_back(job)
+        elif job.loop is None:
+            job.finish()
+        else:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+            loop.call_soon_threadsafe(resolve_all, jobs)
+
+
+def releases_of(job: Job) -> list[ReleaseClaim]:
+    """The releases of all that a job was granted anew; a claim that its session had before is not given up."""
+    releases = []
+    for at in job.granted:
+        request, outcome = job.requests[at], job.results[at]
+        if isinstance(outcome, ClaimResult) and outcome.claim is not None and isinstance(request, (ClaimTask, NextTask)):
+            key = request.key.beside(TASK, outcome.claim.task_id)
+            releases.append(ReleaseClaim(key, request.by, generation=outcome.claim.generation))
+    return releases

@@ -1,0 +1,46 @@
+"""Changes that may have been done although their items are decided again (ADR 18)."""
+
+from __future__ import annotations
+
+from genlock.core.commands import ClaimTask
+from genlock.core.decision import Decision
+from genlock.engine.batch import Round
+from genlock.engine.jobs import Doubt, Item
+from genlock.engine.patience import patiently
+from genlock.errors import StoreError
+from genlock.store import EventQuery, Store
+
+
+def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
+    """The change of this item's own record, if it was done although another was not, or if nobody knows whether it will be."""
+    cell = round.cells[item.command.key]
+    if not cell.sealed or cell.error or (cell.conflicted and not cell.unsure):
+        return ()
+    return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
+
+
+def dispelled(item: Item, round: Round, store: Store, until: float) -> Doubt | None:
+    """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
+
+    Claims are decided anew: what counts is who holds the task now.
+    """
+    if type(item.command) is ClaimTask or round.cells[item.command.key].sealed:
+        return None
+    return next((doubt for doubt in reversed(item.doubts) if _came_true(store, doubt, until)), None)
+
+
+def serve_in_doubt(round: Round, item: Item) -> bool:
+    """Claims the same task as before, if that can be had: another one would be a second, should the first claim still be done."""
+    round.prepare([item])
+    decision = round.decide(item)
+    return type(decision) is Decision and decision.outcome.success is True
+
+
+def _came_true(store: Store, doubt: Doubt, until: float) -> bool:
+    """Is the change there now? What cannot be found out before the deadline is left as it was decided."""
+    query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
+    try:
+        events = patiently(lambda: store.read_events(query).events, until)
+    except StoreError:
+        return False
+    return bool(events) and events[0].digest == doubt.digest

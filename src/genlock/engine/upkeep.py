@@ -1,0 +1,202 @@
+"""What a lane sees to besides its callers: reactions, settling, lapsed and lost claims, denials. No answer depends on when.
+
+Only the lane's own thread comes here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from genlock.core.commands import CheckDue, Command
+from genlock.core.model import TaskRecord
+from genlock.core.reasons import Status
+from genlock.core.results import SweepResult
+from genlock.core.rules import Reaction
+from genlock.core.task.relate import SYSTEM
+from genlock.core.task.view import claimable
+from genlock.engine.batch import Cell, Memo, Round, Span, spans_of
+from genlock.engine.counts import Counts
+from genlock.engine.denials import FLUSH_SECONDS, Denials
+from genlock.engine.jobs import Item, Settle, Sweep, plain_item
+from genlock.engine.reactions import Reactor, reactions_of
+from genlock.engine.settle import Settler
+from genlock.errors import StoreError
+from genlock.store import MAX_DUE, Query, Store
+
+Place = tuple[str, str]
+
+LOOK_SECONDS = 2.0
+"""How often those who wait for a task have a look at who holds one."""
+_CHECKED_AT_ONCE = 512
+_SETTLE_EVENTS = 1000
+_SETTLE_AT_LAST = 5000
+_SETTLE_PAUSE = 0.2
+
+
+News = Callable[[Iterable[Cell], datetime], None]
+
+
+class Upkeep:
+    """Of one lane."""
+
+    def __init__(
+        self, store: Store, counts: Counts, memo: Memo, profile: str, coordinator: str, news: News, own: Callable[[list[Span]], None]
+    ) -> None:
+        """`news` is told what was written, `own` where in the feeds that is."""
+        self._store = store
+        self._counts = counts
+        self._memo = memo
+        self._profile = profile
+        self._news = news
+        self._own = own
+        self._settler = Settler(store, counts, profile)
+        self._events: dict[Place, int] = {}
+        """Since they were last settled."""
+        self._unsettled: set[Place] = set()
+        self._settle_at: dict[Place, float] = {}
+        self._postponed: dict[Place, float] = {}
+        """When a settling that was left out for haste is to be made up for."""
+        self._looked_at: dict[Place, float] = {}
+        self.denials = Denials(coordinator)
+        self._flushed = time.monotonic()
+
+    # After a commit
+
+    def react(self, committed: Sequence[Cell], also: list[tuple[Item, Command]], until: float, now: datetime) -> bool:
+        """What was committed is done, whatever becomes of this: reactions are made up for by settling, `also` is owed.
+
+        Is there a task among all that was written that can be had now?
+        """
+        reactor = Reactor(self._store, self._counts, self._profile)
+        reactions: list[Reaction] = reactions_of(committed)
+        complete = True
+        if reactions or also:
+            try:
+                complete = reactor.run(reactions, also, until)
+            except StoreError as error:
+                complete = False
+                for item, _ in also:
+                    item.decision = error
+        self._own(reactor.written)
+        moved: set[Place] = set()
+        for span in (*spans_of(committed), *reactor.written):
+            place = span.place
+            moved.add(place)
+            self._events[place] = self._events.get(place, 0) + span.events
+            if self._events[place] >= _SETTLE_EVENTS:
+                self._unsettled.add(place)
+            if complete:
+                self._settler.committed(span)
+        if not complete:
+            self._unsettled.update(moved)
+        cells = (*committed, *reactor.cells)
+        self._news(cells, now)
+        return any(isinstance(cell.record, TaskRecord) and claimable(cell.record) for cell in cells)
+
+    def make_up_for(self, place: Place, until: float) -> None:
+        """Something was done whose reactions nobody has run: settling does, at once if that is possible."""
+        self._unsettled.add(place)
+        with contextlib.suppress(StoreError):
+            self._settler.settle(place, until)
+            self._unsettled.discard(place)
+
+    # Between batches
+
+    @property
+    def is_due(self) -> bool:
+        """Is there anything to settle?"""
+        return bool(self._unsettled)
+
+    @property
+    def flush_at(self) -> float | None:
+        """When denials are to be written down, if there are any."""
+        return self._flushed + FLUSH_SECONDS if self.denials else None
+
+    def flush_denials(self) -> None:
+        """Writes them down."""
+        self._flushed = time.monotonic()
+        self._run_own(self.denials.flush())
+
+    def settle_now_and_then(self, land: Callable[[], bool] | None) -> None:
+        """A page of each project that has had many events. `land` lets the batch under way come to its end, if there is one."""
+        for place in list(self._unsettled):
+            if land is not None and self._events.get(place, 0) < _SETTLE_AT_LAST:
+                continue  # the events under way are not known to be ours yet, and would be read for nothing
+            if land is not None:
+                land()
+            self._events[place] = 0
+            _, more = self._settler.settle_page(place, time.monotonic() + 5)
+            if not more:
+                self._unsettled.discard(place)
+
+    def leave(self) -> None:
+        """Spares whoever comes next what we know."""
+        self._settler.leave()
+
+    # When nothing is ready, and when somebody asks
+
+    def look_harder(self, place: Place, waits: bool) -> bool:
+        """Nothing was ready: were reactions cut off, or holders lost? True if something came of it."""
+        now = time.monotonic()
+        if waits and now < self._settle_at.get(place, 0):
+            self._postponed[place] = self._settle_at[place]
+            return False
+        self._postponed.pop(place, None)
+        self._settle_at[place] = now + _SETTLE_PAUSE
+        found = self._settler.settle(place, now + 5) > 0
+        if now >= self._looked_at.get(place, 0):
+            self._looked_at[place] = now + LOOK_SECONDS
+            # Those who hold tasks: lapsed, vanished, silent. The first few do for a look in passing.
+            result = self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE), most=64)
+            found = found or bool(result.expired or result.orphaned)
+        return found
+
+    def look_at(self, place: Place, now: float) -> float:
+        """When to look there again, if nothing else happens."""
+        look = min(self._postponed.get(place, now + LOOK_SECONDS), self._looked_at.get(place, now + LOOK_SECONDS))
+        return max(look, now + 0.05)
+
+    def sweep(self, request: Sweep | Settle) -> SweepResult:
+        """What a caller has asked for."""
+        place, until = request.key.place, time.monotonic() + 60
+        if isinstance(request, Settle):
+            return SweepResult(settled=self._settler.settle(place, until))
+        swept = self._check(Query(*place, due_before=MAX_DUE), None)
+        settled = self._settler.settle(place, until)
+        return SweepResult(swept.expired, swept.orphaned, swept.stale, settled)
+
+    def _check(self, query: Query, most: int | None) -> SweepResult:
+        expired = orphaned = stale = 0
+        after = None
+        while True:
+            page = self._store.find(replace(query, after=after, limit=min(most or _CHECKED_AT_ONCE, _CHECKED_AT_ONCE)))
+            if not page.records:
+                break
+            committed = self._run_own([CheckDue(stored.key, SYSTEM) for stored in page.records])
+            kinds = [type(event).__name__ for cell in committed for event in cell.events]
+            expired += kinds.count("ClaimExpired")
+            orphaned += kinds.count("ClaimOrphaned")
+            stale += kinds.count("ClaimStale")
+            if page.next is None or most is not None:
+                break
+            after = page.next
+        return SweepResult(expired, orphaned, stale)
+
+    def _run_own(self, commands: Sequence[Command]) -> list[Cell]:
+        """Commands of our own, in as many rounds as one record's events need; what conflicts is left to the next time."""
+        written: list[Cell] = []
+        items = [plain_item(command) for command in commands]
+        while items:
+            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+            round.prepare(items)
+            items = [item for item in items if round.decide(item) is None]
+            committed = round.commit(time.monotonic() + 5)
+            self._own(spans_of(committed))
+            self.react(committed, [], time.monotonic() + 5, round.now)
+            written += committed
+        return written
