@@ -24,15 +24,13 @@ Implementation notes:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import msgspec
 
-from genlock.errors import BadArgument, Closed, OutcomeUnknown, StoreError, StoreReadOnly
+from genlock.errors import BadArgument, OutcomeUnknown, StoreError
 from genlock.failpoints import hit
 from genlock.store import (
     Audit,
@@ -50,11 +48,12 @@ from genlock.store import (
     Snapshot,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.door import Door, Faults
 from genlock.stores.links import Links
 from genlock.stores.moves import Moves
 from genlock.stores.mysql import feed, finding, loading, writing
 from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of
-from genlock.stores.mysql.link import Link, open_link
+from genlock.stores.mysql.link import open_link
 from genlock.stores.mysql.opening import open_schema
 from genlock.stores.mysql.payloads import TablePayloads
 from genlock.stores.mysql.queries import queries_for
@@ -64,6 +63,7 @@ from genlock.stores.places import feed_mark
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeEncodeError,))
 
 
 class MySQLStore:
@@ -77,9 +77,9 @@ class MySQLStore:
         self._where = self._settings.where
         self._queries = queries_for(self._settings.prefix)
         self._clock = clock
-        self._pid = os.getpid()
-        self._closed = False
         self._links = Links(partial(open_link, self._settings), self._settings.pool, self._where)
+        self._door = Door(self._links, self._where, _FAULTS)
+        self._entered = self._door.entered
         self._moves = Moves()
         self._watcher = Watcher(self._entered, self._queries, self._moves)
         try:
@@ -90,6 +90,7 @@ class MySQLStore:
             raise
         self._most_bytes = server.most_bytes
         self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clock is None, read_only=server.standby)
+        self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if self.limits.read_only else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
@@ -135,7 +136,7 @@ class MySQLStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        self._check()
+        self._door.check()
         self._watcher.wait(projects, after, timeout)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
@@ -154,7 +155,7 @@ class MySQLStore:
 
     def payloads(self) -> Payloads:
         """A table beside the records."""
-        self._check()
+        self._door.check()
         return TablePayloads(self._entered, self._queries, self._most_bytes)
 
     def set_epoch(self, epoch: int) -> None:
@@ -172,36 +173,14 @@ class MySQLStore:
 
     def close(self) -> None:
         """Whoever is at work finishes. In a forked child it only forgets."""
-        if self._closed:
+        if self._door.is_shut:
             return
-        self._closed = True
-        if os.getpid() != self._pid:
+        self._door.is_shut = True
+        if not self._door.is_ours:
             return
         self._moves.close()
         self._watcher.close()
         self._links.close()
-
-    def _check(self, *, writes: bool = False) -> None:
-        if self._closed:
-            raise Closed(f"{self._where} is closed")
-        if os.getpid() != self._pid:
-            raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
-        if writes and self.limits.read_only:
-            raise StoreReadOnly(f"{self._where} can only be read: the server is a replica, or is set to read_only")
-
-    @contextmanager
-    def _entered(self, *, writes: bool = False) -> Iterator[Link]:
-        """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
-        self._check(writes=writes)
-        try:
-            with self._links.lent() as link:
-                yield link
-        except (Refused, Broken, Unreachable) as error:
-            if self._closed and isinstance(error, Unreachable):
-                raise Closed(f"{self._where} was closed during this call") from error
-            raise (commit_fault_of if writes else fault_of)(error, self._where) from error
-        except UnicodeEncodeError as error:
-            raise BadArgument(f"there is text that cannot be stored ({error})") from error
 
 
 def _stray_waits(rows: Sequence[tuple[bytes | None, ...]]) -> list[str]:

@@ -22,14 +22,12 @@ Implementation notes:
 
 from __future__ import annotations
 
-import os
 import struct
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from genlock.errors import BadArgument, Closed, StoreError, StoreReadOnly
+from genlock.errors import BadArgument
 from genlock.failpoints import hit
 from genlock.store import (
     Audit,
@@ -47,12 +45,13 @@ from genlock.store import (
     Snapshot,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.door import Door, Faults
 from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
 from genlock.stores.postgres import feed, finding, loading, waiting, writing
 from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of, fault_of
-from genlock.stores.postgres.link import Link, prepared_link
+from genlock.stores.postgres.link import prepared_link
 from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
@@ -61,6 +60,7 @@ from genlock.stores.postgres.waking import Listener, Notifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeError, struct.error))
 
 
 class PostgresStore:
@@ -74,9 +74,9 @@ class PostgresStore:
         self._where = self._settings.where
         self._queries = queries_for(self._settings.schema)
         self._clock = clock
-        self._pid = os.getpid()
-        self._closed = False
         self._links = Links(partial(prepared_link, self._settings), self._settings.pool, self._where)
+        self._door = Door(self._links, self._where, _FAULTS)
+        self._entered = self._door.entered
         self._moves = Moves()
         self._notifier = Notifier(self._links.lent, self._queries["notify"])
         self._listener = Listener(self._settings, self._queries["channel"], self._moves)
@@ -87,6 +87,7 @@ class PostgresStore:
             self.close()
             raise
         self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clock is None, read_only=server.standby)
+        self._door.read_only = "is a standby, which can only be read" if self.limits.read_only else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
@@ -126,7 +127,7 @@ class PostgresStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        self._check()
+        self._door.check()
         waiting.wait(self._entered, self._queries["moved"], self._moves, self._listener, projects, after, timeout)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
@@ -137,7 +138,7 @@ class PostgresStore:
 
     def payloads(self) -> Payloads:
         """A table beside the records."""
-        self._check()
+        self._door.check()
         return TablePayloads(self._entered, self._queries)
 
     def set_epoch(self, epoch: int) -> None:
@@ -154,37 +155,13 @@ class PostgresStore:
 
     def close(self) -> None:
         """Whoever is at work finishes. In a forked child it only forgets."""
-        if self._closed:
+        if self._door.is_shut:
             return
-        if os.getpid() == self._pid:
+        if self._door.is_ours:
             self._notifier.close()
-        self._closed = True
-        if os.getpid() != self._pid:
+        self._door.is_shut = True
+        if not self._door.is_ours:
             return
         self._moves.close()
         self._listener.close()
         self._links.close()
-
-    def _check(self, *, writes: bool = False) -> None:
-        if self._closed:
-            raise Closed(f"{self._where} is closed")
-        if os.getpid() != self._pid:
-            raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
-        if writes and self.limits.read_only:
-            raise StoreReadOnly(f"{self._where} is a standby, which can only be read")
-
-    @contextmanager
-    def _entered(self, *, writes: bool = False) -> Iterator[Link]:
-        """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
-        self._check(writes=writes)
-        try:
-            with self._links.lent() as link:
-                yield link
-        except (Refused, Broken, Unreachable) as error:
-            if self._closed and isinstance(error, Unreachable):
-                raise Closed(f"{self._where} was closed during this call") from error
-            raise (commit_fault_of if writes else fault_of)(error, self._where) from error
-        except UnicodeError as error:
-            raise BadArgument(f"there is text that cannot be stored ({error})") from error
-        except struct.error as error:
-            raise BadArgument(f"there is a number that cannot be stored ({error})") from error

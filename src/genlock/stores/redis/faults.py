@@ -5,7 +5,6 @@ from __future__ import annotations
 from redis import exceptions as driver
 
 from genlock.errors import (
-    BadArgument,
     GenlockError,
     OutcomeUnknown,
     StoreCorrupt,
@@ -82,8 +81,3 @@ def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> Genloc
     if isinstance(error, Broken):
         return OutcomeUnknown(f"{where}: the commit broke off ({error}); it may have been done or not")
     return fault_of(error, where)
-
-
-def unstorable(error: ValueError | OverflowError) -> BadArgument:
-    """Our error for text or a number that has no place in a key or an entry."""
-    return BadArgument(f"there is text or a number that cannot be stored ({error})")

@@ -22,13 +22,12 @@ Implementation notes:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from genlock.errors import BadArgument, Closed, OutcomeUnknown, StoreError, StoreReadOnly, StoreUnavailable
+from genlock.errors import BadArgument, OutcomeUnknown, StoreUnavailable
 from genlock.failpoints import hit
 from genlock.store import (
     Audit,
@@ -46,6 +45,7 @@ from genlock.store import (
     Snapshot,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.door import Door, Faults
 from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
 from genlock.stores.objects import payloads_for
@@ -53,7 +53,7 @@ from genlock.stores.payloads import NoPayloads
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import feed, finding, loading, upkeep, waiting, writing
 from genlock.stores.redis.decided import Decided
-from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of, unstorable
+from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.opening import open_store
 from genlock.stores.redis.settings import settings_of
@@ -62,6 +62,7 @@ from genlock.stores.redis.wire import Names
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeError, OverflowError, ValueError))
 
 
 class RedisStore:
@@ -75,12 +76,11 @@ class RedisStore:
         self._where = self._settings.where
         self._names = Names(self._settings.prefix)
         self._clock = clock
-        self._pid = os.getpid()
-        self._closed = False
         self._owes = False
         self._decided = Decided()
         self._payloads = payloads_for(self._settings.payloads) or NoPayloads()
         self._links = Links(partial(Link, self._settings), self._settings.pool, self._where)
+        self._door = Door(self._links, self._where, _FAULTS)
         self._moves = Moves()
         self._listener = Listener(self._settings, self._names.moves, self._moves)
         try:
@@ -93,6 +93,7 @@ class RedisStore:
         self._context = writing.Context(self._settings, self._names, opened.birth)
         durable = self._settings.durability == "always"
         self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clock is None, read_only=opened.read_only)
+        self._door.read_only = "is a replica, which can only be read" if self.limits.read_only else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
@@ -136,7 +137,7 @@ class RedisStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        self._check()
+        self._door.check()
         waiting.wait(self._entered, self._names, self._moves, self._listener, projects, after, timeout)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
@@ -147,7 +148,7 @@ class RedisStore:
 
     def payloads(self) -> Payloads:
         """Refused, each with the words that say where they may be kept instead."""
-        self._check()
+        self._door.check()
         return self._payloads
 
     def set_epoch(self, epoch: int) -> None:
@@ -163,42 +164,27 @@ class RedisStore:
 
     def close(self) -> None:
         """Whoever is at work finishes. In a forked child it only forgets."""
-        if self._closed:
+        if self._door.is_shut:
             return
-        self._closed = True
-        if os.getpid() != self._pid:
+        self._door.is_shut = True
+        if not self._door.is_ours:
             return
         self._moves.close()
         self._listener.close()
         self._links.close()
 
-    def _check(self, *, writes: bool = False) -> None:
-        if self._closed:
-            raise Closed(f"{self._where} is closed")
-        if os.getpid() != self._pid:
-            raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
-        if writes and self.limits.read_only:
-            raise StoreReadOnly(f"{self._where} is a replica, which can only be read")
-
     @contextmanager
     def _entered(self, *, writes: bool = False) -> Iterator[Link]:
-        """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
-        self._check(writes=writes)
-        try:
-            with self._links.lent() as link:
-                if self._owes:
-                    self._settle(link)
+        """The way in. Who owes something to replicas, or has met a server that is one by now, sees to that first."""
+        with self._door.entered(writes=writes) as link:
+            if self._owes:
+                self._settle(link)
+            try:
                 yield link
-        except (Refused, Broken, Unreachable) as error:
-            if self._closed and isinstance(error, Unreachable):
-                raise Closed(f"{self._where} was closed during this call") from error
-            if isinstance(error, Refused) and error.code == "READONLY":
-                self._links.drop_idle()  # the name in the URL may lead to another server by now
-            raise (commit_fault_of if writes else fault_of)(error, self._where) from error
-        except (UnicodeError, OverflowError, ValueError) as error:
-            if isinstance(error, BadArgument):
+            except Refused as refused:
+                if refused.code == "READONLY":
+                    self._links.drop_idle()  # the name in the URL may lead to another server by now
                 raise
-            raise unstorable(error) from error
 
     def _settle(self, link: Link) -> None:
         """A commit of ours is on too few replicas: nothing is read until they have it, or what is read might be lost again."""
