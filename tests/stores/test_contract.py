@@ -41,7 +41,7 @@ class TestPostgresStore(StoreContract):
 
 @pytest.mark.usefixtures("dynamodb")
 class TestDynamoDBStore(StoreContract):
-    # The longest, which take half of the time of all: each has a shorter sister that runs for every change.
+    # The longest, which take much of the time of all: they run nightly here, and for every change on the other stores.
     nightly = frozenset({
         "test_a_reader_by_cursor_misses_and_doubles_nothing_while_processes_commit",
         "test_every_cursor_continues_right_after_its_page",

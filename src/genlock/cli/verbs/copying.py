@@ -45,7 +45,15 @@ def copy(app: App, source: str, target: str, verify: bool, any_order: bool) -> N
 
 
 def _show(console: Console, made: Copied, checked: str, source: str, target: str) -> None:
-    what = f"{made.tasks:,} tasks in {made.projects} projects, {made.events:,} events, {made.payloads:,} large results"
+    from genlock.cli.tables import count
+
+    what = ", ".join(
+        [
+            f"{count(made.tasks, 'task')} in {count(made.projects, 'project')}",
+            count(made.events, "event"),
+            count(made.payloads, "large result"),
+        ]
+    )
     lines = [f"copied in {made.seconds:.1f} s: {what}; epoch {made.epoch}"]
     if made.found:
         lines.append(f"{made.found:,} events were there already")
