@@ -28,6 +28,7 @@ def server(app: App) -> uvicorn.Server:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         backlog=4096,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
