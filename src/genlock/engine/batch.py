@@ -166,6 +166,8 @@ class Round:
         """The cells of these changes."""
         self.troubled = False
         """Is there anything that could not be committed?"""
+        self.load_seconds = 0.0
+        self.commit_seconds = 0.0
 
     # Loading
 
@@ -173,7 +175,9 @@ class Round:
         """Reads the records that this round has not read yet."""
         cells, memo = self.cells, self.memo
         unread = [key for key in keys if key not in cells]
+        start = time.perf_counter()
         records, self.now, self.epoch = self.store.load(unread)
+        self.load_seconds += time.perf_counter() - start
         for key in unread:
             stored = records.get(key)
             cells[key] = Cell(key, stored, None if stored is None else memo.decode(stored))
@@ -402,8 +406,10 @@ class Round:
         """Writes what was drawn up, and touches nothing else: another thread may do it while this one goes on."""
         answers: list[Answer] = []
         batch = self.store.limits.batch
+        began = time.perf_counter()
         for start in range(0, len(self._changes), batch):
             answers += self._commit(self._changes[start : start + batch], until)
+        self.commit_seconds = time.perf_counter() - began
         return answers
 
     def spans(self, answers: Sequence[Answer]) -> list[Span]:

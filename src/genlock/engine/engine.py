@@ -11,6 +11,7 @@ from zlib import crc32
 
 from genlock.engine.jobs import Job, Request
 from genlock.engine.lane import Lane
+from genlock.engine.observing import Observer
 from genlock.engine.patience import patiently
 from genlock.engine.watcher import Watcher
 from genlock.errors import Closed
@@ -28,7 +29,16 @@ _CLOSE_SECONDS = 30.0
 class Engine:
     """Takes jobs, gives answers. Belongs to the process that made it."""
 
-    def __init__(self, store: Store, *, lanes: int = 1, profile: str = "local", deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lanes: int = 1,
+        profile: str = "local",
+        deadline_seconds: float = DEADLINE_SECONDS,
+        observer: Observer | None = None,
+    ) -> None:
+        """`lanes` are the most that are wanted; a store says how many gain anything. `observer` is told of every batch."""
         self.store = store
         self.profile = profile
         self.deadline_seconds = deadline_seconds
@@ -39,7 +49,9 @@ class Engine:
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
         most = max(1, min(lanes, store.limits.writers))
-        self._lanes = [Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile) for n in range(most)]
+        self._lanes = [
+            Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile, observer=observer) for n in range(most)
+        ]
 
     def submit(self, requests: Sequence[Request], *, loop: AbstractEventLoop | None = None, patience: float = 0) -> Job:
         """Queues requests that are answered together; all must be of one project. `patience` is added to the deadline."""
@@ -60,6 +72,10 @@ class Engine:
             self._lane(job.requests[0]).give_back(job)
         else:
             self._lane(job.requests[0]).poke()
+
+    def depths(self) -> dict[str, tuple[int, int]]:
+        """By lane: jobs that wait to be begun, and requests for a next task that wait for one."""
+        return {str(n): (lane.depth, lane.waiters) for n, lane in enumerate(self._lanes)}
 
     def poke(self) -> None:
         """Time may have moved: look again."""
