@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+import uvicorn
+from msgspec import Raw
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
+from starlette.applications import Starlette
+from starlette.routing import Route
 
 import genlock
 from genlock.core import events as e
+from genlock.core.commands import ClaimTask, Content, SubmitResult
 from genlock.core.model import Process
 from genlock.core.reasons import ClaimReason, RenewReason, SubmitReason
 from genlock.engine.processes import identify
 from genlock.errors import BadArgument, GenlockError, StoreUnavailable
-from genlock.service.metrics import Metrics, census, table, tallies
+from genlock.service.metrics import Metrics, census, metrics_endpoint, table, tallies
 from genlock.service.metrics.census import Census
 from genlock.service.metrics.table import Kind
-from tests.engine.gates import GatedStore, Home, claim, complete, granted, later, next_for, raising, submit, writing
+from tests.engine.gates import GatedStore, Home, answered, caller, claim, complete, granted, next_for, raising, submit, task_key, writing
 
 MINE = {"tenant": "default", "project": "default"}
 
@@ -296,26 +303,18 @@ def test_a_task_s_time_and_generations_are_known_when_it_is_completed(home: Home
     assert seen.of("genlock_generations_per_task_bucket", le="2.0") == 1
 
 
-def test_a_claim_and_its_result_in_one_batch_are_counted_like_any(home: Home) -> None:
+def test_a_claim_and_its_result_in_one_change_are_counted_like_any(seen: Observed) -> None:
     """Both are decided on one record before anything is written."""
-    store = home.gated()
-    seen = Observed(home, store)
-    seen.fleet.add_tasks(tasks=["T", "U"])
-    gate = home.stop()
-    store.on("commit", when=writing(e.ClaimAcquired, "U"), before=gate)
-    first = later(lambda: claim(seen.fleet, "U", "bob"))
-    gate.wait()
-    claimed = later(lambda: claim(seen.fleet, "T", "alice"))
-    submitted = later(lambda: submit(seen.fleet, "T", "alice", 1))
-    gate.open()
-    assert first.result(20).success
-    assert claimed.result(20).success
-    submitted.result(20)
-    if not seen.fleet.get_task_state(task_id="T").result:
-        submit(seen.fleet, "T", "alice", 1)  # the submission overtook its claim: renewals and submissions go first
+    seen.fleet.add_tasks(tasks=["T"])
+    content = Content(digest="d", size=4, data=Raw(b"true"))
+    job = seen.fleet.engine.submit(
+        [ClaimTask(task_key("T"), caller("alice"), 30.0), SubmitResult(task_key("T"), caller("alice"), 1, content)]
+    )
+    assert [answer.reason for answer in answered(job)] == ["GRANTED", "ACCEPTED"]
 
     assert seen.of("genlock_generations_per_task_count") == 1
     assert seen.of("genlock_claim_duration_seconds_count") == 1
+    assert seen.of("genlock_generation_increments_total") == 1
 
 
 def test_fan_in_is_no_work_and_its_task_is_completed_all_the_same(seen: Observed) -> None:
@@ -545,6 +544,36 @@ def test_the_page_can_be_read_in_both_formats(seen: Observed, accept: str, conte
 def complete_one(seen: Observed) -> None:
     seen.fleet.add_tasks(tasks=["T"])
     complete(seen.fleet, "T")
+
+
+def test_the_page_is_served(seen: Observed) -> None:
+    complete_one(seen)
+    app = Starlette(routes=[Route("/metrics", metrics_endpoint(seen.metrics))])
+    with served(app) as url:
+        plain = httpx2.get(f"{url}/metrics")
+        openmetrics = httpx2.get(f"{url}/metrics", headers={"accept": "application/openmetrics-text"})
+
+    assert (plain.status_code, openmetrics.status_code) == (200, 200)
+    assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'genlock_completed_tasks{project="default",tenant="default"} 1.0' in plain.text
+    assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
+    assert openmetrics.text.endswith("# EOF\n")
+    seen.metrics.close()
+
+
+@contextmanager
+def served(app: Starlette) -> Iterator[str]:
+    """A real server on a free port of this machine."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        listener.close()
 
 
 def test_counting_a_request_costs_about_a_microsecond() -> None:
