@@ -61,16 +61,18 @@ def connect(
     create: bool = True,
     lanes: int = 1,
     observer: Observer | None = None,
+    service: bool = False,
 ) -> Coordinator:
     """A coordinator on the store at `url`. What is given here is the default of every call.
 
     `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
     then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
     `lanes` is how many projects may be worked on at once, where the store gains by it: a service uses four on a server. An
-    `observer` is told of every batch (see engine/observing.py).
+    `observer` is told of every batch (see engine/observing.py). A `service`, on which a fleet depends, spares for a while the claims that
+    fell due while it or its store was away (see engine/outages.py).
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer), identity)
+    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
 
 
 def connect_async(
@@ -89,10 +91,11 @@ def connect_async(
     create: bool = True,
     lanes: int = 1,
     observer: Observer | None = None,
+    service: bool = False,
 ) -> AsyncCoordinator:
     """The same for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer), identity)
+    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
 
 
 def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
@@ -150,6 +153,7 @@ def _opener(
     create: bool,
     lanes: int,
     observer: Observer | None,
+    service: bool,
 ) -> Callable[[], Engine]:
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
     check_whole("lanes", lanes, 1, MOST_LANES)
@@ -175,7 +179,7 @@ def _opener(
 
     def open_engine() -> Engine:
         opened = open_it()
-        engine = Engine(opened, lanes=lanes, profile=profile, deadline_seconds=deadline_seconds, observer=observer)
+        engine = Engine(opened, lanes=lanes, profile=profile, deadline_seconds=deadline_seconds, observer=observer, service=service)
         subscribe: Any = getattr(clock, "subscribe", None)
         if subscribe is not None:
             subscribe(engine.poke)

@@ -28,6 +28,7 @@ from genlock.engine.flight import Flight, Pilot
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
+from genlock.engine.outages import Outages
 from genlock.engine.patience import given_up, pause_after
 from genlock.engine.upkeep import Upkeep
 from genlock.engine.watcher import Watcher
@@ -44,15 +45,24 @@ class Lane:
     """One thread and its queue."""
 
     def __init__(
-        self, name: str, store: Store, watcher: Watcher, *, coordinator: str, profile: str, observer: Observer | None = None
+        self,
+        name: str,
+        store: Store,
+        watcher: Watcher,
+        *,
+        coordinator: str,
+        profile: str,
+        observer: Observer | None = None,
+        outages: Outages | None = None,
     ) -> None:
         self._store = store
+        self._outages = outages
         self._watcher = watcher
         self._profile = profile
-        self._counts = Counts(store)
+        self._counts = Counts(store, outages)
         self._memo = Memo()
         self._notes = None if observer is None else Notes(observer, name)
-        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes)
+        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
         self._bell = Bell()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
@@ -214,7 +224,7 @@ class Lane:
             else:
                 self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
-        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
         start = time.perf_counter()
         try:
             decided = self._decide(round, items)
@@ -271,6 +281,8 @@ class Lane:
         self._landing = None
         self._put_back(items)
         if isinstance(error, StoreUnavailable):
+            if self._outages is not None:
+                self._outages.lost()
             self._retry_later(items, error)
             return
         for item in items:

@@ -24,6 +24,7 @@ from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Settle, Sweep, plain_item
 from genlock.engine.observing import Notes
+from genlock.engine.outages import Outages
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.errors import StoreError
@@ -55,6 +56,7 @@ class Upkeep:
         news: News,
         own: Callable[[list[Span]], None],
         notes: Notes | None = None,
+        outages: Outages | None = None,
     ) -> None:
         """`news` is told what was written, `own` where in the feeds that is, `notes` both if somebody observes."""
         self._store = store
@@ -64,7 +66,8 @@ class Upkeep:
         self._news = news
         self._own = own
         self._notes = notes
-        self._settler = Settler(store, counts, profile, notes)
+        self._outages = outages
+        self._settler = Settler(store, counts, profile, notes, keeps_up=outages is not None)
         self._events: dict[Place, int] = {}
         """Since they were last settled."""
         self._unsettled: set[Place] = set()
@@ -204,7 +207,7 @@ class Upkeep:
         written: list[Cell] = []
         items = [plain_item(command) for command in commands]
         while items:
-            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
             round.prepare(items)
             items = [item for item in items if round.decide(item) is None]
             committed = round.commit(time.monotonic() + 5)
