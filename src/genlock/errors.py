@@ -11,6 +11,8 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     ├── NotFound
     │   ├── TaskNotFound
     │   ├── SessionNotFound
+    │   ├── TenantNotFound
+    │   ├── KeyNotFound         no such key of this tenant
     │   ├── ResultNotFound      no such refused result, or no such payload
     │   └── StoreMissing        there is no store at this URL yet; says how to make one
     ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
@@ -77,6 +79,14 @@ class TaskNotFound(NotFound):
 
 class SessionNotFound(NotFound):
     """There is no such session in this project."""
+
+
+class TenantNotFound(NotFound):
+    """There is no such tenant in this store."""
+
+
+class KeyNotFound(NotFound):
+    """There is no such key, or it is another tenant's."""
 
 
 class ResultNotFound(NotFound):
