@@ -9,8 +9,10 @@ secret only the SHA-256 is kept: 160 random bits need no slow hash. No message h
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, check_length, describe_character, shown
@@ -42,12 +44,12 @@ class Role(StrEnum):
     OPERATOR = "operator"
     ADMIN = "admin"
 
-    def covers(self, needed: Role) -> bool:
-        """May this role do what `needed` may?"""
+    def covers(self, needed: str) -> bool:
+        """May this role do what `needed`, one of the roles, may?"""
         return _RANKS[self] >= _RANKS[needed]
 
 
-_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
+_RANKS: Final[dict[str, int]] = {role: rank for rank, role in enumerate(Role)}
 
 
 class KeyText(NamedTuple):
@@ -107,17 +109,22 @@ def _fault(text: str) -> str:
 
 def digest_of(secret: str) -> str:
     """What is kept of a secret."""
-    # Here, because whoever makes or checks no key need not load OpenSSL.
-    from hashlib import sha256
-
-    return sha256(secret.encode()).hexdigest()
+    hexdigest: str = _hashing()[0](secret.encode()).hexdigest()
+    return hexdigest
 
 
 def same_digest(one: str, other: str) -> bool:
     """Are they the same? It takes as long whatever they have in common."""
+    return _hashing()[1](one, other)
+
+
+@cache
+def _hashing() -> tuple[Callable[[bytes], Any], Callable[[str, str], bool]]:
+    """Imported at the first use: whoever makes or checks no key need not load OpenSSL."""
+    from hashlib import sha256
     from hmac import compare_digest
 
-    return compare_digest(one, other)
+    return sha256, compare_digest
 
 
 # Scopes
