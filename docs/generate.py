@@ -101,7 +101,7 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "observer": "Looks: states, history, events, the plan.",
         "agent": "Works: claims, renews, releases, submits, spawns; registers sessions.",
         "operator": "Operates: plans, resets, cancels, assigns, unlocks, adopts; sets the project's policy.",
-        "admin": "Has keys and limits in hand: of its tenant, or of all.",
+        "admin": "Has the keys of its tenant in hand; one of the whole store, those of all tenants and their limits.",
     },
     reasons.SpawnMode: {
         "sequential": "Each subtask depends on the one before; then the parent opens for whoever merges.",

@@ -185,6 +185,6 @@ def check_scope(role: Role, tenant: str, projects: str, session: str | None) -> 
     if tenant == EVERYWHERE and role is not Role.ADMIN:
         raise BadArgument(f"a key of role {role} is of one tenant, not of '*'; only an admin's key opens all of them")
     if role is Role.ADMIN and projects != EVERYWHERE:
-        raise BadArgument(f"an admin has keys and limits of the whole tenant in hand: projects is '*', not {projects!r}")
+        raise BadArgument(f"an admin has the keys of a whole tenant in hand: projects is '*', not {projects!r}")
     if session is not None and role is not Role.AGENT:
         raise BadArgument(f"only an agent's key is of one session; the role is {role}")

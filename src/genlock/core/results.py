@@ -392,6 +392,10 @@ class NewKey(Struct, frozen=True, gc=False):
     def __repr__(self) -> str:
         return f"NewKey(key={self.key!r}, text=…)"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What a pretty-printer would show instead."""
+        return [("key", self.key)]
+
 
 class FeedEvent(Struct, frozen=True, gc=False):
     """One event of a project's feed; `cursor` continues behind it, `kind` and `id` name its record."""

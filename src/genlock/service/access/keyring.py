@@ -57,6 +57,10 @@ class _Flight:
         self.began: float | None = None
         self.task: asyncio.Task[_Looks] | None = None
 
+    @property
+    def is_over(self) -> bool:
+        return self.task is not None and self.task.done()
+
 
 class Keyring:
     """Keys as the service knows them. Belongs to one event loop."""
@@ -91,14 +95,16 @@ class Keyring:
     def _flight_of(self, id: str, came: float) -> _Flight:
         """The flight that brings this key: one that is under way and has just begun, or the next."""
         last = self._last
-        if last is not None and last.began is not None and id in last.ids and came - last.began < FRESH_SECONDS and not _is_over(last):
-            return last
-        if last is None or last.began is not None or len(last.ids) >= MOST_AT_ONCE:
-            flight = _Flight()
-            flight.task = asyncio.get_running_loop().create_task(self._fly(flight, None if last is None else last.task))
-            self._last = last = flight
-        last.ids[id] = None
-        return last
+        if last is not None and not last.is_over:
+            if last.began is None and len(last.ids) < MOST_AT_ONCE:
+                last.ids[id] = None
+                return last
+            if last.began is not None and id in last.ids and came - last.began < FRESH_SECONDS:
+                return last
+        flight = self._last = _Flight()
+        flight.ids[id] = None
+        flight.task = asyncio.get_running_loop().create_task(self._fly(flight, None if last is None else last.task))
+        return flight
 
     async def _fly(self, flight: _Flight, before: asyncio.Task[_Looks] | None) -> _Looks:
         if before is not None and not before.done():
@@ -121,10 +127,6 @@ class Keyring:
         kept[id] = look
         if len(kept) > most:
             del kept[next(iter(kept))]
-
-
-def _is_over(flight: _Flight) -> bool:
-    return flight.task is not None and flight.task.done()
 
 
 def _seen(began: float, now: datetime, stored: Stored | None) -> _Look:
