@@ -21,7 +21,7 @@ from genlock.core.results import NewKey
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import BadArgument, KeyNotFound, NotAllowed, OutcomeUnknown, TenantNotFound
 from genlock.store import Store
-from tests.engine.gates import Home, later, raising, writing
+from tests.engine.gates import PATIENCE, Home, later, raising, writing
 
 
 def is_good(store: Store, text: str) -> bool:
@@ -127,33 +127,37 @@ def test_a_key_expires_by_the_clock_of_the_store_and_a_rotation_may_give_it_more
     assert is_good(store, fleet.rotate_key(key_id=new.key.key_id, expires_in_seconds=1).text)
 
 
+class Meanwhile:
+    """A key whose rotation has been decided and stands before its commit, while somebody else may act."""
+
+    def __init__(self, home: Home) -> None:
+        gated = home.gated()
+        slow, self.other = home.connect(gated), home.connect()
+        self.key = slow.create_key(name="ci", role="agent")
+        self._stop = home.stop()
+        gated.on("commit", when=writing(e.KeyRotated), before=self._stop)
+        self._rotation = later(lambda: slow.rotate_key(key_id=self.key.key.key_id, overlap_seconds=60))
+        self._stop.wait()
+
+    def go_on(self) -> NewKey:
+        """The rotation reaches its commit; what came of it."""
+        self._stop.open()
+        return self._rotation.result(PATIENCE)
+
+
 def test_two_rotations_at_once_are_done_one_after_the_other_and_the_last_one_counts(home: Home) -> None:
-    gated = home.gated()
-    slow, quick = home.connect(gated), home.connect()
-    first = slow.create_key(name="ci", role="agent")
-    stop = home.stop()
-    gated.on("commit", when=writing(e.KeyRotated), before=stop)
-    waiting = later(lambda: slow.rotate_key(key_id=first.key.key_id, overlap_seconds=60))
-    stop.wait()
-    second = quick.rotate_key(key_id=first.key.key_id)
-    stop.open()
-    third = waiting.result(20)
+    meanwhile = Meanwhile(home)
+    second = meanwhile.other.rotate_key(key_id=meanwhile.key.key.key_id)
+    third = meanwhile.go_on()
     # The one that conflicted was decided again, on the secret that the other had given.
-    assert [is_good(home.store(), new.text) for new in (first, second, third)] == [False, True, True]
+    assert [is_good(home.store(), new.text) for new in (meanwhile.key, second, third)] == [False, True, True]
 
 
 def test_a_revocation_that_meets_a_rotation_wins(home: Home) -> None:
-    gated = home.gated()
-    slow, quick = home.connect(gated), home.connect()
-    first = slow.create_key(name="ci", role="agent")
-    stop = home.stop()
-    gated.on("commit", when=writing(e.KeyRotated), before=stop)
-    waiting = later(lambda: slow.rotate_key(key_id=first.key.key_id, overlap_seconds=60))
-    stop.wait()
-    quick.revoke_key(key_id=first.key.key_id)
-    stop.open()
+    meanwhile = Meanwhile(home)
+    meanwhile.other.revoke_key(key_id=meanwhile.key.key.key_id)
     with pytest.raises(NotAllowed, match="is revoked"):
-        waiting.result(20)
+        meanwhile.go_on()
 
 
 def test_a_key_whose_commit_was_broken_off_is_made_once_and_is_good(home: Home) -> None:
