@@ -8,6 +8,7 @@ from starlette.routing import Route, Router
 from genlock.coordinator import AsyncCoordinator
 from genlock.errors import RouteNotFound
 from genlock.service.access.door import Door
+from genlock.service.access.keyring import Keyring
 from genlock.service.app import App
 from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.pages.health import Health
@@ -26,7 +27,7 @@ class Choices(Struct, frozen=True, kw_only=True):
 def build(coordinator: AsyncCoordinator, choices: Choices) -> App:
     """The service on this coordinator."""
     running = Running(coordinator)
-    door = Door(None, choices.hosts)
+    door = Door(Keyring(coordinator.engine).find if choices.keys else None, choices.hosts)
     health = Health(running)
     pages = Router(
         [Route("/healthz", health.healthz), Route("/readyz", health.readyz)],
