@@ -1,0 +1,1 @@
+"""The service: the coordinator over HTTP. It translates and decides nothing."""
