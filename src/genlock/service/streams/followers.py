@@ -169,6 +169,8 @@ class Followers:
     def _share(self, me: Follower) -> list[Feed]:
         """The feeds to see to now, those of sleepers among them. None: the thread has nothing left to do."""
         with self._lock:
+            if not me.feeds:
+                return []  # who was left without goes, or feeds would wander to and fro
             for other in self._followers:
                 if other is not me and other.asleep and len(me.feeds) + len(other.feeds) <= MOST_FEEDS:
                     me.feeds += other.feeds

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -128,7 +128,7 @@ class Hub:
                 chore.cancel()
             self._chores.clear()
 
-    async def subscribe(self, wish: Wish) -> AsyncIterator[StreamEvent]:
+    async def subscribe(self, wish: Wish) -> AsyncGenerator[StreamEvent, None]:
         """Events as they come, for use without HTTP. Ends with the hub or with the permission; raises `CursorLost` and `TooSlow`."""
         subscription = await self.open(wish)
         try:
