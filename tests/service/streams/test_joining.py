@@ -87,7 +87,7 @@ def is_page(query: EventQuery) -> bool:
 
 def test_what_happens_between_the_last_page_and_joining_is_read(stage: Stage) -> None:
     async def play() -> None:
-        stage.write(3)  # five events: the project is one, and so is its tenant's
+        stage.write(3)
         end = stage.fleet.read_events(tail=True)
         first = stage.subscribe(after=end.cursor)
         stop = Stop()
