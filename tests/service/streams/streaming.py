@@ -36,9 +36,13 @@ class Service:
         self.hub = Hub(engine, StreamSettings(**settings))
         self.visible: Callable[[str], bool] | None = None
         self.allowed = True
+        self.trouble: Exception | None = None
+        """What comes of asking whether a stream is still allowed."""
         self.asked = threading.Event()
         """Has anybody asked whether a stream is still allowed?"""
         self.errors: list[str] = []
+        self.complaints: list[str] = []
+        """Of the event loop."""
         self._started = threading.Event()
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         if send_buffer is not None:
@@ -62,7 +66,7 @@ class Service:
         self._thread.join(PATIENCE)
         logging.getLogger("uvicorn.error").removeHandler(self._handler)
         assert not self._thread.is_alive(), "the server does not end"
-        assert error is not None or not self.errors, self.errors
+        assert error is not None or not self.errors + self.complaints, self.errors + self.complaints
 
     def run(self, work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
         """Runs it in the server's loop."""
@@ -74,12 +78,15 @@ class Service:
 
     async def still_allowed(self) -> bool:
         self.asked.set()
+        if self.trouble is not None:
+            raise self.trouble
         return self.allowed
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await receive()
             self._loop = asyncio.get_running_loop()
+            self._loop.set_exception_handler(lambda _, told: self.complaints.append(told["message"]))
             await send({"type": "lifespan.startup.complete"})
             self._started.set()
             await receive()

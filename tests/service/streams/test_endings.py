@@ -6,6 +6,7 @@ import threading
 from contextlib import ExitStack
 
 import genlock
+from genlock.errors import StoreUnavailable
 from genlock.testing.concurrency import timed
 from tests.service.streams.streaming import Client, Event, Service, broken_off, streaming
 from tests.service.streams.test_streams import PATH, add
@@ -90,11 +91,13 @@ def test_a_service_that_closes_ends_every_stream_with_a_hint_when_to_come_back(f
         clients = [stack.enter_context(Client(service.port, PATH)) for _ in range(20)]
         for client in clients:
             client.block()
-        closed = timed(lambda: service.run(service.hub.close("the service restarts", retry_ms=1234)))
+        closed = timed(lambda: service.run(service.hub.close("the service restarts", retry_ms=1000)))
         for client in clients:
             last = last_of(client)
-            assert (last.name, client.retry) == ("genlock:closing", 1234)
+            assert last.name == "genlock:closing"
             assert last.data == {"reason": "the service restarts", "code": "CLOSING", "after": client.last}
+    # They are not to come back all at once.
+    assert sorted(client.retry or 0 for client in clients) == [1000 + 50 * number for number in range(20)]
     assert closed.ended - closed.began < 2_000_000_000
     with Client(service.port, PATH) as late:
         assert (late.status, late.body()["code"]) == (503, "CLOSED")
@@ -136,6 +139,39 @@ def test_a_stream_ends_soon_after_its_permission(fleet: genlock.Coordinator) -> 
         service.allowed = False
         last = last_of(client)
         assert (last.name, last.data["code"]) == ("genlock:closing", "NOT_ALLOWED")
+
+
+def test_what_cannot_be_asked_now_is_asked_again_and_the_stream_goes_on(fleet: genlock.Coordinator) -> None:
+    with streaming(fleet.engine, look_seconds=0.02, heartbeat_seconds=0.05) as service, Client(service.port, PATH) as client:
+        client.block()
+        service.trouble = StoreUnavailable("away")
+        service.asked.clear()
+        assert service.asked.wait(20)
+        assert client.block() == ": beat"
+        service.trouble = None
+        service.allowed = False
+        assert last_of(client).data["code"] == "NOT_ALLOWED"
+
+
+def test_a_stream_does_not_go_on_where_its_permission_cannot_be_asked_at_all(fleet: genlock.Coordinator) -> None:
+    with streaming(fleet.engine, look_seconds=0.02) as service, Client(service.port, PATH) as client:
+        client.block()
+        service.trouble = RuntimeError("a fault in the question")
+        assert last_of(client).name == "genlock:closing"
+        assert service.complaints.pop() == "a chore of the streams has failed"
+
+
+def test_a_tenant_that_outgrows_its_stream_is_told_so(fleet: genlock.Coordinator) -> None:
+    add(fleet, "A-001", project="one")
+    with streaming(fleet.engine, most_projects=1, look_seconds=0.05) as service:
+        with Client(service.port, "/default") as client:
+            client.block()
+            add(fleet, "A-001", project="two")
+            last = last_of(client)
+            assert (last.name, last.data["code"]) == ("genlock:closing", "BAD_ARGUMENT")
+            assert "at most 1 projects" in last.data["reason"]
+        with Client(service.port, "/default", last=client.last) as again:
+            assert again.status == 400
 
 
 # The store

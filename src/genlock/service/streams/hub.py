@@ -20,7 +20,7 @@ from genlock.core.keys import PROJECT
 from genlock.core.names import check_project, check_tenant
 from genlock.core.results import FeedEvent
 from genlock.engine.engine import Engine
-from genlock.errors import BadArgument, Closed, CursorLost, GenlockError
+from genlock.errors import BadArgument, Closed, CursorLost, GenlockError, StoreError
 from genlock.service.streams.cursors import Place, starts
 from genlock.service.streams.endings import LEFT, NOT_ALLOWED, TOO_SLOW, closing
 from genlock.service.streams.filters import EVERYTHING, Filters
@@ -145,11 +145,14 @@ class Hub:
             raise CursorLost(subscription.ending.reason)
 
     async def close(self, reason: str = "the service is closing; connect again", retry_ms: int | None = None) -> None:
-        """Ends every stream with a last event and a hint when to come back. Returns when they have ended, after a second at most."""
+        """Ends every stream with a last event and a hint when to come back. Returns when they have ended, after a second at most.
+
+        The hints are spread from `retry_ms` to twice that, so that clients do not all come back at once.
+        """
         self._closing = True
-        ending = closing(reason, self.settings.retry_ms if retry_ms is None else retry_ms)
-        for subscription in tuple(self._open):
-            subscription.end(ending)
+        least = self.settings.retry_ms if retry_ms is None else retry_ms
+        for number, subscription in enumerate(streams := tuple(self._open)):
+            subscription.end(closing(reason, least + least * number // len(streams)))
         with suppress(TimeoutError):
             await asyncio.wait_for(self.idle(), CLOSE_SECONDS)
         for subscription in tuple(self._open):
@@ -191,6 +194,8 @@ class Hub:
         self._tenants[tenant] += 1
         if not self._chores:
             self._chores = [loop.create_task(chore) for chore in (self._beat(), self._check_allowed(), self._find_projects())]
+            for chore in self._chores:
+                chore.add_done_callback(self._chore_ended)
         return subscription
 
     async def _look(self, function: Callable[[], Any]) -> Any:
@@ -213,6 +218,14 @@ class Hub:
             if after is None:
                 return places
 
+    def _chore_ended(self, chore: asyncio.Task[None]) -> None:
+        """They end only with the last stream. If one breaks, nobody would be asked about the others' permission any more."""
+        error = None if chore.cancelled() else chore.exception()
+        if error is not None:
+            for subscription in tuple(self._open):
+                subscription.end(closing("the service has an error; connect again", self.settings.retry_ms))
+            chore.get_loop().call_exception_handler({"message": "a chore of the streams has failed", "exception": error, "task": chore})
+
     # What is done for all of them, now and then
 
     async def _beat(self) -> None:
@@ -228,10 +241,11 @@ class Hub:
     async def _check_allowed(self) -> None:
         while True:
             await asyncio.sleep(self.settings.look_seconds)
-            asked = {wish.still_allowed for wish in self._open.values()} - {None}
-            refused = {ask for ask in asked if ask is not None and not await ask()}
-            for subscription, wish in list(self._open.items()):
-                if wish.still_allowed in refused:
+            # Streams of one key may be given the same thing to ask: then it is asked once for all of them.
+            for ask in {wish.still_allowed for wish in self._open.values() if wish.still_allowed is not None}:
+                if await _is_allowed(ask):
+                    continue
+                for subscription in [open for open, wish in self._open.items() if wish.still_allowed is ask]:
                     subscription.end(NOT_ALLOWED)
 
     async def _find_projects(self) -> None:
@@ -247,9 +261,13 @@ class Hub:
                         self._add(subscription, [place for place in places if _sees(wish, place)])
 
     def _add(self, subscription: Subscription, places: list[Place]) -> None:
+        """What is new. A stream that cannot hold it ends, and says why: it must not leave out what it is asked for."""
+        try:
+            self._check_few(places)
+        except BadArgument as error:
+            subscription.fail(error)
         for place in places:
-            if place not in subscription.places and len(subscription.places) < self.settings.most_projects:
-                subscription.add(place)
+            subscription.add(place)
 
 
 def _tenant_of(wish: Wish) -> str:
@@ -262,6 +280,13 @@ def _tenant_of(wish: Wish) -> str:
     if len(tenants) != 1 or (wish.tenant is not None and wish.places):
         raise BadArgument("a stream is of some projects of one tenant, or of all that are visible there: give places, or a tenant")
     return tenants.pop()
+
+
+async def _is_allowed(ask: Allowed) -> bool:
+    try:
+        return await ask()
+    except StoreError:
+        return True  # it cannot be known now; it is asked again in a moment
 
 
 def _sees(wish: Wish, place: Place) -> bool:
