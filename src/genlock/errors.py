@@ -7,16 +7,27 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     ├── BadArgument             the call itself is wrong; nothing was changed
     │   ├── ResultTooLarge      submit a reference to the result instead
     │   ├── PlanInvalid         carries every fault found in a plan
+    │   ├── MethodRefused       this path does not take this HTTP method
+    │   ├── KindRefused         the body is not said to be JSON
+    │   ├── HostRefused         the request is for a host that the service does not answer for
     │   └── OperationMismatch   an operation id was used again with other arguments
     ├── NotFound
     │   ├── TaskNotFound
     │   ├── SessionNotFound
     │   ├── ResultNotFound      no such refused result, or no such payload
+    │   ├── RouteNotFound       nothing is at this path of the service, or nothing that this caller sees
     │   └── StoreMissing        there is no store at this URL yet; says how to make one
     ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
     │   ├── TaskExists
     │   ├── LimitReached        the tenant has as many of them as it may have
     │   └── SessionEnded
+    ├── AccessRefused           the service does not let this caller do this
+    │   ├── KeyRefused          no key, or one that is wrong, expired or revoked
+    │   └── RoleRefused         the key is good, but not for this
+    ├── ServiceError            between client and service
+    │   ├── ServiceUnreachable  no answer, and what was asked may or may not have been done; safe to repeat where it says so
+    │   ├── ServiceMismatch     client and service are of versions that do not understand each other
+    │   └── TooManyRequests     slower, please; says when to come again
     ├── CursorLost              the feed cannot be continued from this cursor; start anew
     ├── CounterExhausted
     ├── Busy                    the deadline passed while others kept changing the same record; try again
@@ -67,6 +78,20 @@ class PlanInvalid(BadArgument):
         super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
 
 
+class MethodRefused(BadArgument):
+    """This path of the service does not take this HTTP method; the message says which it takes."""
+
+    allowed: tuple[str, ...] = ()
+
+
+class KindRefused(BadArgument):
+    """The request's body is not said to be JSON."""
+
+
+class HostRefused(BadArgument):
+    """The request is for a host that this service does not answer for."""
+
+
 class NotFound(GenlockError, LookupError):
     """What the call names does not exist."""
 
@@ -81,6 +106,10 @@ class SessionNotFound(NotFound):
 
 class ResultNotFound(NotFound):
     """There is no such refused result, or its bytes are gone."""
+
+
+class RouteNotFound(NotFound):
+    """There is nothing at this path of the service, or nothing that this caller may see."""
 
 
 class StoreMissing(NotFound):
@@ -101,6 +130,34 @@ class LimitReached(NotAllowed):
 
 class SessionEnded(NotAllowed):
     """The session has ended; register a new one."""
+
+
+class AccessRefused(GenlockError):
+    """The service does not let this caller do this."""
+
+
+class KeyRefused(AccessRefused):
+    """There is no key, or it is wrong, expired or revoked."""
+
+
+class RoleRefused(AccessRefused):
+    """The key is good, but its role or its session does not cover this."""
+
+
+class ServiceError(GenlockError):
+    """Something between client and service."""
+
+
+class ServiceUnreachable(ServiceError):
+    """The service gave no answer in time, however often it was asked. The message says whether something may have been done."""
+
+
+class ServiceMismatch(ServiceError):
+    """Client and service do not speak the same language; the message says which of them to renew."""
+
+
+class TooManyRequests(ServiceError):
+    """More requests than allowed; the message names the limit and when to come again."""
 
 
 class CursorLost(GenlockError):

@@ -55,6 +55,11 @@ class Connection:
             self._live.engine.close()
 
     @property
+    def identity(self) -> Identity:
+        """Who the connection speaks for where a call does not say."""
+        return self._identity
+
+    @property
     def engine(self) -> Engine:
         """The engine below, for those who build on it."""
         return self._operations().engine
@@ -225,3 +230,12 @@ class AsyncCoordinator(Connection):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def speaking_for(identity: Identity, coordinator: AsyncCoordinator) -> AsyncCoordinator:
+    """The same coordinator on behalf of somebody else: one engine, whoever speaks. Only the first need be closed."""
+    other: AsyncCoordinator = object.__new__(AsyncCoordinator)
+    own = coordinator._operations()
+    other._open_engine, other._identity, other._closed = coordinator._open_engine, identity, False
+    other._live = Operations(own.engine, identity, own.places)
+    return other

@@ -41,18 +41,21 @@ class Identity(Struct, frozen=True, kw_only=True):
 class Base:
     """State of a connection: its engine, and its defaults."""
 
-    def __init__(self, engine: Engine, identity: Identity) -> None:
+    def __init__(self, engine: Engine, identity: Identity, places: set[tuple[str, str]] | None = None) -> None:
         self.engine = engine
         self.store = engine.store
         self.identity = identity
         self._actor = Actor(identity.user_id, identity.client_ip, identity.host, identity.role)
         self._callers: dict[tuple[str, str], Caller] = {}
-        self._places: set[tuple[str, str]] = set()
+        self.places: set[tuple[str, str]] = set() if places is None else places
+        """Tenants and projects that are known to be listed."""
 
     # Names
 
     def place(self, tenant_id: str | None, project_id: str | None) -> tuple[str, str]:
         """Tenant and project of a call."""
+        if (tenant_id, project_id) in self.places:
+            return tenant_id, project_id  # type: ignore[return-value]
         tenant = self.identity.tenant_id if tenant_id is None else check_tenant(tenant_id)
         project = self.identity.project_id if project_id is None else check_project(project_id)
         return tenant, project
@@ -119,11 +122,11 @@ class Base:
 
     def ensure_place(self, place: tuple[str, str]) -> Script[None]:
         """Makes sure that the tenant is listed and the project exists, once a connection."""
-        if place in self._places:
+        if place in self.places:
             return
         yield Ask([ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile)])
         yield Ask([ChangeProject(project_key(*place), self.operator())])
-        self._places.add(place)
+        self.places.add(place)
 
     def ask_one(self, command: Command) -> Script[Any]:
         """One command, its outcome or its error."""

@@ -27,6 +27,8 @@ from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
 from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.observing import Notes, Observer
+from genlock.engine.outages import Outages
 from genlock.engine.patience import given_up, pause_after
 from genlock.engine.upkeep import Upkeep
 from genlock.engine.watcher import Watcher
@@ -42,13 +44,25 @@ _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 class Lane:
     """One thread and its queue."""
 
-    def __init__(self, name: str, store: Store, watcher: Watcher, *, coordinator: str, profile: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        watcher: Watcher,
+        *,
+        coordinator: str,
+        profile: str,
+        observer: Observer | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         self._store = store
+        self._outages = outages
         self._watcher = watcher
         self._profile = profile
-        self._counts = Counts(store)
+        self._counts = Counts(store, outages)
         self._memo = Memo()
-        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own)
+        self._notes = None if observer is None else Notes(observer, name)
+        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
         self._bell = Bell()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
@@ -56,6 +70,8 @@ class Lane:
         self._again: list[Item] = []
         self._waiting: list[Item] = []
         self._woken = False
+        self._depth = 0
+        """Jobs that were waiting when the last batch was gathered."""
         self._closing = False
         self._returned: deque[Job] = deque()
         """Releases of grants that nobody waits for; carried out also while the lane is closing."""
@@ -69,6 +85,16 @@ class Lane:
         self.thread.start()
 
     # For callers, in any thread
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait to be begun."""
+        return len(self._urgent) + len(self._normal)
+
+    @property
+    def waiters(self) -> int:
+        """Requests for a next task that wait until there is one."""
+        return len(self._waiting)
 
     def submit(self, job: Job) -> None:
         """Queues a job."""
@@ -141,6 +167,7 @@ class Lane:
             if self._closing:
                 return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
             items, self._again = self._again, []
+            self._depth = self.depth
             room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
             for queue in (self._urgent, self._normal):
                 while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
@@ -197,7 +224,8 @@ class Lane:
             else:
                 self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
-        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
+        start = time.perf_counter()
         try:
             decided = self._decide(round, items)
         except StoreError as error:
@@ -205,6 +233,7 @@ class Lane:
             self._fail(items, error)
             return
         flight = Flight(items, decided, round, until, self._watcher.own)
+        flight.depth, flight.seconds = self._depth, time.perf_counter() - start
         if round.draw_up() and self._pilot is not None and (self._flight is not None or self._urgent or self._normal):
             before = self._flight
             answers = before.answers() if before is not None else []
@@ -244,7 +273,7 @@ class Lane:
             self._fail(flight.items, error)
             return True
         self._landing = None
-        self._answer(ready, round)
+        self._answer(ready, round, flight)
         return opened or round.troubled
 
     def _fail(self, items: list[Item], error: StoreError) -> None:
@@ -252,6 +281,8 @@ class Lane:
         self._landing = None
         self._put_back(items)
         if isinstance(error, StoreUnavailable):
+            if self._outages is not None:
+                self._outages.lost()
             self._retry_later(items, error)
             return
         for item in items:
@@ -367,8 +398,10 @@ class Lane:
             item.decision = given_up(error)
         self._answer(late, None)
 
-    def _answer(self, items: list[Item], round: Round | None) -> None:
+    def _answer(self, items: list[Item], round: Round | None, flight: Flight | None = None) -> None:
         answer(items, None if round is None else round.now, self._upkeep.denials, self.give_back)
+        if self._notes is not None and (items or flight is not None):
+            self._notes.tell(items, flight)
 
     def _news(self, cells: Iterable[Cell], now: datetime) -> None:
         """These were written here. Those who wait look again if one of them can be had, and when time will make one so."""
@@ -394,6 +427,8 @@ class Lane:
         if flush_at is not None and time.monotonic() >= flush_at:
             self._upkeep.flush_denials()
         self._upkeep.settle_now_and_then(None if self._flight is None else self._land)
+        if self._notes:
+            self._notes.tell()
 
     def _end(self) -> None:
         """The last thing a lane does."""

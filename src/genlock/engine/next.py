@@ -7,11 +7,13 @@ same task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from msgspec.structs import replace
 
 from genlock.core.codec import decode_record
 from genlock.core.commands import CheckDue, ClaimTask
-from genlock.core.facts import told
+from genlock.core.facts import Mercy, told
 from genlock.core.index import index_of, microseconds
 from genlock.core.keys import TASK, Key
 from genlock.core.model import TaskRecord
@@ -19,7 +21,7 @@ from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.relate import SYSTEM
-from genlock.core.task.view import claimable
+from genlock.core.task.view import claimable, spared_until
 from genlock.engine.batch import Cell, Round
 from genlock.engine.jobs import Item, NextTask, plain_item
 from genlock.errors import GenlockError
@@ -28,6 +30,8 @@ from genlock.store import MAX_DUE, Query, Stored
 MOST_DUE = 64
 MOST_HEADS = 512
 _WIDEST = 64
+_PAGES_OF_SPARED = 4
+"""After an outage most of what is due is spared, and what is not may lie behind it."""
 
 
 class Offer:
@@ -69,8 +73,8 @@ class Offer:
         self.next_due = _due_at(first[0]) if first else None
         if self.next_due is None or self.next_due > now:
             return set()
-        found = self._round.store.find(Query(tenant, project, due_before=now, limit=MOST_DUE))
-        due = [stored for stored in found.records if stored.key not in busy]
+        mercy = self._round.mercy(self._place)
+        due = [stored for stored in self._due(now, 1 if mercy is None else _PAGES_OF_SPARED) if stored.key not in busy]
         if not due:
             return set()
         cells = self._round.take(due)
@@ -80,7 +84,19 @@ class Offer:
             self._round.decide(check)
             if isinstance(cell.record, TaskRecord) and claimable(cell.record):
                 self._add(pool_of(cell.record), order_of(cell.record), stored)
+        if mercy is not None:
+            self.next_due = _next_due_of(cells, mercy, self.next_due)
         return {cell.key for cell in cells}
+
+    def _due(self, now: int, pages: int) -> Iterator[Stored]:
+        """What is due, as far as these pages go."""
+        query = Query(*self._place, due_before=now, limit=MOST_DUE)
+        for _ in range(pages):
+            page = self._round.store.find(query)
+            yield from page.records
+            if page.next is None:
+                return
+            query = replace(query, after=page.next)
 
     def choose(self, request: NextTask) -> Iterable[Cell]:
         """Candidates for this caller, best first; each is gone from the offer once it has been yielded."""
@@ -189,6 +205,13 @@ def repeated(round: Round, item: Item) -> bool:
 
 def _due_at(stored: Stored) -> int | None:
     return index_of(decode_record(stored.key.kind, stored.body)).due_at
+
+
+def _next_due_of(cells: Iterable[Cell], mercy: Mercy, first: int | None) -> int | None:
+    """When the first of those who are spared is no longer: until then their having been due for long is no reason to look again."""
+    claims = [cell.record.claim for cell in cells if isinstance(cell.record, TaskRecord) and cell.record.claim is not None]
+    ends = [end for claim in claims if (end := spared_until(claim, mercy)) is not None]
+    return microseconds(min(ends)) if ends else first
 
 
 NOTHING = ClaimResult(False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent")

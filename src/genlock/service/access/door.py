@@ -1,0 +1,58 @@
+"""The door: who a request comes from, before anything is done for it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from genlock.errors import AccessRefused, HostRefused, KeyRefused
+from genlock.service.access.grant import OPEN, Grant
+
+Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
+"""Looks a key up; None if it is not good."""
+
+_BEARER: Final = "bearer "
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Door:
+    """Lets requests in: with a good key, or, where no keys are asked for, as they come."""
+
+    def __init__(self, find: Find | None, hosts: frozenset[str] | None) -> None:
+        self._find = find
+        self._hosts = None if hosts is None else hosts | _LOOPBACK
+        """The names that the service answers for; None for any. Without the check, a page in a browser could rebind its name to us."""
+
+    def check_host(self, headers: dict[bytes, bytes]) -> None:
+        """HostRefused, or AccessRefused for a page of another site, before anything else is looked at."""
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if self._hosts is not None and _without_port(host) not in self._hosts:
+            raise HostRefused(f"this service does not answer for the host {host[:100]!r}; --allow-host names those it does")
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
+            raise AccessRefused("pages of other sites may not use this service")
+
+    async def admit(self, headers: dict[bytes, bytes]) -> Grant:
+        """What the caller may do, or KeyRefused."""
+        if self._find is None:
+            return OPEN
+        text = _key_of(headers)
+        if text is None:
+            raise KeyRefused("a key is needed: send the header 'authorization: Bearer glk_…'; `genlock keys create` makes one")
+        grant = await self._find(text)
+        if grant is None:
+            raise KeyRefused("this key is not good: it is unknown, expired or revoked")
+        return grant
+
+
+def _key_of(headers: dict[bytes, bytes]) -> str | None:
+    given = headers.get(b"authorization")
+    if given is not None:
+        text = given.decode("latin-1")
+        return text[len(_BEARER) :].strip() if text[: len(_BEARER)].lower() == _BEARER else None
+    other = headers.get(b"x-api-key")
+    return None if other is None else other.decode("latin-1").strip()
+
+
+def _without_port(host: str) -> str:
+    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]

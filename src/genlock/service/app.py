@@ -1,0 +1,130 @@
+"""The whole service as one ASGI application: who asks, which part answers, and what is said when something goes wrong.
+
+Operations go a short way, since every claim goes it: host, key, route, call, answer. Everything else is Starlette's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from starlette.routing import Router
+
+from genlock import __version__
+from genlock.errors import GenlockError, RouteNotFound
+from genlock.service.access.door import Door
+from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
+from genlock.service.running import Running
+from genlock.service.v1.app import V1
+from genlock.service.v1.endpoint import Endpoint
+from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
+
+_REQUEST: Final = REQUEST_HEADER.encode()
+_PROTOCOL: Final = PROTOCOL_HEADER.encode()
+_LONGEST_REQUEST_ID: Final = 64
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""What anyone may ask: whoever restarts the service has no key."""
+
+
+class Watch(Protocol):
+    """Told of every request when it is over: for metrics and the log."""
+
+    def __call__(self, what: Exchange) -> None: ...
+
+
+class App:
+    """The service."""
+
+    def __init__(
+        self, running: Running, door: Door, pages: Router, watch: Watch | None = None, on_fault: Callable[[Exchange], None] | None = None
+    ) -> None:
+        self._running, self._door, self._pages = running, door, pages
+        self._watch, self._on_fault = watch, on_fault
+        self._v1 = V1(running)
+        start = os.urandom(4).hex()
+        self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        exchange = Exchange(scope, headers, self._request_id(headers))
+        try:
+            answer = await self._guarded(exchange, receive, send)
+            if answer is not None:
+                exchange.status = answer.status
+                await send_answer(send, answer, exchange.request.encode())
+        except Gone:
+            exchange.status = 499
+        finally:
+            if self._watch is not None:
+                self._watch(exchange)
+
+    def _request_id(self, headers: dict[bytes, bytes]) -> str:
+        given = headers.get(_REQUEST)
+        if given is not None and len(given) <= _LONGEST_REQUEST_ID and given.isalnum():
+            return given.decode("ascii")
+        return next(self._requests)
+
+    async def _guarded(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
+        """An answer in any case; None if a part has sent it itself."""
+        try:
+            return await self._part(exchange, receive, send)
+        except GenlockError as error:
+            exchange.error = error
+            return problem(error, exchange.request)
+        except Gone:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
+            exchange.error = error
+            if self._on_fault is not None:
+                self._on_fault(exchange)
+            return problem(GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"))
+
+    async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
+        scope, headers = exchange.scope, exchange.headers
+        self._door.check_host(headers)
+        protocol = headers.get(_PROTOCOL)
+        if protocol is not None:
+            check_protocol(protocol.decode("latin-1"), "client", __version__)
+        path: str = scope["path"]
+        if path not in _OPEN_PATHS:
+            exchange.grant = await self._door.admit(headers)
+        if path.startswith("/v1/"):
+            try:
+                found = self._v1.find(scope)
+            except RouteNotFound:
+                pass
+            else:
+                return await self._operation(found, exchange, receive)
+        await self._page(exchange, receive, send)
+        return None
+
+    async def _operation(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
+        exchange.route, exchange.place = found[0].name, found[1]
+        return await self._v1.answer(found, exchange, receive)
+
+    async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
+        """Starlette answers by itself; what it has not begun to answer is a problem like any other."""
+        begun = False
+
+        async def sending(message: dict[str, object]) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                exchange.status = int(str(message["status"]))
+            await send(message)
+
+        exchange.scope["genlock"] = exchange
+        try:
+            await self._pages(exchange.scope, receive, sending)  # type: ignore[arg-type]
+        except Exception:
+            if begun:
+                raise Gone from None
+            raise

@@ -1,0 +1,127 @@
+"""Reading a request and writing its answer, below any framework: this is what every claim goes through."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from genlock import __version__
+from genlock.errors import BadArgument, GenlockError, MethodRefused, OverLimit
+from genlock.service.access.grant import NOTHING
+from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
+from genlock.wire.problems import CONTENT_TYPE, problem_of
+from genlock.wire.statuses import RETRY_AFTER_SECONDS
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+JSON: Final = b"application/json"
+PROBLEM: Final = CONTENT_TYPE.encode()
+BODY_SECONDS: Final = 30.0
+"""How long a request's body may take to arrive once it has begun."""
+
+_OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
+"""In one header, as the server looks at each."""
+_LENGTHS: Final = [(b"content-length", str(length).encode()) for length in range(4096)]
+_REQUEST: Final = REQUEST_HEADER.encode()
+
+
+class Gone(Exception):
+    """The client has left: there is nobody to answer."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is sent back."""
+
+    status: int
+    body: bytes
+    kind: bytes = JSON
+    more: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Exchange:
+    """One request on its way through the service."""
+
+    __slots__ = ("arguments", "client", "error", "grant", "headers", "place", "request", "route", "scope", "started", "status")
+
+    def __init__(self, scope: Scope, headers: dict[bytes, bytes], request: str) -> None:
+        self.scope = scope
+        self.headers = headers
+        self.request = request
+        self.client: str = scope["client"][0] if scope.get("client") else ""
+        self.started = time.perf_counter()
+        self.grant = NOTHING
+        """What the caller may do; nothing, until that is known."""
+        self.route = ""
+        self.place: tuple[str, str] | None = None
+        self.arguments: dict[str, Any] | None = None
+        self.status = 0
+        self.error: BaseException | None = None
+
+
+def problem(error: GenlockError, request: str = "") -> Answer:
+    """An error as an answer."""
+    what = problem_of(error, request)
+    more = asides(what.status)
+    if isinstance(error, MethodRefused):
+        more = ((b"allow", ", ".join(error.allowed).encode()),)
+    return Answer(what.status, msgspec.json.encode(what), PROBLEM, more)
+
+
+def asides(status: int) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that go with a status."""
+    if status == 401:
+        return ((b"www-authenticate", b'Bearer realm="genlock"'),)
+    wait = RETRY_AFTER_SECONDS.get(status)
+    return () if wait is None else ((b"retry-after", str(wait).encode()),)
+
+
+async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
+    """The body, or OverLimit before it is read as a whole; a client that dawdles is sent away."""
+    length = headers.get(b"content-length")
+    if length is not None and (not length.isdigit() or int(length) > most):
+        raise _too_large(most)
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")
+        if len(body) > most:
+            raise _too_large(most)
+        return body
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await _read_rest(receive, message, most)
+    except TimeoutError:
+        raise BadArgument(f"the request's body did not arrive within {BODY_SECONDS:g} seconds") from None
+
+
+async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        if message["type"] == "http.disconnect":
+            raise Gone
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > most:
+            raise _too_large(most)
+        if not message.get("more_body"):
+            return b"".join(pieces)
+        message = await receive()
+
+
+def _too_large(most: int) -> GenlockError:
+    return OverLimit(f"the request's body is over {most:,} bytes, the most that is taken here; send less at once, or a reference")
+
+
+async def send_answer(send: Send, answer: Answer, request: bytes) -> None:
+    """Sends an answer whole."""
+    size = len(answer.body)
+    length = _LENGTHS[size] if size < len(_LENGTHS) else (b"content-length", str(size).encode())
+    headers = [(b"content-type", answer.kind), length, (_REQUEST, request), _OURS, *answer.more]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})

@@ -1,0 +1,1 @@
+"""What the service shows besides its operations."""

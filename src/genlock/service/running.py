@@ -1,0 +1,75 @@
+"""What all parts of a running service share: the coordinator, who speaks to it, and whether it is about to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+from genlock.coordinator import AsyncCoordinator, speaking_for
+from genlock.coordinator.base import Identity
+from genlock.core.names import check_agent, check_session, check_user
+from genlock.errors import BadArgument
+from genlock.service.access.grant import Grant
+from genlock.wire.headers import (
+    AGENT_HEADER,
+    HOST_HEADER,
+    PROCESS_HEADER,
+    SESSION_HEADER,
+    USER_HEADER,
+    unpack_name,
+    unpack_process,
+)
+
+_SPEAKERS_KEPT: Final = 4096
+_LONGEST_HOST: Final = 255
+
+_SESSION, _AGENT, _USER = SESSION_HEADER.encode(), AGENT_HEADER.encode(), USER_HEADER.encode()
+_HOST, _PROCESS = HOST_HEADER.encode(), PROCESS_HEADER.encode()
+
+
+class Running:
+    """A service at work."""
+
+    def __init__(self, coordinator: AsyncCoordinator) -> None:
+        self.coordinator = coordinator
+        self.stopping = asyncio.Event()
+        """Set when nothing new is to be begun: who waits is answered."""
+        self._speakers: OrderedDict[tuple[object, ...], AsyncCoordinator] = OrderedDict()
+
+    def speaker(self, grant: Grant, client: str, headers: dict[bytes, bytes]) -> AsyncCoordinator:
+        """The coordinator on behalf of whoever sent these headers."""
+        get = headers.get
+        known = (grant, client, get(_SESSION), get(_AGENT), get(_USER), get(_HOST), get(_PROCESS))
+        found = self._speakers.get(known)
+        if found is None:
+            found = self._speakers[known] = speaking_for(identity_of(grant, client, headers), self.coordinator)
+            if len(self._speakers) > _SPEAKERS_KEPT:
+                self._speakers.popitem(last=False)
+        return found
+
+
+def identity_of(grant: Grant, client: str, headers: dict[bytes, bytes]) -> Identity:
+    """Who speaks. With a key, its name is the user: what a client says of itself is not believed then."""
+    session, agent, user = _name(headers, _SESSION), _name(headers, _AGENT), _name(headers, _USER)
+    process = headers.get(_PROCESS)
+    return Identity(
+        session_id=None if session is None else check_session(session),
+        agent_id=None if agent is None else check_agent(agent),
+        user_id=grant.name or (check_user(user) if user is not None else ""),
+        client_ip=client,
+        host=(_name(headers, _HOST) or "")[:_LONGEST_HOST],
+        role=str(grant.role) if grant.key_id else "",
+        process=None if process is None else unpack_process(process.decode("latin-1")),
+        own_process=False,
+    )
+
+
+def _name(headers: dict[bytes, bytes], header: bytes) -> str | None:
+    value = headers.get(header)
+    if value is None:
+        return None
+    try:
+        return unpack_name(value.decode("latin-1"))
+    except UnicodeDecodeError:
+        raise BadArgument(f"header {header.decode()} is percent-encoded UTF-8, which {value[:80]!r} is not") from None

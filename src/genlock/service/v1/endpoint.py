@@ -1,0 +1,114 @@
+"""One operation over HTTP: keywords out of the request, the coordinator's own method, and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from genlock.coordinator import AsyncCoordinator
+from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult, TaskClaim
+from genlock.errors import BadArgument, Closed, RoleRefused
+from genlock.plans import PlanFile
+from genlock.service.access.grant import Grant
+from genlock.service.exchange import PROBLEM, Answer, Gone, Receive, asides
+from genlock.service.v1.request import Keywords
+from genlock.wire.answers import encode_answer
+from genlock.wire.headers import OPERATION_HEADER
+from genlock.wire.problems import refusal_of
+from genlock.wire.routes import ADMIN, OPERATOR, Route
+from genlock.wire.statuses import REASONS
+
+_OPERATION: Final = OPERATION_HEADER.encode()
+_MAY_REFUSE: Final = frozenset({ClaimResult, RenewalResult, ReleaseResult, SubmissionResult, SpawnResult})
+_MEGABYTE: Final = 1 << 20
+_LARGE: Final = frozenset({"submit_result", "batch_submit", "add_tasks", "import_plan", "diff_plan", "check_plan"})
+
+
+class Endpoint:
+    """An operation, ready to be asked."""
+
+    def __init__(self, route: Route, most_bytes: int) -> None:
+        self.route = route
+        self.name = route.name
+        self.keywords = Keywords(route)
+        self.method: Callable[..., Awaitable[Any]] = getattr(AsyncCoordinator, route.name)
+        self.most_bytes = most_bytes if route.name in _LARGE else min(most_bytes, _MEGABYTE)
+        self.in_project = "project_id" in route.call.__struct_fields__
+        self.variable = route.variable
+        self.reads_body = route.method != "GET"
+        self.waits = route.name == "claim_next"
+        self.takes_plan = "source" in self.keywords.type.__struct_fields__
+
+    def arguments(self, place: tuple[str, str], name: str | None, given: dict[str, Any], headers: dict[bytes, bytes]) -> dict[str, Any]:
+        """The keywords for the coordinator."""
+        given["tenant_id"] = place[0]
+        if self.in_project:
+            given["project_id"] = place[1]
+        if self.variable is not None:
+            given[self.variable] = name
+        if self.keywords.takes_operation:
+            _take_operation(given, headers.get(_OPERATION))
+        if self.takes_plan and isinstance(given["source"], list):
+            given["source"] = [PlanFile(*file) for file in given["source"]]
+        return given
+
+    def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
+        """RoleRefused where the role, or the session that the key is bound to, does not cover this."""
+        needed = self._needed(given)
+        if not grant.may(needed):
+            raise RoleRefused(f"{self.name} needs the role {needed}; this key has the role {grant.role}")
+        if grant.session is not None and self.route.fenced:
+            session = given.get("session_id")
+            if not grant.is_session(session if session is not None else speaker.identity.session_id):
+                raise RoleRefused(f"this key acts for session {grant.session!r} alone")
+
+    def _needed(self, given: dict[str, Any]) -> str:
+        if self.name == "set_policy" and (given["profile"] is not None or given["limits"]):
+            return ADMIN
+        return OPERATOR if self.name == "adopt_result" and given["generation"] is None else self.route.role
+
+    async def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive, stopping: asyncio.Event) -> Any:
+        """The coordinator's answer. Who waits long is watched: a client that leaves takes no task along."""
+        if not self.waits or not given["wait_seconds"]:
+            return await self.method(speaker, **given)
+        asked = asyncio.ensure_future(self.method(speaker, **given))
+        left = asyncio.ensure_future(_departure(receive))
+        stop = asyncio.ensure_future(stopping.wait())
+        try:
+            await asyncio.wait((asked, left, stop), return_when=asyncio.FIRST_COMPLETED)
+            if asked.done():
+                return asked.result()
+            raise Gone if left.done() else Closed("the service is about to stop; ask again")
+        finally:
+            for waiting in (asked, left, stop):
+                waiting.cancel()
+
+    def answer(self, result: Any, grant: Grant, tenant: str) -> Answer:
+        """What is sent back."""
+        if type(result) in _MAY_REFUSE:
+            status = REASONS[result.reason]
+            if status != 200:
+                return Answer(status, encode_answer(refusal_of(result, status)), PROBLEM, asides(status))
+        elif self.name == "get_active_claims_for_session":
+            result = _seen(result, grant, tenant)
+        return Answer(200, encode_answer(result))
+
+
+def _take_operation(given: dict[str, Any], header: bytes | None) -> None:
+    if header is None:
+        return
+    operation = header.decode("latin-1")
+    if given["operation_id"] not in (None, operation):
+        raise BadArgument(f"header {OPERATION_HEADER} and operation_id differ; one of them is enough")
+    given["operation_id"] = operation
+
+
+def _seen(claims: tuple[TaskClaim, ...], grant: Grant, tenant: str) -> tuple[TaskClaim, ...]:
+    """A session may hold tasks in projects that this caller does not see."""
+    return tuple(claim for claim in claims if grant.sees(tenant, claim.project_id))
+
+
+async def _departure(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

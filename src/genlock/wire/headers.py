@@ -1,0 +1,75 @@
+"""Headers of our own, and how an identity travels in them.
+
+What a connection speaks for (session, agent, user, host, process) is sent with every request, percent-encoded, as a name may hold
+characters that a header may not. What a request says itself goes before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote, unquote
+
+from genlock.core.model import Process
+from genlock.errors import BadArgument, ServiceMismatch
+
+PROTOCOL: Final = 1
+"""Rises when an older client or service would misunderstand the other."""
+
+OLDEST_PROTOCOL: Final = 1
+"""The oldest that is still understood."""
+
+PROTOCOL_HEADER: Final = "genlock-protocol"
+"""The protocol's number, and behind a blank who speaks it: `1 genlock/0.1.0`."""
+
+REQUEST_HEADER: Final = "x-request-id"
+OPERATION_HEADER: Final = "idempotency-key"
+SESSION_HEADER: Final = "genlock-session"
+AGENT_HEADER: Final = "genlock-agent"
+USER_HEADER: Final = "genlock-user"
+HOST_HEADER: Final = "genlock-host"
+PROCESS_HEADER: Final = "genlock-process"
+
+IDENTITY_HEADERS: Final = (SESSION_HEADER, AGENT_HEADER, USER_HEADER, HOST_HEADER, PROCESS_HEADER)
+
+
+def pack_name(name: str) -> str:
+    """A name as a header's value."""
+    return quote(name, safe=" @:+,;=~")
+
+
+def unpack_name(value: str) -> str:
+    """The name in a header's value."""
+    return unquote(value, errors="strict")
+
+
+def pack_process(process: Process) -> str:
+    """A process as a header's value."""
+    return f"{quote(process.host, safe='')}/{quote(process.boot, safe='')}/{process.pid}/{process.started}"
+
+
+def unpack_process(value: str) -> Process:
+    """The process in a header's value."""
+    try:
+        host, boot, pid, started = value.split("/")
+        return Process(unquote(host), unquote(boot), int(pid), int(started))
+    except ValueError:
+        raise BadArgument(f"header {PROCESS_HEADER} is host/boot/pid/start time, not {value[:80]!r}") from None
+
+
+def check_protocol(other: str | None, who: str, version: str) -> None:
+    """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side, `version` our own."""
+    if other is None:
+        return
+    said = other.partition(" ")[0]
+    number = int(said) if said.isascii() and said.isdigit() else 0
+    if number > PROTOCOL:
+        ours = "service" if who == "client" else "client"
+        raise ServiceMismatch(
+            f"the {who} speaks protocol {other[:40]!r}, this {ours} (genlock {version}) at most {PROTOCOL}: "
+            f"install the newer genlock for the {ours}"
+        )
+    if number < OLDEST_PROTOCOL:
+        raise ServiceMismatch(
+            f"the {who} speaks protocol {other[:40]!r}, genlock {version} here needs {OLDEST_PROTOCOL} or later: "
+            f"install the newer genlock for the {who}"
+        )

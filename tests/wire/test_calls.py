@@ -1,0 +1,76 @@
+"""The calls that travel are the coordinator's own operations: the same names, keywords and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+import pytest
+
+from genlock import errors
+from genlock.coordinator import Coordinator, Operations
+from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
+from genlock.wire.answers import decoder
+from genlock.wire.problems import KINDS, TITLES, error_of, problem_of
+from genlock.wire.routes import ROUTES, Route
+from genlock.wire.statuses import REASONS, status_of
+
+NOT_CALLED = {"watch": "a stream", "close": "the client's own", "identity": "the client's own", "engine": "not for clients"}
+NOT_SENT = {("register_session", "pid"), ("import_plan", "progress")}
+"""What means something on the caller's machine only: the client sees to it."""
+
+
+def test_every_operation_of_the_coordinator_has_its_route_and_there_are_no_others() -> None:
+    operations = {name for name in dir(Coordinator) if not name.startswith("_")} - set(NOT_CALLED)
+    assert {route.name for route in ROUTES} == operations
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_a_call_has_the_operation_s_keywords_and_defaults(route: Route) -> None:
+    signature = inspect.signature(getattr(Operations, route.name))
+    wanted = {
+        name: parameter.default for name, parameter in signature.parameters.items() if name != "self" and (route.name, name) not in NOT_SENT
+    }
+    assert _defaults(route) == {name: _REQUIRED if default is inspect.Parameter.empty else default for name, default in wanted.items()}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_a_route_s_variable_is_a_keyword_and_its_answer_can_be_decoded(route: Route) -> None:
+    assert route.variable is None or route.variable in route.call.__struct_fields__
+    assert callable(decoder(route.call))
+
+
+def test_no_two_routes_are_the_same() -> None:
+    assert len({(route.method, route.path) for route in ROUTES}) == len(ROUTES)
+
+
+def test_every_reason_has_a_status_and_every_refusal_a_title() -> None:
+    reasons = [*ClaimReason, *RenewReason, *ReleaseAnswer, *SubmitReason]
+    assert set(REASONS) == {str(reason) for reason in reasons}
+    assert {str(reason) for reason in reasons if REASONS[reason] != 200} <= set(TITLES)
+
+
+@pytest.mark.parametrize("code", sorted(KINDS))
+def test_every_error_arrives_as_what_it_was(code: str) -> None:
+    kind = KINDS[code]
+    error = errors.PlanInvalid(["this", "that"]) if kind is errors.PlanInvalid else kind("what is wrong, and what to do")
+    sent = problem_of(error)
+    assert 400 <= sent.status == status_of(error) < 600
+    revived = error_of(msgspec.json.encode(sent), sent.status)
+    assert type(revived) is kind
+    assert str(revived) == str(error)
+
+
+def test_what_is_no_problem_of_ours_is_told_as_it_came() -> None:
+    error = error_of(b"<html>Bad gateway</html>", 502)
+    assert type(error) is errors.ServiceError
+    assert "502" in str(error)
+    assert "Bad gateway" in str(error)
+
+
+_REQUIRED: Any = object()
+
+
+def _defaults(route: Route) -> dict[str, Any]:
+    return {field.name: _REQUIRED if field.required else field.default for field in msgspec.structs.fields(route.call)}
