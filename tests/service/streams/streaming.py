@@ -20,8 +20,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from genlock.engine.engine import Engine
-from genlock.errors import BadArgument, CursorLost, GenlockError
-from genlock.service.streams import Hub, StreamSettings, TooManyStreams, check_filters, note_transport, serve_stream
+from genlock.errors import GenlockError
+from genlock.service.streams import Hub, StreamSettings, check_filters, note_transport, serve_stream
+from genlock.wire.statuses import status_of
 
 T = TypeVar("T")
 
@@ -108,7 +109,7 @@ class _Streaming:
         try:
             await self._stream(scope, receive, send)
         except GenlockError as error:
-            await JSONResponse({"code": error.code, "detail": str(error)}, _status(error))(scope, receive, send)
+            await JSONResponse({"code": error.code, "detail": str(error)}, status_of(error))(scope, receive, send)
 
     async def _stream(self, scope: Any, receive: Any, send: Any) -> None:
         asked = Request(scope).query_params
@@ -122,18 +123,6 @@ class _Streaming:
         more: dict[str, Any] = {"after": asked.get("after"), "shape": asked.get("shape", "genlock")}
         hub, allowed = self._service.hub, self._service.still_allowed
         await serve_stream(hub, scope, receive, send, filters=filters, still_allowed=allowed, **where, **more)
-
-
-def _status(error: GenlockError) -> int:
-    match error:
-        case CursorLost():
-            return 410
-        case BadArgument():
-            return 400
-        case TooManyStreams(of_the_tenant=True):
-            return 429
-        case _:
-            return 503
 
 
 class _Collecting(logging.Handler):

@@ -14,6 +14,7 @@ from genlock.service.streams.hub import Hub as Hub
 from genlock.service.streams.hub import StreamEvent as StreamEvent
 from genlock.service.streams.hub import TooSlow as TooSlow
 from genlock.service.streams.hub import Wish as Wish
+from genlock.service.streams.settings import ServiceFull as ServiceFull
 from genlock.service.streams.settings import StreamSettings as StreamSettings
 from genlock.service.streams.settings import TooManyStreams as TooManyStreams
 from genlock.service.streams.stream import note_transport as note_transport

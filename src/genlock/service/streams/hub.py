@@ -25,7 +25,7 @@ from genlock.service.streams.cursors import Place, starts
 from genlock.service.streams.endings import LEFT, NOT_ALLOWED, TOO_SLOW, closing
 from genlock.service.streams.filters import EVERYTHING, Filters
 from genlock.service.streams.followers import Followers
-from genlock.service.streams.settings import StreamSettings, TooManyStreams
+from genlock.service.streams.settings import ServiceFull, StreamSettings, TooManyStreams
 from genlock.service.streams.subscription import Subscription
 from genlock.store import Query
 
@@ -166,10 +166,11 @@ class Hub:
     def _check_room(self, tenant: str) -> None:
         if self._closing:
             raise Closed("the service is closing; connect again")
-        if self._tenants[tenant] >= self.settings.most_streams_per_tenant:
-            raise TooManyStreams("most_streams_per_tenant", self.settings.most_streams_per_tenant)
-        if len(self._open) >= self.settings.most_streams:
-            raise TooManyStreams("most_streams", self.settings.most_streams)
+        most, of_a_tenant = self.settings.most_streams, self.settings.most_streams_per_tenant
+        if self._tenants[tenant] >= of_a_tenant:
+            raise TooManyStreams(f"tenant {tenant!r}", of_a_tenant, "most_streams_per_tenant")
+        if len(self._open) >= most:
+            raise ServiceFull("the service", most, "most_streams")
 
     def _check_few(self, places: Collection[Place]) -> None:
         most = self.settings.most_projects

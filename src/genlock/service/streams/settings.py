@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from genlock.errors import GenlockError
+from genlock.errors import Busy, TooManyRequests
 
 
 class StreamSettings(Struct, frozen=True, kw_only=True):
@@ -29,16 +29,12 @@ class StreamSettings(Struct, frozen=True, kw_only=True):
     """How often it is asked whether a stream is still allowed, and whether its tenant has new projects."""
 
 
-class TooManyStreams(GenlockError):
-    """There are as many streams as there may be, in all or of this tenant. Come back later, or close one."""
+class TooManyStreams(TooManyRequests):
+    """The tenant has as many streams as it may have."""
 
-    def __init__(self, limit: str, most: int) -> None:
-        whose = "this tenant has" if limit == "most_streams_per_tenant" else "the service has"
-        super().__init__(f"{whose} {most:,} streams open, which is all it may have ({limit}): close one, or come back later")
-        self.limit = limit
-        self.most = most
+    def __init__(self, whose: str, most: int, limit: str) -> None:
+        super().__init__(f"{whose} has {most:,} streams open, which is all it may have ({limit}); close one, or come back later")
 
-    @property
-    def of_the_tenant(self) -> bool:
-        """Is it the tenant's own doing (429), or is the service full (503)?"""
-        return self.limit == "most_streams_per_tenant"
+
+class ServiceFull(Busy, TooManyStreams):
+    """The service has as many streams as it may have, whosoever they are."""

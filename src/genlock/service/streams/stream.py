@@ -7,9 +7,10 @@ limit to what is being sent. When it has passed, the connection is cut off: to c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.streams.batches import Batch
 from genlock.service.streams.cursors import Place
 from genlock.service.streams.endings import LEFT, Ending
@@ -18,10 +19,6 @@ from genlock.service.streams.frames import BEAT, id_line, mark, notice, retry_li
 from genlock.service.streams.hub import Allowed, Hub, Wish
 from genlock.service.streams.shapes import GENLOCK, check_shape
 from genlock.service.streams.subscription import Subscription
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 
 CHUNK = 64 * 1024
 """Bytes, more or less, that are handed to the socket at once."""
@@ -38,7 +35,7 @@ _HEADERS = [
 
 async def serve_stream(
     hub: Hub,
-    scope: MutableMapping[str, Any],
+    scope: Scope,
     receive: Receive,
     send: Send,
     *,
@@ -67,7 +64,7 @@ async def serve_stream(
         hub.release(subscription)
 
 
-def last_event_id(scope: MutableMapping[str, Any]) -> str:
+def last_event_id(scope: Scope) -> str:
     """What a client that comes back has got last; "" if it says nothing."""
     for name, value in scope["headers"]:
         if name == b"last-event-id":
@@ -172,7 +169,7 @@ class _Stream:
     async def _body(self, body: bytes, *, more: bool = True) -> None:
         await self._within({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def _within(self, message: Message) -> None:
+    async def _within(self, message: dict[str, Any]) -> None:
         """Sends, and waits for a socket that takes nothing only so long; if the stream is to end, as long as was said then."""
         if self._subscription.ending is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._settings.send_seconds)
@@ -184,7 +181,7 @@ class _Stream:
         self._limit.reschedule(asyncio.get_running_loop().time() + self._settings.farewell_seconds)
 
 
-def note_transport(scope: MutableMapping[str, Any], send: Send) -> None:
+def note_transport(scope: Scope, send: Send) -> None:
     """For whoever wraps `send`: called before, it lets a stream cut its connection off all the same."""
     # ASGI has no word for it. uvicorn's `send` is a method of something that knows the transport; elsewhere there is nothing to note.
     transport: Any = getattr(getattr(send, "__self__", None), "transport", None)
