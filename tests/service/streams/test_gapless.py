@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.servers import stores
 from tests.service.streams.streaming import Client, Service, streaming
 
 WRITER = Path(__file__).with_name("writer.py")
-CONNECTIONS = 8
+CONNECTIONS = 6
 """Of each client, one after the other."""
 
 
@@ -47,8 +47,9 @@ def written(url: str, *projects: str) -> Iterator[None]:
             member.__exit__(None, None, None)
 
 
-def read_with_breaks(service: Service, path: str, fleet: genlock.Coordinator, seed: int) -> list[tuple[str, int]]:
-    """Numbers as they come, by many connections one after the other, each broken off somewhere behind what was there when it came.
+def read_with_breaks(services: Sequence[Service], path: str, fleet: genlock.Coordinator, seed: int) -> list[tuple[str, int]]:
+    """Numbers as they come, by many connections one after the other, each with some replica of the service, each broken
+    off somewhere behind what was there when it came.
 
     So each has first read what it missed, and then has been told what happened.
     """
@@ -56,7 +57,7 @@ def read_with_breaks(service: Service, path: str, fleet: genlock.Coordinator, se
     found: list[tuple[str, int]] = []
     last = ""
     for _ in range(CONNECTIONS):
-        with Client(service.port, f"{path}?after=start&type=IDS_TAKEN", last=last) as client:
+        with Client(chance.choice(services).port, f"{path}?after=start&type=IDS_TAKEN", last=last) as client:
             mark = parse_root(str(fleet.next_id(project_id="one"))) + chance.randint(0, 30)
             for event in client.events():
                 found.append((event.data["event"]["project_id"], event.data["event"]["value"]))
@@ -67,9 +68,14 @@ def read_with_breaks(service: Service, path: str, fleet: genlock.Coordinator, se
 
 
 def test_clients_that_come_and_go_while_others_write_miss_and_double_nothing(url: str) -> None:
-    with genlock.connect(url) as fleet, streaming(fleet.engine) as service, written(url, "one"):
-        readers = [partial(read_with_breaks, service, "/default/one", fleet, seed) for seed in range(4)]
-        answers = together(readers)
+    with (
+        genlock.connect(url) as fleet,
+        genlock.connect(url) as other,
+        streaming(fleet.engine) as service,
+        streaming(other.engine) as replica,
+        written(url, "one"),
+    ):
+        answers = together([partial(read_with_breaks, (service, replica), "/default/one", fleet, seed) for seed in range(4)])
     for answer in answers:
         assert answer.answer == [("one", number) for number in range(1, len(answer.answer) + 1)]
 
@@ -78,7 +84,7 @@ def test_a_stream_over_several_projects_misses_and_doubles_nothing_either(tmp_pa
     url = f"sqlite://{tmp_path / 'genlock.db'}"
     projects = ("one", "two", "three")
     with genlock.connect(url) as fleet, streaming(fleet.engine, look_seconds=0.05) as service, written(url, *projects):
-        answers = together([partial(read_with_breaks, service, "/default", fleet, seed) for seed in range(2)])
+        answers = together([partial(read_with_breaks, (service,), "/default", fleet, seed) for seed in range(2)])
     for answer in answers:
         for project in projects:
             numbers = [number for at, number in answer.answer if at == project]

@@ -34,10 +34,6 @@ class Cursors:
         """The stream has come so far."""
         self._at[place] = cursor
 
-    def drop(self, place: Place) -> None:
-        """The project is not the stream's any more."""
-        self._at.pop(place, None)
-
     def id(self) -> str | None:
         """What a client sends to go on from here. None: it has nothing to send yet, and its address says the rest."""
         if self.several:

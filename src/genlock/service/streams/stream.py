@@ -91,6 +91,16 @@ class _Stream:
     async def run(self) -> None:
         leaving = asyncio.create_task(self._await_leaving())
         try:
+            await self._run_within()
+        except TimeoutError:
+            if self._abort is not None:
+                self._abort()
+            await asyncio.wait([leaving], timeout=ABORT_SECONDS)
+        finally:
+            leaving.cancel()
+
+    async def _run_within(self) -> None:
+        try:
             async with self._limit:
                 self._subscription.on_end = self._hurry
                 if self._subscription.ending is not None:
@@ -99,13 +109,8 @@ class _Stream:
                 while (batches := await self._subscription.take()) is not None:
                     await self._write(batches)
                 await self._part()
-        except TimeoutError:
-            if self._abort is not None:
-                self._abort()
-            await asyncio.wait([leaving], timeout=ABORT_SECONDS)
         finally:
-            self._subscription.on_end = None
-            leaving.cancel()
+            self._subscription.on_end = None  # there is nothing left to hurry
 
     async def _await_leaving(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

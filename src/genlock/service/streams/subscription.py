@@ -143,15 +143,13 @@ class Subscription:
                 return self._drained()
             if self.ending is not None:
                 return None
+            if self._beat:
+                self._note_passed()
+                return self._drained()
             if self._behind:
                 self._keep(await self._catch_up())
-                continue
-            if self._beat:
-                self._beat = False
-                self.idle_since = asyncio.get_running_loop().time()
-                self._note_passed()
-                return []
-            await self._woken(None)
+            else:
+                await self._woken(None)
 
     def _drained(self) -> list[Batch]:
         batches = list(self._queue)
@@ -218,6 +216,8 @@ class Subscription:
 
     async def _begin_now(self, place: Place) -> None:
         feed = self._followers.feed(place)
+        if self.ending is not None:
+            return  # another of its feeds could not be opened
         if feed is None:
             page: EventPage = await self._look(lambda: self._store.read_events(EventQuery(*place, tail=True)))
             self.cursors.set(place, page.cursor)
