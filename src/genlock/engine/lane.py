@@ -38,6 +38,8 @@ from genlock.store import Store
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
 _UPKEEP_PAUSE = 0.05
+Place = tuple[str, str]
+
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 
 
@@ -69,6 +71,8 @@ class Lane:
         self._current: list[Item] = []
         self._again: list[Item] = []
         self._waiting: list[Item] = []
+        self._quiet: set[Place] = set()
+        """Where those who wait have found nothing at all, and nothing has happened since."""
         self._woken = False
         self._depth = 0
         """Jobs that were waiting when the last batch was gathered."""
@@ -178,19 +182,28 @@ class Lane:
         for job in jobs:
             if not job.cancelled:
                 items += [Item(job, at, request) for at, request in enumerate(job.requests)]
-        if self._waiting and (woken or self._must_look() or any(isinstance(item.request, NextTask) for item in items)):
-            # In order of arrival: who comes now does not pass those who wait. While nothing has changed they are left in peace.
-            waiting, self._waiting = self._waiting, []
-            items += [item for item in waiting if item.job is not None and not item.job.cancelled]
+        if self._waiting:
+            items += self._stirred(items, woken)
             items.sort(key=lambda item: item.number)
+        else:
+            self._quiet.clear()
         return items
 
-    def _must_look(self) -> bool:
-        """Is it time for somebody who waits, to look again or to give up?"""
+    def _stirred(self, items: list[Item], woken: bool) -> list[Item]:
+        """Who of those who wait is to look again: all, so that who comes now does not pass them; or none, while nothing has changed.
+
+        Where there was nothing at the last look, whoever comes to wait does so at once, and whose time is up is told that.
+        """
         now = time.monotonic()
-        if self._wake_at is not None and self._wake_at <= now:
-            return True
-        return any(item.request.wait_until <= now for item in self._waiting)  # type: ignore[union-attr]
+        late = {id(item) for item in self._waiting if item.request.wait_until <= now}  # type: ignore[union-attr]
+        looking = [item for item in items if isinstance(item.request, NextTask) and item.request.wait_until <= now]
+        places = {item.request.key.place for item in (*items, *self._waiting) if isinstance(item.request, NextTask)}
+        if woken or looking or (self._wake_at is not None and self._wake_at <= now) or not places <= self._quiet:
+            self._quiet.clear()
+            late = {id(item) for item in self._waiting}
+        stirred = [item for item in self._waiting if id(item) in late]
+        self._waiting = [item for item in self._waiting if id(item) not in late]
+        return [item for item in stirred if item.job is not None and not item.job.cancelled]
 
     def _is_wanted(self) -> bool:
         """Is there anything to do at once?"""
@@ -319,16 +332,20 @@ class Lane:
                 self._again.append(item)
             else:
                 decided.append(item)
+        # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
+        self._quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
         return decided
 
     def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
         """Serves one request for a next task; False if it goes on waiting."""
         place, round = request.key.place, counter.round
-        if request.operation and repeated(round, item):
+        if request.operation and not item.waited and repeated(round, item):
             return True
         if item.doubts and serve_in_doubt(round, item):
             return True
         waits = request.wait_until > time.monotonic()
+        if place in self._quiet and (waits or item.waited):
+            return self._find_nothing(item, waits)
         if waits and place not in counter.offers:
             # Watched from before we look: what changes after our look wakes us.
             self._watcher.watch(place, self)
@@ -339,15 +356,20 @@ class Lane:
             counter.busy = frozenset()
             if self._land() and counter.serve(item, place, anew=True):
                 return True
-        if place not in counter.searched:
+        if place not in counter.searched and not (waits and place in counter.served):
             counter.searched.add(place)
             if self._upkeep.look_harder(place, waits) and counter.serve(item, place, anew=True):
                 return True
+        if waits and place not in counter.planned:
+            counter.planned.add(place)
+            self._plan_waking(counter, place)
+        return self._find_nothing(item, waits)
+
+    def _find_nothing(self, item: Item, waits: bool) -> bool:
+        """There is nothing for this request: it goes on waiting, or is told so."""
         if waits:
+            item.waited = True
             self._waiting.append(item)
-            if place not in counter.planned:
-                counter.planned.add(place)
-                self._plan_waking(counter, place)
             return False
         item.decision = Decision(NOTHING)
         return True

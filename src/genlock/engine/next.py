@@ -15,7 +15,7 @@ from genlock.core.codec import decode_record
 from genlock.core.commands import CheckDue, ClaimTask
 from genlock.core.facts import Mercy, told
 from genlock.core.index import index_of, microseconds
-from genlock.core.keys import TASK, Key
+from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import TaskRecord
 from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
@@ -62,6 +62,11 @@ class Offer:
     def is_empty(self) -> bool:
         """Is there nothing for anybody?"""
         return not any(self._pools.values())
+
+    @property
+    def size(self) -> int:
+        """For how many there is something."""
+        return sum(map(len, self._pools.values()))
 
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
@@ -133,14 +138,17 @@ class Counter:
     """Where requests for a next task are served, in order of arrival, during one round."""
 
     def __init__(self, round: Round, sessions: Sequence[Key], busy: Set[Key]) -> None:
-        """`sessions` are those that ask. They are loaded when there is anything to hand out: mostly there is not, and many wait."""
+        """`sessions` are those that ask, in their order."""
         self.round = round
-        self._sessions: Sequence[Key] = sessions
+        self._sessions = sessions
+        self._known: set[Key] = set()
         self.busy = busy
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
         """The projects in which nothing was ready and a closer look was taken."""
         self.planned: set[tuple[str, str]] = set()
+        self.served: set[tuple[str, str]] = set()
+        """Those where there was something for somebody."""
         self._wanted = len(sessions)
 
     def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
@@ -151,15 +159,25 @@ class Counter:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
         if self.offers[place].is_empty:
             return False
-        if self._sessions:
-            self.round.load(dict.fromkeys(self._sessions))
-            self._sessions = ()
+        self._load_sessions(place, request)
+        if item.waited and request.operation and repeated(self.round, item):
+            return True
+        self.served.add(place)
         refused = self._serve(item, request, self.offers[place])
         if refused:
             # The first ones turned out to be nobody's (held there and then, say): look further down.
             self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt, self.busy)
             refused = self._serve(item, request, self.offers[place])
         return refused is None
+
+    def _load_sessions(self, place: tuple[str, str], request: NextTask) -> None:
+        """The caller's, and those of so many behind it as there is something for: often a thousand wait for one task."""
+        own = request.key.beside(SESSION, request.by.session)
+        if own not in self._known:
+            at = self._sessions.index(own)
+            keys = self._sessions[at : at + self.offers[place].size]
+            self.round.load(dict.fromkeys(keys))
+            self._known.update(keys)
 
     def _serve(self, item: Item, request: NextTask, offer: Offer) -> int | None:
         """None if the request is answered, else how many tasks were tried in vain."""
