@@ -7,7 +7,7 @@ import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
@@ -145,14 +145,15 @@ class Event(NamedTuple):
 class Client:
     """Reads one stream. Fails instead of waiting for ever."""
 
-    def __init__(self, port: int, path: str, *, last: str = "", receive_buffer: int | None = None) -> None:
+    def __init__(self, port: int, path: str, *, last: str = "", receive_buffer: int | None = None, headers: Mapping[str, str] = {}) -> None:
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE)
         self.socket.connect(("127.0.0.1", port))
-        header = f"Last-Event-ID: {last}\r\n" if last else ""
-        self.socket.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
+        sent = {"Host": "localhost", **headers} | ({"Last-Event-ID": last} if last else {})
+        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+        self.socket.sendall("\r\n".join(lines).encode())
         self.last = last
         self.retry: int | None = None
         self.comments = 0

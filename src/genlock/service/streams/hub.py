@@ -246,7 +246,7 @@ class Hub:
             for ask in {wish.still_allowed for wish in self._open.values() if wish.still_allowed is not None}:
                 if await _is_allowed(ask):
                     continue
-                for subscription in [open for open, wish in self._open.items() if wish.still_allowed is ask]:
+                for subscription in [open for open, wish in self._open.items() if wish.still_allowed == ask]:
                     subscription.end(NOT_ALLOWED)
 
     async def _find_projects(self) -> None:
