@@ -15,6 +15,7 @@ def listen(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind((host, port))
+    listening.listen(4096)
     return listening
 
 
@@ -27,6 +28,7 @@ def server(app: App) -> uvicorn.Server:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,
         backlog=4096,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
