@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from genlock.core.model import Claim, Process, SessionRecord
+from genlock.core.task.view import overdue
 from genlock.engine.processes import boot, gone, host
 from genlock.errors import BadArgument
 from genlock.service.compat.config import ClaimConfig
@@ -30,9 +31,9 @@ def health(
 ) -> str:
     renewed = NOON - timedelta(seconds=silent)
     claim = Claim("c", "s", "a", 1, renewed, renewed, renewed + timedelta(seconds=lease), lease, grace, metadata=metadata)
-    is_gone = session is not None and gone(session.process)
+    cause = overdue(claim, NOON, session, session is not None and gone(session.process))
     heard = NOON - timedelta(seconds=session_silent)
-    return health_of(claim, NOON, config or ClaimConfig(), session=session, gone=is_gone, last_activity=heard).value
+    return health_of(claim, NOON, config or ClaimConfig(), cause=cause, last_activity=heard).value
 
 
 @pytest.mark.parametrize(
@@ -105,8 +106,9 @@ def test_an_over_due_claim_of_an_ended_session_is_expired() -> None:
     assert health(1800, 1800, session=SessionRecord("s", NOON, NOON, ended_at=NOON)) == "expired"
 
 
-def test_within_its_grace_a_claim_is_expiring() -> None:
+def test_within_its_grace_a_claim_is_expiring_however_silent_its_session_is() -> None:
     assert health(1800, 1830, grace=60) == "expiring"
+    assert health(1800, 1830, grace=60, session_silent=1830) == "expiring"
 
 
 def test_the_thresholds_are_settings() -> None:

@@ -19,9 +19,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from genlock.core.model import Claim, SessionRecord
+from genlock.core.model import Claim
 from genlock.core.reasons import Cause
-from genlock.core.task.view import overdue
 from genlock.service.compat.config import ClaimConfig
 
 HEARTBEAT: Final = "heartbeatMs"
@@ -64,16 +63,14 @@ def _expected(claim: Claim) -> float:
     return min(usual, asked / 1000) if isinstance(asked, (int, float)) and asked > 0 else usual
 
 
-def health_of(
-    claim: Claim, now: datetime, config: ClaimConfig, *, session: SessionRecord | None, gone: bool, last_activity: datetime
-) -> Health:
-    """How a claim is doing; `last_activity` is its session's."""
-    cause = overdue(claim, now, session, gone)
+def health_of(claim: Claim, now: datetime, config: ClaimConfig, *, cause: Cause | None, last_activity: datetime) -> Health:
+    """How a claim is doing: `cause` says why it is over-due, if it is; `last_activity` is its session's."""
     if cause is not None:
         return Health.ORPHANED if cause in (Cause.SESSION_ENDED, Cause.PROCESS_GONE) else Health.EXPIRED
     limits = Thresholds(claim, config)
     left = (claim.expires_at - now).total_seconds()
-    if (now - last_activity).total_seconds() > limits.orphaned:
+    # Nothing left, and not over-due: it is in its grace, or spared after an outage, and may still be renewed.
+    if left > 0 and (now - last_activity).total_seconds() > limits.orphaned:
         return Health.ORPHANED
     if left <= limits.expiring:
         return Health.EXPIRING

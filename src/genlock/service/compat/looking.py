@@ -12,7 +12,6 @@ from genlock import __version__
 from genlock.core.model import SessionRecord, Task
 from genlock.core.names import check_session
 from genlock.core.results import ClaimHistory, Feed
-from genlock.core.task.view import overdue
 from genlock.engine.processes import gone
 from genlock.errors import BadArgument, SessionNotFound
 from genlock.service.compat.claims import Asked, milliseconds
@@ -72,7 +71,7 @@ class Looking:
         """What a session works on: of several tasks the one that it claimed last."""
         await self._known(asked.name)
         flight = await self._records.flight(asked.name)
-        held = _current(flight.held, flight.now)
+        held = _current(flight.held)
         if held is None:
             return SessionTask(session_id=asked.name, current_task=None)
         task, claim = held.record.task, held.claim
@@ -168,7 +167,7 @@ class Looking:
             raise SessionNotFound(f"there is no session {session_id!r}; a session is registered by its first claim")
 
     def _card(self, session: SessionRecord, held: list[Held], last: datetime, now: datetime) -> SessionCard:
-        current = _current(held, now)
+        current = _current(held)
         said = session.metadata
         silent = now - last > timedelta(milliseconds=self._config.orphan_threshold)
         return SessionCard(
@@ -185,8 +184,8 @@ class Looking:
         )
 
 
-def _current(held: list[Held], now: datetime) -> Held | None:
-    live = [one for one in held if overdue(one.claim, now, one.session, one.gone) is None]
+def _current(held: list[Held]) -> Held | None:
+    live = [one for one in held if one.cause is None]
     return live[-1] if live else None
 
 

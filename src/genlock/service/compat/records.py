@@ -14,7 +14,9 @@ from genlock.core.codec import decode_record
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
 from genlock.core.model import Claim, ProjectRecord, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
-from genlock.core.reasons import ClaimState
+from genlock.core.reasons import Cause, ClaimState
+from genlock.core.task.view import overdue
+from genlock.engine.engine import Engine
 from genlock.engine.processes import gone
 from genlock.service.compat.config import ClaimConfig
 from genlock.service.compat.health import Health, health_of
@@ -39,13 +41,14 @@ class Held(NamedTuple):
     record: TaskRecord
     claim: Claim
     session: SessionRecord | None
-    gone: bool
+    cause: Cause | None
+    """Why it is over-due, as the rules see it, or None while it is live."""
     last_activity: datetime
     """Of the session: a heartbeat of its own, or of any of its claims."""
 
     def health(self, now: datetime, config: ClaimConfig) -> Health:
         """How the claim is doing."""
-        return health_of(self.claim, now, config, session=self.session, gone=self.gone, last_activity=self.last_activity)
+        return health_of(self.claim, now, config, cause=self.cause, last_activity=self.last_activity)
 
 
 class Flight(NamedTuple):
@@ -64,8 +67,11 @@ class Records:
 
     async def read(self, function: Callable[[Store], T]) -> T:
         """Looks at the store in a thread; waits for one that is away, as every read does."""
+        return await self._ask(lambda engine: function(engine.store))
+
+    async def _ask(self, function: Callable[[Engine], T]) -> T:
         engine = self._running.coordinator.engine
-        return await asyncio.get_running_loop().run_in_executor(None, engine.read, lambda: function(engine.store))
+        return await asyncio.get_running_loop().run_in_executor(None, engine.read, lambda: function(engine))
 
     async def task(self, task_id: str) -> One:
         """One task with its tenant's limits."""
@@ -95,7 +101,7 @@ class Records:
     async def flight(self, session_id: str | None = None) -> Flight:
         """Every claim that is on record, whether its lease is over or not; of one session only, if one is named."""
         query = Query(*self.place, due_before=MAX_DUE) if session_id is None else Query(*self.place, session=session_id)
-        return await self.read(lambda store: read_flight(store, self.place, query))
+        return await self._ask(lambda engine: read_flight(engine, self.place, query))
 
     async def sessions(self) -> list[SessionRecord]:
         """Every session that has not ended."""
@@ -108,9 +114,11 @@ class Records:
         return dict((await self.read(lambda store: store.find(Query(*self.place), count_by="state"))).counts)
 
 
-def read_flight(store: Store, place: tuple[str, str], query: Query, most: int | None = None) -> Flight:
+def read_flight(engine: Engine, place: tuple[str, str], query: Query, most: int | None = None) -> Flight:
     """The claims among what a query finds, at most so many."""
+    store = engine.store
     now = store.load([]).now
+    mercy = engine.mercy(place, now)
     found: list[tuple[TaskRecord, Claim]] = []
     for stored in islice(_pages(store, query), most):
         record = decode_record(TASK, stored.body)
@@ -122,9 +130,11 @@ def read_flight(store: Store, place: tuple[str, str], query: Query, most: int | 
     heard = {name: session.updated_at for name, session in sessions.items()}
     for _, claim in found:
         heard[claim.session] = max(claim.renewed_at, heard.get(claim.session, claim.renewed_at))
-    held = [
-        Held(record, claim, sessions.get(claim.session), lost.get(claim.session, False), heard[claim.session]) for record, claim in found
-    ]
+    held: list[Held] = []
+    for record, claim in found:
+        session = sessions.get(claim.session)
+        cause = overdue(claim, now, session, lost.get(claim.session, False), mercy)
+        held.append(Held(record, claim, session, cause, heard[claim.session]))
     return Flight(sorted(held, key=lambda one: (one.claim.claimed_at, one.record.task.id)), now)
 
 

@@ -13,7 +13,7 @@ from genlock.core.keys import NOWHERE, PROJECT, REFUSED, TASK, TENANT
 from genlock.core.model import ProjectRecord, TaskRecord
 from genlock.core.policy import STANDARD_TRACKS
 from genlock.core.reasons import RefusedState
-from genlock.core.task.view import overdue
+from genlock.engine.engine import Engine
 from genlock.engine.walk import records_of
 from genlock.errors import CursorLost
 from genlock.service.access.grant import Grant
@@ -125,11 +125,12 @@ class Painter:
     def __init__(self) -> None:
         self._followers: dict[tuple[str, str], Follower] = {}
 
-    def paint(self, store: Store, grant: Grant) -> Picture:
+    def paint(self, engine: Engine, grant: Grant) -> Picture:
         """What this caller may see now."""
+        store = engine.store
         seen = list(islice(_projects(store, grant), MOST_PROJECTS + 1))
         shown = seen[:MOST_PROJECTS]
-        holdings = list(islice((one for stored in shown for one in _holdings(store, stored.key.place)), MOST_ROWS + 1))
+        holdings = list(islice((one for stored in shown for one in _holdings(engine, stored.key.place)), MOST_ROWS + 1))
         return Picture(
             now=store.load([]).now,
             projects=[_project(store, stored) for stored in shown],
@@ -179,8 +180,8 @@ def _tracks(store: Store, place: tuple[str, str], purposes: dict[str, str]) -> l
     return [Bar(name, purposes.get(name, ""), found[name]) for name in sorted(found)][:MOST_ROWS]
 
 
-def _holdings(store: Store, place: tuple[str, str]) -> Iterator[Holding]:
-    flight = read_flight(store, place, Query(*place, due_before=MAX_DUE), MOST_ROWS + 1)
+def _holdings(engine: Engine, place: tuple[str, str]) -> Iterator[Holding]:
+    flight = read_flight(engine, place, Query(*place, due_before=MAX_DUE), MOST_ROWS + 1)
     for held in flight.held:
         yield Holding(
             place,
@@ -190,5 +191,5 @@ def _holdings(store: Store, place: tuple[str, str]) -> Iterator[Holding]:
             held.record.task.title,
             held.claim.generation,
             (held.claim.expires_at - flight.now).total_seconds(),
-            overdue(held.claim, flight.now, held.session, held.gone) is None,
+            held.cause is None,
         )

@@ -98,7 +98,7 @@ class StatusPage:
 
     def _paint(self, grant: Grant) -> Html:
         engine = self._running.coordinator.engine
-        picture = engine.read(lambda: self._painter.paint(engine.store, grant))
+        picture = engine.read(lambda: self._painter.paint(engine, grant))
         uptime = self._now() - self._began
         return fragment(picture, version=__version__, store=kind_of(engine.store), uptime_seconds=uptime)
 
