@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import msgspec
+
 from genlock import __version__
 from genlock.core.model import Process
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
@@ -9,6 +14,7 @@ from genlock.engine.processes import boot, host
 from genlock.service.building import Choices
 from genlock.service.compat.codes import CODES, STATUSES, Code
 from genlock.service.compat.config import ClaimConfig
+from genlock.service.compat.routes import ROUTES
 from genlock.wire.statuses import REASONS
 from tests.service.compat.served import Served, serving
 
@@ -29,6 +35,21 @@ def test_every_reason_has_its_code_and_every_code_its_status() -> None:
     }
     assert all(REASONS[reason] == 200 for reason in reasons if CODES[reason] is None)
     assert set(STATUSES) == set(Code)
+
+
+TABLE = re.compile(r"^\| `(\w+)` \| (\d+) \| (.*) \|$", re.MULTILINE)
+
+
+def test_the_page_for_users_has_the_same_table_and_every_endpoint() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "session-claims.md").read_text("utf-8")
+    found = {code: (int(status), set(re.findall(r"`(\w+)`", reasons))) for code, status, reasons in TABLE.findall(page)}
+    wanted = {code.value: (STATUSES[code], {str(reason) for reason, to in CODES.items() if to is code}) for code in Code}
+    assert found == wanted
+    for route in ROUTES:
+        name = ":sessionId" if route.path.startswith("sessions/") else ":taskId"
+        assert f"`{route.method} /api/{route.path.replace('{name}', name)}`" in page
+    for key, value in msgspec.to_builtins(ClaimConfig()).items():
+        assert f"`{key}` {value}" in page.replace("\n", " ")
 
 
 # Claims

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Iterable
 from typing import Final
 
 from genlock.core import events as e
@@ -16,7 +17,7 @@ from genlock.core.keys import TASK
 from genlock.core.results import ClaimHistory
 from genlock.errors import CursorLost
 from genlock.service.compat.records import Records
-from genlock.store import EventPage, EventQuery
+from genlock.store import EventQuery, Store
 
 KEPT: Final = 10
 """Claims of a session."""
@@ -54,32 +55,29 @@ class Histories:
         self._sessions: OrderedDict[str, deque[tuple[str, int]]] = OrderedDict()
         self._ended: dict[tuple[str, int], ClaimHistory] = {}
 
-    async def catch_up(self) -> None:
-        """Reads what has come since the last time."""
+    async def of(self, sessions: Iterable[str]) -> dict[str, list[ClaimHistory]]:
+        """The last claims of these sessions that are over, the oldest first."""
         async with self._reading:
             try:
-                await self._read()
+                await self._catch_up()
             except CursorLost:
                 self._forget()
-                await self._read()
+                await self._catch_up()
+            return {session: [self._ended[name] for name in self._sessions.get(session, ())] for session in sessions}
 
-    def of(self, session: str) -> list[ClaimHistory]:
-        """The last claims of a session that are over, the oldest first."""
-        return [self._ended[name] for name in self._sessions.get(session, ()) if name in self._ended]
+    async def _catch_up(self) -> None:
+        while await self._records.read(self._read_page):
+            pass
 
-    async def _read(self) -> None:
-        more = True
-        while more:
-            query = EventQuery(*self._records.place, after=self._cursor, limit=_PAGE)
-            page: EventPage = await self._records.read(lambda store, query=query: store.read_events(query))  # type: ignore[misc]
-            self._take(page)
-            self._cursor, more = page.cursor, page.more
-
-    def _take(self, page: EventPage) -> None:
+    def _read_page(self, store: Store) -> bool:
+        """In a thread, as everything that takes long. Is there more?"""
+        page = store.read_events(EventQuery(*self._records.place, after=self._cursor, limit=_PAGE))
         for recorded in page.events:
             # Most events are none of these; to look for a few bytes is cheaper than to decode them all.
             if recorded.key.kind == TASK and any(mark in recorded.body for mark in _MARKS):
                 self._happened(recorded.key.id, decode_event(recorded.body).event)
+        self._cursor = page.cursor
+        return page.more
 
     def _happened(self, task: str, event: e.Event) -> None:
         if isinstance(event, e.ClaimAcquired):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -41,7 +42,7 @@ from genlock.service.compat.messages import (
     TaskWords,
     stamp,
 )
-from genlock.service.compat.records import Held, Records
+from genlock.service.compat.records import Flight, Held, Records
 
 _OFFERS: Final = 5
 _CARDS: Final = 500
@@ -61,9 +62,8 @@ class Looking:
         """All claims, or a session's; those whose lease is over only when asked for."""
         wanted: InFlightQuery = asked.body
         flight = await self._records.flight(wanted.session_id)
-        flying = [_flying(held, held.health(flight.now, self._config)) for held in flight.held]
-        if not wanted.include_expired:
-            flying = [one for one in flying if one.claim.health_status != Health.EXPIRED]
+        # There may be thousands: whoever claims meanwhile is not to wait for a list.
+        flying = await asyncio.to_thread(self._listed, flight, wanted.include_expired)
         by_session = Counter(one.claim.session_id for one in flying)
         return InFlight(in_flight=flying, summary=FlightSummary(total=len(flying), by_session=dict(by_session)))
 
@@ -103,7 +103,7 @@ class Looking:
     async def stats(self, _: Asked) -> Stats:
         """Claims in numbers, those whose lease is over among them."""
         flight = await self._records.flight()
-        health = Counter(held.health(flight.now, self._config) for held in flight.held)
+        health = await asyncio.to_thread(lambda: Counter(held.health(flight.now, self._config) for held in flight.held))
         oldest = min((held.claim.claimed_at for held in flight.held), default=None)
         return Stats(
             total=len(flight.held),
@@ -114,7 +114,6 @@ class Looking:
 
     async def summary(self, _: Asked) -> Summary:
         """Every session that has not ended, those heard of last first."""
-        await self._histories.catch_up()
         sessions = await self._records.sessions()
         flight = await self._records.flight()
         held: dict[str, list[Held]] = {}
@@ -122,7 +121,8 @@ class Looking:
             held.setdefault(one.claim.session, []).append(one)
         cards = [(_last_activity(session, held.get(session.id, [])), session) for session in sessions]
         cards.sort(key=lambda card: (card[0], card[1].id), reverse=True)
-        shown = [self._card(session, held.get(session.id, []), last, flight.now) for last, session in cards[:_CARDS]]
+        histories = await self._histories.of(session.id for _, session in cards[:_CARDS])
+        shown = [self._card(session, held.get(session.id, []), histories[session.id], last, flight.now) for last, session in cards[:_CARDS]]
         return Summary(sessions=shown, total=len(sessions))
 
     async def status(self, _: Asked) -> ProjectHealth:
@@ -158,6 +158,10 @@ class Looking:
             warnings=[],
         )
 
+    def _listed(self, flight: Flight, include_expired: bool) -> list[Flying]:
+        found = ((held, held.health(flight.now, self._config)) for held in flight.held)
+        return [_flying(held, health) for held, health in found if include_expired or health is not Health.EXPIRED]
+
     async def _known(self, session_id: str) -> None:
         try:
             known = await self._records.session(check_session(session_id)) is not None
@@ -166,7 +170,7 @@ class Looking:
         if not known:
             raise SessionNotFound(f"there is no session {session_id!r}; a session is registered by its first claim")
 
-    def _card(self, session: SessionRecord, held: list[Held], last: datetime, now: datetime) -> SessionCard:
+    def _card(self, session: SessionRecord, held: list[Held], history: list[ClaimHistory], last: datetime, now: datetime) -> SessionCard:
         current = _current(held)
         said = session.metadata
         silent = now - last > timedelta(milliseconds=self._config.orphan_threshold)
@@ -176,7 +180,7 @@ class Looking:
             last_activity=stamp(last),
             current_task_id=current.record.task.id if current else None,
             current_task_claimed_at=stamp(current.claim.claimed_at) if current else None,
-            claim_history=[_past(entry) for entry in self._histories.of(session.id)],
+            claim_history=[_past(entry) for entry in history],
             agent_type=_agent_type(current) or session.agent_type or UNSET,
             context_percent=said.get("contextPercent", UNSET),
             score=said.get("score", UNSET),

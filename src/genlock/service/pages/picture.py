@@ -29,6 +29,7 @@ _MOST_TASKS_BY_TRACK: Final = 2000
 _LONGEST_FEED: Final = 2000
 """A longer one is not read from its beginning; what happens from now on is shown."""
 _PAGE: Final = 500
+_FOLLOWERS_KEPT: Final = 1000
 
 
 class Holding(NamedTuple):
@@ -143,6 +144,8 @@ class Painter:
     def _events(self, store: Store, places: list[tuple[str, str]]) -> list[Line]:
         lines: list[Line] = []
         for place in places:
+            if len(self._followers) >= _FOLLOWERS_KEPT and place not in self._followers:
+                self._followers.clear()
             follower = self._followers.setdefault(place, Follower(place))
             follower.look(store)
             lines += reversed(follower.lines)
