@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from genlock.service.building import Choices
 from genlock.service.compat.codes import CODES, STATUSES, Code
 from genlock.service.compat.config import ClaimConfig
 from genlock.service.compat.routes import ROUTES
+from genlock.testing.concurrency import overlapped, together
 from genlock.wire.statuses import REASONS
 from tests.service.compat.served import Served, serving
 
@@ -37,7 +39,7 @@ def test_every_reason_has_its_code_and_every_code_its_status() -> None:
     assert set(STATUSES) == set(Code)
 
 
-TABLE = re.compile(r"^\| `(\w+)` \| (\d+) \| (.*) \|$", re.MULTILINE)
+TABLE = re.compile(r"^\| `(\w+)` \| (\d+) \| (.*)\|$", re.MULTILINE)
 
 
 def test_the_page_for_users_has_the_same_table_and_every_endpoint() -> None:
@@ -464,3 +466,21 @@ def test_another_tenant_and_project_may_be_named() -> None:
         api.do(lambda fleet: fleet.add_tasks(tasks=[{"id": "task"}], tenant_id="acme", project_id="web"))
         assert claim(api, "task", "s")[0] == 200
         assert api.do(lambda fleet: fleet.get_task_state(task_id="task", tenant_id="acme", project_id="web")).state == "IN_PROGRESS"
+
+
+# At once
+
+
+def test_of_twelve_sessions_that_claim_a_task_at_once_one_gets_it(api: Served) -> None:
+    rounds = 5
+    met = 0
+    for number in range(rounds):
+        task = f"task-{number}"
+        api.add(task)
+        told = together([partial(claim, api, task, f"session-{rival}") for rival in range(12)])
+        winners = [one for one in told if one.answer[0] == 200]
+        losers = [one for one in told if one.answer[0] == 409]
+        assert (len(winners), len(losers)) == (1, 11)
+        assert {one.answer[1]["sessionId"] for one in losers} == {winners[0].answer[1]["sessionId"]}
+        met += overlapped(winners[0], losers)
+    assert met >= rounds, "they were to meet"
