@@ -35,7 +35,7 @@ def asks_for_keys(host: str, wanted: bool | None) -> bool:
     if wanted is False:
         raise BadArgument(
             f"without keys everybody who reaches {host} could do everything; leave out --no-keys and type first: "
-            "genlock keys create --role admin, or listen at 127.0.0.1"
+            "genlock keys create me --role admin, or listen at 127.0.0.1"
         )
     return True
 

@@ -84,7 +84,7 @@ async def host(
     needs_keys = options.asks_for_keys
     async with _opened(url, create=create, profile=profile) as coordinator:
         if needs_keys and has_keys is not None and not await has_keys(coordinator):
-            raise BadArgument("keys are asked for, and there is none yet; make one first, type: genlock keys create --role admin")
+            raise BadArgument("keys are asked for, and there is none yet; make one first, type: genlock keys create me --role admin")
         listening = listen(options.host, options.port) if listening is None else listening
         log = Log(level=options.log_level, form=options.log_format)
         log.adopt(*_LIBRARIES)
