@@ -53,7 +53,8 @@ class App:
             await send({"type": "websocket.close", "code": 1003})
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, self._request_id(scope))
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        exchange = Exchange(scope, headers, self._request_id(headers))
         try:
             answer = await self._guarded(exchange, receive, send)
             if answer is not None:
@@ -65,10 +66,10 @@ class App:
             if self._watch is not None:
                 self._watch(exchange)
 
-    def _request_id(self, scope: Scope) -> str:
-        for name, value in scope["headers"]:
-            if name == _REQUEST and len(value) <= _LONGEST_REQUEST_ID and value.isalnum():
-                return str(value.decode("ascii"))
+    def _request_id(self, headers: dict[bytes, bytes]) -> str:
+        given = headers.get(_REQUEST)
+        if given is not None and len(given) <= _LONGEST_REQUEST_ID and given.isalnum():
+            return given.decode("ascii")
         return next(self._requests)
 
     async def _guarded(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:

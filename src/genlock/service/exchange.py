@@ -12,7 +12,7 @@ import msgspec
 from genlock import __version__
 from genlock.errors import BadArgument, GenlockError, MethodRefused, OverLimit
 from genlock.service.access.grant import NOTHING
-from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER, VERSION_HEADER
+from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
 from genlock.wire.problems import CONTENT_TYPE, problem_of
 from genlock.wire.statuses import RETRY_AFTER_SECONDS
 
@@ -25,7 +25,8 @@ PROBLEM: Final = CONTENT_TYPE.encode()
 BODY_SECONDS: Final = 30.0
 """How long a request's body may take to arrive once it has begun."""
 
-_OURS: Final = ((VERSION_HEADER.encode(), __version__.encode()), (PROTOCOL_HEADER.encode(), str(PROTOCOL).encode()))
+_OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
+"""In one header, as the server looks at each."""
 _LENGTHS: Final = [(b"content-length", str(length).encode()) for length in range(4096)]
 _REQUEST: Final = REQUEST_HEADER.encode()
 
@@ -48,10 +49,10 @@ class Exchange:
 
     __slots__ = ("arguments", "client", "error", "grant", "headers", "place", "request", "result", "route", "scope", "started", "status")
 
-    def __init__(self, scope: Scope, request: str) -> None:
+    def __init__(self, scope: Scope, headers: dict[bytes, bytes], request: str) -> None:
         self.scope = scope
+        self.headers = headers
         self.request = request
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.client: str = scope["client"][0] if scope.get("client") else ""
         self.started = time.perf_counter()
         self.grant = NOTHING
@@ -123,6 +124,6 @@ async def send_answer(send: Send, answer: Answer, request: bytes) -> None:
     """Sends an answer whole."""
     size = len(answer.body)
     length = _LENGTHS[size] if size < len(_LENGTHS) else (b"content-length", str(size).encode())
-    headers = [(b"content-type", answer.kind), length, (_REQUEST, request), *_OURS, *answer.more]
+    headers = [(b"content-type", answer.kind), length, (_REQUEST, request), _OURS, *answer.more]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

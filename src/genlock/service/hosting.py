@@ -20,6 +20,8 @@ from genlock.service.logs import Log
 from genlock.service.protocol import Bounds
 from genlock.service.serving import Server, room_for
 
+_LANES: Final = 4
+"""Where the store gains by them."""
 _LIBRARIES: Final = ("uvicorn", "asyncio")
 
 
@@ -99,7 +101,7 @@ async def host(
 
 @asynccontextmanager
 async def _opened(url: str, *, create: bool, profile: str) -> AsyncIterator[AsyncCoordinator]:
-    coordinator = connect_async(url, create=create, process=None, profile=profile, monitor=True)
+    coordinator = connect_async(url, create=create, process=None, profile=profile, monitor=True, lanes=_LANES, service=True)
     try:
         yield coordinator
     finally:

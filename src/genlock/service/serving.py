@@ -24,6 +24,7 @@ import uvloop
 from genlock.service.addresses import listen as listen
 from genlock.service.app import App
 from genlock.service.protocol import Bounds, protocol_with
+from genlock.service.running import Running
 
 KEEP_ALIVE_SECONDS: Final = 75
 CONNECTIONS: Final = 20_000
@@ -35,9 +36,9 @@ _ARRIVED_SECONDS: Final = 0.05
 class Server(uvicorn.Server):
     """uvicorn's server, which begins in its own way and ends in ours."""
 
-    def __init__(self, app: App, bounds: Bounds, grace_seconds: float = GRACE_SECONDS, forwarded_allow_ips: str = "") -> None:
+    def __init__(self, app: Any, bounds: Bounds, grace_seconds: float = GRACE_SECONDS, forwarded_allow_ips: str = "") -> None:
         super().__init__(_config(app, bounds, forwarded_allow_ips))
-        self._running = app.running
+        self._running: Running | None = app.running if isinstance(app, App) else None
         self._bounds = bounds
         self._grace_seconds = grace_seconds
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
@@ -82,17 +83,21 @@ class Server(uvicorn.Server):
             async with asyncio.timeout(self._grace_seconds):
                 for act in self.before_stop:
                     await act()
-                self._running.stopping.set()
-                self._bounds.ending = True
+                self._announce_the_end()
                 for server in self.servers:
                     server.close()
                 for closing in sockets or ():
                     closing.close()
-                for act in self._running.on_stop:
+                for act in self._running.on_stop if self._running is not None else ():
                     await act()
                 await self._drain()
         except TimeoutError:
             await self._cut_off()
+
+    def _announce_the_end(self) -> None:
+        self._bounds.ending = True
+        if self._running is not None:
+            self._running.stopping.set()
 
     async def _drain(self) -> None:
         """Until all that was accepted is answered and taken."""
@@ -106,7 +111,7 @@ class Server(uvicorn.Server):
             await self._bounds.empty.wait()
 
     async def _cut_off(self) -> None:
-        self._running.stopping.set()
+        self._announce_the_end()
         state = self.server_state
         self.cut_off = len(state.connections)
         for task in list(state.tasks):
@@ -117,12 +122,12 @@ class Server(uvicorn.Server):
             await asyncio.wait(set(state.tasks), timeout=1)
 
 
-def server(app: App) -> Server:
+def server(app: Any) -> Server:
     """The server around the application, as it is where nothing is said."""
     return Server(app, Bounds(CONNECTIONS))
 
 
-def _config(app: App, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Config:
+def _config(app: Any, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=protocol_with(bounds),

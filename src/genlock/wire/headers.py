@@ -19,7 +19,8 @@ OLDEST_PROTOCOL: Final = 1
 """The oldest that is still understood."""
 
 PROTOCOL_HEADER: Final = "genlock-protocol"
-VERSION_HEADER: Final = "genlock-version"
+"""The protocol's number, and behind a blank who speaks it: `1 genlock/0.1.0`."""
+
 REQUEST_HEADER: Final = "x-request-id"
 OPERATION_HEADER: Final = "idempotency-key"
 SESSION_HEADER: Final = "genlock-session"
@@ -59,15 +60,16 @@ def check_protocol(other: str | None, who: str, version: str) -> None:
     """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side, `version` our own."""
     if other is None:
         return
-    number = int(other) if other.isascii() and other.isdigit() else 0
+    said = other.partition(" ")[0]
+    number = int(said) if said.isascii() and said.isdigit() else 0
     if number > PROTOCOL:
         ours = "service" if who == "client" else "client"
         raise ServiceMismatch(
-            f"the {who} speaks protocol {number}, this {ours} (genlock {version}) at most {PROTOCOL}: "
+            f"the {who} speaks protocol {other[:40]!r}, this {ours} (genlock {version}) at most {PROTOCOL}: "
             f"install the newer genlock for the {ours}"
         )
     if number < OLDEST_PROTOCOL:
         raise ServiceMismatch(
-            f"the {who} speaks protocol {other[:20]}, genlock {version} here needs {OLDEST_PROTOCOL} or later: "
+            f"the {who} speaks protocol {other[:40]!r}, genlock {version} here needs {OLDEST_PROTOCOL} or later: "
             f"install the newer genlock for the {who}"
         )

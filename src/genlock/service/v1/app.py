@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from genlock.coordinator import AsyncCoordinator
@@ -17,6 +18,12 @@ MOST_BYTES: Final = 110 * 1024 * 1024
 """The largest result that any profile admits, and the request around it."""
 
 _JSON: Final = b"application/json"
+
+
+@functools.lru_cache(maxsize=4096)
+def check_place(tenant: str, project: str) -> tuple[str, str]:
+    """Tenant and project if they are names; most requests are for a few places."""
+    return check_tenant(tenant), check_project(project)
 
 
 class V1:
@@ -37,7 +44,7 @@ class V1:
             error = MethodRefused(f"this path takes {', '.join(sorted(match.methods))}, not {scope['method'][:20]}")
             error.allowed = tuple(sorted(match.methods))
             raise error
-        return endpoint, (check_tenant(parts[2]), check_project(parts[3])), match.name
+        return endpoint, check_place(parts[2], parts[3]), match.name
 
     async def answer(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
         """The answer to a request; what is refused on the way is raised."""
