@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import Final
+from typing import Any, Final
 
+from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
 from genlock.errors import KindRefused, MethodRefused, RouteNotFound
@@ -70,5 +71,19 @@ class V1:
             given = endpoint.keywords.of_query(scope["query_string"])
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
-        result = await endpoint.ask(speaker, given, receive, self._running.stopping)
+        exchange.result = result = await self._in_turn(endpoint, speaker, given, receive)
         return endpoint.answer(result, grant, place[0])
+
+    async def _in_turn(self, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
+        """The coordinator's answer, when it is the tenant's turn. Who only waits for work takes no turn: it would be a long one."""
+        stopping = self._running.stopping
+        if endpoint.waits and given["wait_seconds"]:
+            return await endpoint.ask(speaker, given, receive, stopping)
+        turns, tenant = self._running.turns, given["tenant_id"]
+        turn = turns.enter(tenant)
+        if turn is not None:
+            await turns.wait(tenant, turn)
+        try:
+            return await endpoint.ask(speaker, given, receive, stopping)
+        finally:
+            turns.leave(tenant)
