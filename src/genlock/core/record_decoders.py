@@ -21,4 +21,5 @@ DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     keys.TENANT: msgspec.json.Decoder(model.TenantRecord),
     keys.ACCESS: msgspec.json.Decoder(model.AccessRecord),
     keys.SETTLED: msgspec.json.Decoder(model.SettledRecord),
+    keys.KEY: msgspec.json.Decoder(model.KeyRecord),
 }
