@@ -24,8 +24,8 @@ from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What anyone may ask: whoever restarts the service has no key."""
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+"""What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it."""
 
 
 class Watch(Protocol):

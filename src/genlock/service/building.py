@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from starlette.routing import Route, Router
+from starlette.routing import Router
 
 from genlock.coordinator import AsyncCoordinator
 from genlock.errors import RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.app import App
 from genlock.service.exchange import Receive, Scope, Send
+from genlock.service.openapi.serving import Manual
 from genlock.service.pages.health import Health
+from genlock.service.pages.route import Page
 from genlock.service.running import Running
 
 
@@ -28,8 +30,15 @@ def build(coordinator: AsyncCoordinator, choices: Choices) -> App:
     running = Running(coordinator)
     door = Door(None, choices.hosts)
     health = Health(running)
+    manual = Manual(keys=choices.keys)
     pages = Router(
-        [Route("/healthz", health.healthz), Route("/readyz", health.readyz)],
+        [
+            Page("/healthz", health.healthz),
+            Page("/readyz", health.readyz),
+            Page("/openapi.json", manual.openapi),
+            Page("/docs", manual.docs),
+        ],
+        redirect_slashes=False,
         default=nothing_here,
     )
     return App(running, door, pages)

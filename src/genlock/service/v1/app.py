@@ -6,8 +6,8 @@ import functools
 from typing import Final
 
 from genlock.core.names import check_project, check_tenant
-from genlock.errors import KindRefused, MethodRefused, RouteNotFound
-from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body
+from genlock.errors import KindRefused, RouteNotFound
+from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body, refused_method
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
 from genlock.service.v1.router import Router
@@ -38,11 +38,11 @@ class V1:
         match = self._router.match(parts[4]) if len(parts) == 5 else None
         if match is None:
             raise RouteNotFound(f"there is nothing at {scope['path'][:200]}; /openapi.json lists what there is")
-        endpoint = match.methods.get(scope["method"])
+        method: str = scope["method"]
+        # A HEAD is a GET of which the server leaves out the body.
+        endpoint = match.methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
-            error = MethodRefused(f"this path takes {', '.join(sorted(match.methods))}, not {scope['method'][:20]}")
-            error.allowed = tuple(sorted(match.methods))
-            raise error
+            raise refused_method(method, match.methods)
         return endpoint, check_place(parts[2], parts[3]), match.name
 
     async def answer(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:

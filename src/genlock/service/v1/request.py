@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -22,7 +22,7 @@ def body_type(route: Route) -> type[msgspec.Struct]:
     fields: list[Any] = []
     for field in msgspec.structs.fields(call):
         if field.name not in left_out:
-            kind = types[field.name]
+            kind = _listed(types[field.name])
             fields.append((field.name, kind) if field.required else (field.name, kind, field.default))
     return msgspec.defstruct(call.__name__, fields, kw_only=True, forbid_unknown_fields=True, module=__name__)
 
@@ -73,6 +73,11 @@ class Keywords:
             else:
                 given[name] = value
         return given
+
+
+def _listed(kind: Any) -> Any:
+    """What may be any iterable in Python is a list in JSON; so its entries are checked while it is read."""
+    return list[get_args(kind)[0]] if get_origin(kind) is Iterable else kind  # type: ignore[misc]
 
 
 def _takes_several(kind: Any) -> bool:
