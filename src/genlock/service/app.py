@@ -85,7 +85,9 @@ class App:
             exchange.error = error
             if self._on_fault is not None:
                 self._on_fault(exchange)
-            return problem(GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"))
+            return problem(
+                GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"), exchange.request
+            )
 
     async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
         scope, headers = exchange.scope, exchange.headers

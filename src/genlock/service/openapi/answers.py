@@ -14,7 +14,7 @@ from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, Spaw
 from genlock.service.openapi.fields import Schema
 from genlock.service.openapi.schemas import ref
 from genlock.wire.calls import answer_type
-from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, VERSION_HEADER
+from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER
 from genlock.wire.problems import CONTENT_TYPE, TITLES
 from genlock.wire.routes import Route
 from genlock.wire.statuses import ERRORS, REASONS, RETRY_AFTER_SECONDS
@@ -162,8 +162,7 @@ def header_components() -> dict[str, Schema]:
     """The headers of answers."""
     return {
         REQUEST_HEADER: _header("The request's number in the service's log.", {"type": "string"}),
-        VERSION_HEADER: _header("The version of the service.", {"type": "string"}),
-        PROTOCOL_HEADER: _header("The protocol that the service speaks.", {"type": "integer"}),
+        PROTOCOL_HEADER: _header("The protocol that the service speaks, and its version: `1 genlock/0.1.0`.", {"type": "string"}),
         "retry-after": _header("When to come again, in seconds.", {"type": "integer"}),
         "www-authenticate": _header("How to show a key.", {"type": "string"}),
     }
@@ -174,6 +173,6 @@ def _header(description: str, schema: Schema) -> Schema:
 
 
 def _headers(status: int) -> dict[str, Schema]:
-    names = [REQUEST_HEADER, VERSION_HEADER, PROTOCOL_HEADER]
+    names = [REQUEST_HEADER, PROTOCOL_HEADER]
     names += ["retry-after"] if status in RETRY_AFTER_SECONDS else ["www-authenticate"] if status == 401 else []
     return {name: {"$ref": f"#/components/headers/{name}"} for name in names}

@@ -37,12 +37,14 @@ Idempotency-Key, may be sent again until an answer comes."""
 
 _KEY: Final = {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "glk_…", "description": "A key made by `genlock keys create`."}}
 
+_PROTOCOLS: Final[Schema] = {"type": "string", "pattern": f"^({'|'.join(map(str, range(OLDEST_PROTOCOL, PROTOCOL + 1)))})( .*)?$"}
+
 _HEADERS: Final[dict[str, tuple[str, Schema]]] = {
     SESSION_HEADER: ("The session, where the request does not say; percent-encoded.", NAME),
     AGENT_HEADER: ("The agent, where the request does not say; percent-encoded.", NAME),
     USER_HEADER: ("The person behind it, where no key says; percent-encoded.", NAME),
     REQUEST_HEADER: ("A number for the service's log, of letters and digits; else the service makes one.", {"type": "string"}),
-    PROTOCOL_HEADER: ("The protocol that the client speaks.", {"type": "integer", "minimum": OLDEST_PROTOCOL, "maximum": PROTOCOL}),
+    PROTOCOL_HEADER: ("The protocol that the client speaks: its number, and who speaks it.", _PROTOCOLS),
     OPERATION_HEADER: (MEANINGS["operation_id"], FIELDS["operation_id"]),
 }
 
