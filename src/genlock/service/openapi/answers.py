@@ -61,6 +61,7 @@ MORE: Final[dict[str, Errors]] = {
     "adopt_result": (e.NotAllowed, e.ResultNotFound),
     "discard_result": (e.NotAllowed, e.ResultNotFound),
     "read_result": (e.ResultNotFound,),
+    "explain": (e.SessionEnded,),
     "register_session": (e.SessionEnded, e.LimitReached),
     "heartbeat_session": (e.SessionNotFound, e.SessionEnded),
     "end_session": (e.SessionNotFound,),

@@ -38,6 +38,7 @@ def _whole(least: int, most: int) -> Schema:
 
 SCOPE: Final[Schema] = {**_text(LONGEST_SCOPE, 1), "pattern": f"^{_WORD}+$", "not": {"enum": sorted(RESERVED)}}
 NAME: Final[Schema] = {**_text(LONGEST_NAME, 1), "pattern": r"^[^/\u0000-\u001f\u007f]+$"}
+OPERATION: Final[Schema] = {**_text(a.LONGEST_OPERATION, 1), "pattern": r"^[^\u0000-\u001f\u007f]+$"}
 TRACK: Final[Schema] = {**_text(LONGEST_TRACK, 1), "pattern": "^[A-Z]+$"}
 TASK_ID: Final[Schema] = {
     **_text(LONGEST_ID, 1),
@@ -72,7 +73,7 @@ FIELDS: Final[dict[str, Schema]] = {
     "agent_id": NAME,
     "session_id": NAME,
     "user_id": NAME,
-    "operation_id": {**_text(a.LONGEST_OPERATION, 1), "pattern": r"^[^\u0000-\u001f\u007f]+$"},
+    "operation_id": OPERATION,
     "agent_role": _text(a.LONGEST_WORD),
     "agent_type": _text(a.LONGEST_WORD),
     "lease_duration_seconds": LEASE,
@@ -105,8 +106,8 @@ FIELDS: Final[dict[str, Schema]] = {
                 "generation": GENERATION,
                 "result_data": {},
                 "work_product_ref": _text(a.LONGEST_REFERENCE),
-                "operation_id": {**_text(a.LONGEST_OPERATION, 1), "pattern": r"^[^\u0000-\u001f\u007f]+$"},
-                "agent_id": NAME,
+                "operation_id": {"anyOf": [OPERATION, {"type": "null"}]},
+                "agent_id": {"anyOf": [NAME, {"type": "null"}]},
             },
             "required": ["task_id", "generation"],
             "additionalProperties": False,

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from genlock.service.openapi.fields import Schema
+from genlock.wire.headers import IDENTITY_HEADERS
 
 _STYLE: Final = (files(__package__) / "page.css").read_text(encoding="utf-8")
 _SCRIPT: Final = (files(__package__) / "page.js").read_text(encoding="utf-8")
@@ -66,7 +67,7 @@ def _operation(document: dict[str, Any], path: str, method: str, operation: Sche
     yield f"<p>{_words(operation.get('description', ''))}</p>"
     line = escape(curl(document, path, method, operation))
     yield f'<div class="curl"><button type="button">copy</button><pre><code>{line}</code></pre></div>'
-    parameters = [_resolve(document, each) for each in operation.get("parameters", [])]
+    parameters = [each for each in _parameters(document, operation) if each["name"] not in IDENTITY_HEADERS]
     yield _table("Path, query and headers", [(f"{each['name']} ({each['in']})", _told(each, each["schema"])) for each in parameters])
     if "requestBody" in operation:
         body = _resolve(document, operation["requestBody"]["content"]["application/json"]["schema"])
@@ -74,6 +75,10 @@ def _operation(document: dict[str, Any], path: str, method: str, operation: Sche
         yield _table("Body", [(_starred(name, body), _told(field, field)) for name, field in fields])
     yield _table("Answers", [(status, _answer(_resolve(document, each))) for status, each in operation["responses"].items()])
     yield "</details>"
+
+
+def _parameters(document: dict[str, Any], operation: Schema) -> list[Schema]:
+    return [_resolve(document, each) for each in operation.get("parameters", [])]
 
 
 def _starred(name: str, body: Schema) -> str:
@@ -124,7 +129,7 @@ def _bounds(schema: Schema) -> str:
 
 def curl(document: dict[str, Any], path: str, method: str, operation: Schema) -> str:
     """A line that asks this, to be pasted into a shell."""
-    parameters = [_resolve(document, each) for each in operation.get("parameters", [])]
+    parameters = _parameters(document, operation)
     names = {each["name"]: each.get("example", "…") for each in parameters}
     url = "http://localhost:8420" + path.format(**names | _PLACES)
     line = f"curl -s {url}" if method == "GET" else f"curl -s -X {method} {url}"
