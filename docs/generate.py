@@ -24,10 +24,13 @@ import msgspec
 from genlock import errors
 from genlock.cli import exits, group
 from genlock.cli.main import SECTIONS
-from genlock.core import events, policy, reasons
+from genlock.core import access, events, policy, reasons
+from genlock.service.metrics import table as metrics
+from genlock.service.metrics.tallies import MOST_PLACES, OTHER
 from genlock.service.openapi.answers import by_status
-from genlock.service.openapi.document import GROUPS, document
-from genlock.service.openapi.others import OTHERS
+from genlock.service.openapi.compat import api_paths
+from genlock.service.openapi.document import GROUPS, document, path_of
+from genlock.service.openapi.others import OTHERS, STREAMS
 from genlock.wire import routes
 from genlock.wire.problems import CONTENT_TYPE
 
@@ -96,6 +99,17 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "KEPT": "It waits for someone to adopt or discard it.",
         "ADOPTED": "It became the task's result after all.",
         "DISCARDED": "Someone decided that it is not needed; its data is gone from the record.",
+    },
+    reasons.KeyState: {
+        "REVOKED": "Someone said that it opens nothing any more. It does not come back.",
+        "EXPIRED": "Its time is over. A rotation may give it more.",
+        "ACTIVE": "It opens what it says.",
+    },
+    access.Role: {
+        "observer": "Looks: states, history, events, the plan.",
+        "agent": "Works: claims, renews, releases, submits, spawns; registers sessions.",
+        "operator": "Operates: plans, resets, cancels, assigns, unlocks, adopts; sets the project's policy.",
+        "admin": "Has the keys of its tenant in hand; one of the whole store, those of all tenants and their limits.",
     },
     reasons.SpawnMode: {
         "sequential": "Each subtask depends on the one before; then the parent opens for whoever merges.",
@@ -175,6 +189,7 @@ RECORDS = {
     "a tenant": (events.TenantChanged,),
     "the denials of one coordinator in one hour": (events.ClaimDenied,),
     "settling": (events.Settled,),
+    "a key": (events.KeyCreated, events.KeyRotated, events.KeyRevoked),
 }
 
 
@@ -258,6 +273,8 @@ def states_and_reasons() -> str:
         enum_part(reasons.ReleaseReason, "How a claim ended", "reason"),
         enum_part(reasons.Cause, "Why a claim is over-due", "cause"),
         enum_part(reasons.RefusedState, "States of a refused result", "state"),
+        enum_part(reasons.KeyState, "States of a key", "state"),
+        enum_part(access.Role, "Roles of a key", "role"),
         enum_part(reasons.SpawnMode, "How subtasks follow each other", "mode"),
         enum_part(reasons.Verdict, "Answers to an operator", "verdict"),
     )
@@ -352,7 +369,7 @@ def http_reference() -> str:
     parts = [
         f"""
         Every operation of the coordinator is found below `{routes.PREFIX}/{{tenant}}/{{project}}/`, its keywords in the query of a GET and
-        in a JSON body of anything else. A role covers those before it: {", ".join(routes.ROLES)}. Where GET is taken HEAD is too; any
+        in a JSON body of anything else. A role covers those before it: {", ".join(access.Role)}. Where GET is taken HEAD is too; any
         other method is 405. A running service tells all of this at `/openapi.json`, and as a page with every field and a line for the
         shell at `/docs`; both need no key.
 
@@ -364,7 +381,11 @@ def http_reference() -> str:
     for theme in dict.fromkeys(GROUPS.values()):
         rows = [http_row(route) for route in routes.ROUTES if GROUPS[route.role] == theme]
         parts.append(f"## {theme}\n\n{table(['method', 'path', 'operation', 'role', 'what', 'statuses'], rows)}")
-    others = [(method.upper(), code(path), told["summary"]) for path in OTHERS for method, told in described[path].items()]
+    others = [
+        (method.upper(), code(path), told["summary"])
+        for path in {**OTHERS, **STREAMS, **api_paths()}
+        for method, told in described[path].items()
+    ]
     parts.append(f"## Beside the operations\n\n{table(['method', 'path', 'what'], others)}")
     meant: dict[int, list[str]] = {}
     for route in routes.ROUTES:
@@ -378,9 +399,17 @@ def http_reference() -> str:
 
 def http_row(route: routes.Route) -> tuple[str, ...]:
     own = [status for status in by_status(route) if status not in EVERYWHERE]
-    return route.method, code(route.path), code(route.name), route.role, doc(route.call), " ".join(map(str, [200, *own]))
+    return (
+        route.method,
+        code(path_of(route).removeprefix(HTTP_PLACE)),
+        code(route.name),
+        route.role,
+        doc(route.call),
+        " ".join(map(str, [200, *own])),
+    )
 
 
+HTTP_PLACE = f"{routes.PREFIX}/{{tenant}}/{{project}}/"
 EVERYWHERE = frozenset({400, 401, 403, 421, 426, 429, 500, 503})
 """Statuses of any operation, which need not be said of each."""
 
@@ -435,6 +464,65 @@ def doc_of(command: click.Command) -> str:
     return inspect.cleandoc(command.help or "")
 
 
+def metric_rows(listed: Iterable[metrics.Metric]) -> str:
+    rows = [
+        (
+            code(f"genlock_{metric.name}"),
+            metric.kind.value,
+            ", ".join(map(code, metric.labels)),
+            ", ".join(map(shown, metric.buckets)),
+            metric.help,
+        )
+        for metric in listed
+    ]
+    return table(["metric", "kind", "labels", "buckets", "meaning"], rows)
+
+
+def words(title: str, said: dict[Any, str], error: str) -> str:
+    rows = [(code(reason.value), code(word)) for reason, word in said.items()]
+    return f"### {title}\n\n{table(['reason', 'result'], [*rows, ('*not decided*', code(error))])}"
+
+
+def metric_reference() -> str:
+    return page(
+        "Metrics",
+        f"""
+        What `/metrics` answers, in Prometheus' text format, or in OpenMetrics to whoever accepts that. Another prefix than `genlock`
+        may be chosen. How to scrape it, and what to be woken for: [Watching a service](../how-to/watching-a-service.md).
+
+        **Counters and histograms count what this coordinator itself did** since it started: add them up over all services of a store.
+        **Gauges by project are counted in the store**, whoever changed it: take the highest of all services, not their sum. They are
+        counted when somebody asks, at most once in ten seconds for a project in which this service has changed something, and once a
+        minute otherwise.
+
+        At most {MOST_PLACES:,} projects have series of their own; the rest is counted together, as tenant and project `{OTHER[0]}`, and
+        has no gauges. A project has series once something was written there: names that somebody only guesses make none.
+        """,
+        "## The eleven of the generation clock\n\n" + metric_rows(metrics.GC),
+        "## Further ones\n\n" + metric_rows(metrics.OURS),
+        """
+        ## By which word an answer is counted
+
+        What was asked for and not decided (an unknown task, an ended session, a store that is away) has a word of its own, or is a failure.
+        """,
+        words("`claims_total`", metrics.CLAIM_WORDS, metrics.ERROR),
+        words("`results_total`", metrics.RESULT_WORDS, metrics.ERROR),
+        words("`lease_renewals_total`", metrics.RENEWAL_WORDS, "failed"),
+        """
+        ## Questions to ask
+
+        A rate by project, the share of claims that are denied because somebody else has the task, and the 99th percentile of a commit:
+
+        ```text
+        sum by (tenant, project) (rate(genlock_claims_total{result="granted"}[5m]))
+        sum(rate(genlock_claims_total{result="denied_active"}[5m])) / sum(rate(genlock_claims_total[5m]))
+        histogram_quantile(0.99, sum by (le) (rate(genlock_commit_duration_seconds_bucket[5m])))
+        max by (tenant, project) (genlock_pending_tasks)
+        ```
+        """,
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": command_reference,
     "states-and-reasons.md": states_and_reasons,
@@ -442,6 +530,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "policies-and-limits.md": policies_and_limits,
     "errors.md": error_reference,
     "http.md": http_reference,
+    "metrics.md": metric_reference,
 }
 
 

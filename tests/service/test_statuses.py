@@ -288,6 +288,14 @@ def result_not_found(at: Place) -> httpx2.Response:
     return at.get(f"tasks/{T}/result")
 
 
+def tenant_not_found(at: Place) -> httpx2.Response:
+    return httpx2.get(f"{at.service.url}/v1/nobody/_/tenant")
+
+
+def key_not_found(at: Place) -> httpx2.Response:
+    return httpx2.post(f"{at.service.url}/v1/{at.tenant}/_/keys/abcdefgh2345/revoke")
+
+
 def route_not_found(at: Place) -> httpx2.Response:
     return at.get("nowhere")
 
@@ -403,6 +411,8 @@ ERRORS: dict[str, tuple[Story, int]] = {
     "TASK_NOT_FOUND": (task_not_found, 404),
     "SESSION_NOT_FOUND": (session_not_found, 404),
     "RESULT_NOT_FOUND": (result_not_found, 404),
+    "TENANT_NOT_FOUND": (tenant_not_found, 404),
+    "KEY_NOT_FOUND": (key_not_found, 404),
     "ROUTE_NOT_FOUND": (route_not_found, 404),
     "NOT_ALLOWED": (not_allowed, 409),
     "TASK_EXISTS": (task_exists, 409),

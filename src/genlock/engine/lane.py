@@ -16,7 +16,7 @@ from datetime import datetime
 from genlock.core.commands import Command, ReleaseClaim, RenewLease, SubmitResult
 from genlock.core.decision import Decision
 from genlock.core.index import index_of, microseconds
-from genlock.core.keys import SESSION, project_key, tenant_key
+from genlock.core.keys import project_key, tenant_key
 from genlock.core.model import TaskRecord
 from genlock.core.task.view import claimable
 from genlock.engine.answering import answer, releases_of
@@ -27,8 +27,11 @@ from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
 from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.observing import Notes, Observer
+from genlock.engine.outages import Outages
 from genlock.engine.patience import given_up, pause_after
 from genlock.engine.upkeep import Upkeep
+from genlock.engine.waiting import Place, Waiting
 from genlock.engine.watcher import Watcher
 from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
 from genlock.store import Store
@@ -42,20 +45,36 @@ _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 class Lane:
     """One thread and its queue."""
 
-    def __init__(self, name: str, store: Store, watcher: Watcher, *, coordinator: str, profile: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        watcher: Watcher,
+        *,
+        coordinator: str,
+        profile: str,
+        observer: Observer | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         self._store = store
+        self._outages = outages
         self._watcher = watcher
         self._profile = profile
-        self._counts = Counts(store)
+        self._counts = Counts(store, outages)
         self._memo = Memo()
-        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own)
+        self._notes = None if observer is None else Notes(observer, name)
+        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
         self._bell = Bell()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
         self._current: list[Item] = []
         self._again: list[Item] = []
-        self._waiting: list[Item] = []
+        self._waiting = Waiting()
+        self._looks = False
+        """Are those who wait to look again with this batch?"""
         self._woken = False
+        self._depth = 0
+        """Jobs that were waiting when the last batch was gathered."""
         self._closing = False
         self._returned: deque[Job] = deque()
         """Releases of grants that nobody waits for; carried out also while the lane is closing."""
@@ -69,6 +88,16 @@ class Lane:
         self.thread.start()
 
     # For callers, in any thread
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait to be begun."""
+        return len(self._urgent) + len(self._normal)
+
+    @property
+    def waiters(self) -> int:
+        """Requests for a next task that wait until there is one."""
+        return len(self._waiting)
 
     def submit(self, job: Job) -> None:
         """Queues a job."""
@@ -111,7 +140,7 @@ class Lane:
                         self._upkeep.leave()
                     break
                 self._current = items
-                if items:
+                if items or self._looks:
                     self._process(items)
                 else:
                     self._land()
@@ -140,7 +169,9 @@ class Lane:
             self._returned.clear()
             if self._closing:
                 return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
-            items, self._again = self._again, []
+            again, self._again = self._again, []
+            items = [item for item in again if not isinstance(item.request, NextTask)]
+            self._depth = self.depth
             room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
             for queue in (self._urgent, self._normal):
                 while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
@@ -151,19 +182,30 @@ class Lane:
         for job in jobs:
             if not job.cancelled:
                 items += [Item(job, at, request) for at, request in enumerate(job.requests)]
-        if self._waiting and (woken or self._must_look() or any(isinstance(item.request, NextTask) for item in items)):
-            # In order of arrival: who comes now does not pass those who wait. While nothing has changed they are left in peace.
-            waiting, self._waiting = self._waiting, []
-            items += [item for item in waiting if item.job is not None and not item.job.cancelled]
-            items.sort(key=lambda item: item.number)
+        for item in again:
+            if isinstance(item.request, NextTask):  # it lost a race, and keeps its place among those who wait
+                self._waiting.add(item)
+                woken = True
+        items += self._waiting.late(time.monotonic())
+        self._looks = bool(self._waiting) and (woken or self._must_look(items))
+        if self._looks:
+            self._waiting.quiet.clear()
+        items.sort(key=lambda item: item.number)
         return items
 
-    def _must_look(self) -> bool:
-        """Is it time for somebody who waits, to look again or to give up?"""
+    def _must_look(self, items: list[Item]) -> bool:
+        """Are those who wait to look again? They are if somebody else does, who is not to pass them, and when it is time.
+
+        Where there was nothing at the last look, whoever comes to wait does so at once, and whose time is up is told that.
+        """
         now = time.monotonic()
         if self._wake_at is not None and self._wake_at <= now:
             return True
-        return any(item.request.wait_until <= now for item in self._waiting)  # type: ignore[union-attr]
+        asking = [item for item in items if isinstance(item.request, NextTask)]
+        return any(
+            item.request.key.place not in self._waiting.quiet or (item.request.wait_until <= now and not item.waited)  # type: ignore[union-attr]
+            for item in asking
+        )
 
     def _is_wanted(self) -> bool:
         """Is there anything to do at once?"""
@@ -180,7 +222,8 @@ class Lane:
         """How long nothing will happen by itself."""
         ends = []
         if self._waiting:
-            ends.append(min(item.request.wait_until for item in self._waiting))  # type: ignore[union-attr]
+            if self._waiting.first_end is not None:
+                ends.append(self._waiting.first_end)
             if self._wake_at is not None:
                 ends.append(self._wake_at)
         if self._upkeep.flush_at is not None:
@@ -191,13 +234,14 @@ class Lane:
         """One batch: decided, committed, and its reactions and answers. If others wait already, they are decided during the commit."""
         if self._flight is not None:
             items, held = self._flight.parted(items)
-            if not items:
+            if not items and not self._looks:
                 self._land()
                 items = held
             else:
                 self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
-        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
+        start = time.perf_counter()
         try:
             decided = self._decide(round, items)
         except StoreError as error:
@@ -205,6 +249,7 @@ class Lane:
             self._fail(items, error)
             return
         flight = Flight(items, decided, round, until, self._watcher.own)
+        flight.depth, flight.seconds = self._depth, time.perf_counter() - start
         if round.draw_up() and self._pilot is not None and (self._flight is not None or self._urgent or self._normal):
             before = self._flight
             answers = before.answers() if before is not None else []
@@ -244,7 +289,7 @@ class Lane:
             self._fail(flight.items, error)
             return True
         self._landing = None
-        self._answer(ready, round)
+        self._answer(ready, round, flight)
         return opened or round.troubled
 
     def _fail(self, items: list[Item], error: StoreError) -> None:
@@ -252,6 +297,8 @@ class Lane:
         self._landing = None
         self._put_back(items)
         if isinstance(error, StoreUnavailable):
+            if self._outages is not None:
+                self._outages.lost()
             self._retry_later(items, error)
             return
         for item in items:
@@ -262,21 +309,26 @@ class Lane:
         """Nothing was decided: whoever was set aside on the way is one of these again."""
         taken = set(map(id, items))
         self._again = [item for item in self._again if id(item) not in taken]
-        self._waiting = [item for item in self._waiting if id(item) not in taken]
+        for item in items:
+            if isinstance(item.request, NextTask):
+                self._waiting.remove(item)
 
     def _decide(self, round: Round, items: list[Item]) -> list[Item]:
-        requests = [item.request for item in items if isinstance(item.request, NextTask)]
-        known = {key for request in requests for key in (project_key(*request.key[:2]), tenant_key(request.key.tenant))}
+        asking = [item for item in items if isinstance(item.request, NextTask)]
+        waiting = list(self._waiting.places) if self._looks else []
+        places = {item.request.key.place for item in asking} | set(waiting)
+        known = {key for place in places for key in (project_key(*place), tenant_key(place[0]))}
         round.prepare([item for item in items if isinstance(item.request, Command)], known)
-        if self._flight is not None and any(round.is_limited(item.request.key) for item in items):
+        if self._flight is not None and any(round.is_limited(key) for key in (*(item.request.key for item in items), *known)):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
         if round.epoch:
-            round.heed_epoch({item.request.key.place for item in items})
-        decided: list[Item] = []
-        sessions = [request.key.beside(SESSION, request.by.session) for request in requests]
-        counter = Counter(round, sessions, frozenset() if self._flight is None else self._flight.tasks)
-        for item in items:
+            round.heed_epoch({item.request.key.place for item in items} | places)
+        counter = Counter(round, asking, self._waiting, frozenset() if self._flight is None else self._flight.tasks)
+        given, decided = list(items), []
+        for place in waiting:
+            decided += self._serve_waiting(counter, place, items)
+        for item in given:
             request = item.request
             if isinstance(request, NextTask):
                 if self._decide_next(counter, item, request):
@@ -288,16 +340,32 @@ class Lane:
                 self._again.append(item)
             else:
                 decided.append(item)
+        # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
+        self._waiting.quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
         return decided
+
+    def _serve_waiting(self, counter: Counter, place: Place, items: list[Item]) -> list[Item]:
+        """Serves those who wait there, in their order, as long as there is something; who is served joins the batch."""
+        served = []
+        for item in self._waiting.at(place):
+            if self._decide_next(counter, item, item.request):  # type: ignore[arg-type]
+                self._waiting.remove(item)
+                items.append(item)
+                served.append(item)
+            elif counter.offers[place].is_empty:
+                break
+        return served
 
     def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
         """Serves one request for a next task; False if it goes on waiting."""
         place, round = request.key.place, counter.round
-        if request.operation and repeated(round, item):
+        if request.operation and not item.waited and repeated(round, item):
             return True
         if item.doubts and serve_in_doubt(round, item):
             return True
         waits = request.wait_until > time.monotonic()
+        if place in self._waiting.quiet and (waits or item.waited):
+            return self._find_nothing(item, waits)
         if waits and place not in counter.offers:
             # Watched from before we look: what changes after our look wakes us.
             self._watcher.watch(place, self)
@@ -308,15 +376,19 @@ class Lane:
             counter.busy = frozenset()
             if self._land() and counter.serve(item, place, anew=True):
                 return True
-        if place not in counter.searched:
+        if place not in counter.searched and not (waits and place in counter.served):
             counter.searched.add(place)
             if self._upkeep.look_harder(place, waits) and counter.serve(item, place, anew=True):
                 return True
+        if waits and place not in counter.planned:
+            counter.planned.add(place)
+            self._plan_waking(counter, place)
+        return self._find_nothing(item, waits)
+
+    def _find_nothing(self, item: Item, waits: bool) -> bool:
+        """There is nothing for this request: it goes on waiting, or is told so."""
         if waits:
-            self._waiting.append(item)
-            if place not in counter.planned:
-                counter.planned.add(place)
-                self._plan_waking(counter, place)
+            self._waiting.add(item)
             return False
         item.decision = Decision(NOTHING)
         return True
@@ -367,14 +439,16 @@ class Lane:
             item.decision = given_up(error)
         self._answer(late, None)
 
-    def _answer(self, items: list[Item], round: Round | None) -> None:
+    def _answer(self, items: list[Item], round: Round | None, flight: Flight | None = None) -> None:
         answer(items, None if round is None else round.now, self._upkeep.denials, self.give_back)
+        if self._notes is not None and (items or flight is not None):
+            self._notes.tell(items, flight)
 
     def _news(self, cells: Iterable[Cell], now: datetime) -> None:
         """These were written here. Those who wait look again if one of them can be had, and when time will make one so."""
         if not self._waiting:
             return
-        places = {item.request.key.place for item in self._waiting}
+        places = self._waiting.places
         for cell in cells:
             record = cell.record
             if isinstance(record, TaskRecord) and cell.key[:2] in places:
@@ -394,6 +468,8 @@ class Lane:
         if flush_at is not None and time.monotonic() >= flush_at:
             self._upkeep.flush_denials()
         self._upkeep.settle_now_and_then(None if self._flight is None else self._land)
+        if self._notes:
+            self._notes.tell()
 
     def _end(self) -> None:
         """The last thing a lane does."""
@@ -409,7 +485,7 @@ class Lane:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
         under_way = [item for flight in flights for item in flight.items]
-        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting)}.values())
+        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting.all())}.values())
         for item in left:
             item.decision = Closed("the coordinator was closed before this was carried out")
         self._answer(left, None)

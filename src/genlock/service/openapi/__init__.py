@@ -5,6 +5,7 @@ schemas.py     calls and answers as JSON Schema
 answers.py     which statuses an operation answers, and with what
 examples.py    what a request and its answer look like
 others.py      what is served beside the operations
+compat.py      the interface under /api
 document.py    all of it put together
 page.py        the document as a page
 serving.py     both over HTTP

@@ -73,6 +73,9 @@ MORE: Final[dict[str, Errors]] = {
     "import_plan": (e.PlanInvalid, e.TaskExists),
     "diff_plan": (e.PlanInvalid,),
     "check_plan": (e.PlanInvalid,),
+    "rotate_key": (e.KeyNotFound, e.NotAllowed),
+    "revoke_key": (e.KeyNotFound,),
+    "get_tenant": (e.TenantNotFound,),
     **dict.fromkeys(("reset_task", "cancel_task", "assign_task", "force_release", "hold_task", "reopen_task"), (e.NotAllowed,)),
 }
 """What one operation may be answered besides."""

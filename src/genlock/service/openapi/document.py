@@ -10,8 +10,9 @@ from typing import Any, Final
 from genlock import __version__
 from genlock.service.openapi import examples
 from genlock.service.openapi.answers import header_components, refusal_components, response_components, responses
-from genlock.service.openapi.fields import FIELDS, MEANINGS, NAME, SCOPE, Schema
-from genlock.service.openapi.others import OTHERS
+from genlock.service.openapi.compat import API, api_components, api_paths
+from genlock.service.openapi.fields import FIELDS, KEY_ID, MEANINGS, NAME, SCOPE, Schema
+from genlock.service.openapi.others import OTHERS, STREAMS
 from genlock.service.openapi.schemas import Schemas, ref
 from genlock.wire.headers import (
     AGENT_HEADER,
@@ -23,9 +24,9 @@ from genlock.wire.headers import (
     SESSION_HEADER,
     USER_HEADER,
 )
-from genlock.wire.routes import ADMIN, AGENT, OBSERVER, OPERATOR, PREFIX, ROUTES, Route
+from genlock.wire.routes import ADMIN, AGENT, NO_NAME, OBSERVER, OPERATOR, PREFIX, ROUTES, Route, Within
 
-GROUPS: Final = {AGENT: "Working", OBSERVER: "Looking", OPERATOR: "Operating", ADMIN: "Operating"}
+GROUPS: Final = {AGENT: "Working", OBSERVER: "Looking", OPERATOR: "Operating", ADMIN: "Administering"}
 """Operations by who needs them."""
 
 _ABOUT: Final = """Genlock coordinates fleets of agents that work one plan of tasks.
@@ -60,7 +61,7 @@ def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route)
-    for path, methods in {**OTHERS, **(extra or {})}.items():
+    for path, methods in {**OTHERS, **STREAMS, **api_paths(), **(extra or {})}.items():
         paths.setdefault(path, {}).update(methods)
     return {
         "openapi": "3.1.0",
@@ -71,10 +72,10 @@ def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "security": [{"key": []}] if keys else [{"key": []}, {}],
-        "tags": [{"name": name} for name in (*dict.fromkeys(GROUPS.values()), "Service")],
+        "tags": [{"name": name} for name in (*dict.fromkeys(GROUPS.values()), "Service", API)],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**schemas().components, **refusal_components()}.items())),
+            "schemas": dict(sorted({**schemas().components, **refusal_components(), **api_components()}.items())),
             "parameters": _parameters(),
             "responses": response_components(),
             "headers": header_components(),
@@ -85,7 +86,8 @@ def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None
 
 def path_of(route: Route) -> str:
     """The whole path."""
-    return f"{PREFIX}/{{tenant}}/{{project}}/{route.path}"
+    place = {Within.PROJECT: "{tenant}/{project}", Within.TENANT: f"{{tenant}}/{NO_NAME}", Within.STORE: f"{NO_NAME}/{NO_NAME}"}
+    return f"{PREFIX}/{place[route.within]}/{route.path}"
 
 
 def _operation(route: Route) -> Schema:
@@ -97,7 +99,7 @@ def _operation(route: Route) -> Schema:
         "summary": summary.rstrip(".") + ".",
         "description": " ".join(told),
         "tags": [GROUPS[route.role]],
-        "x-genlock-role": route.role,
+        "x-genlock-role": str(route.role),
         "parameters": list(_parameters_of(route)),
         "responses": _with_examples(route, responses(route, schemas().answer(route))),
     }
@@ -128,7 +130,7 @@ def _with_examples(route: Route, found: dict[str, Schema]) -> dict[str, Schema]:
 
 
 def _parameters_of(route: Route) -> Iterator[Schema]:
-    yield from (_parameter("tenant"), _parameter("project"))
+    yield from (_parameter(name) for name in _PLACES[route.within])
     if route.variable is not None:
         yield _parameter(route.variable)
     if route.repeatable:
@@ -137,6 +139,9 @@ def _parameters_of(route: Route) -> Iterator[Schema]:
     yield from (_parameter(header) for header in (SESSION_HEADER, AGENT_HEADER, USER_HEADER, REQUEST_HEADER, PROTOCOL_HEADER))
     if "operation_id" in route.call.__struct_fields__:
         yield _parameter(OPERATION_HEADER)
+
+
+_PLACES: Final = {Within.PROJECT: ("tenant", "project"), Within.TENANT: ("any_tenant",), Within.STORE: ()}
 
 
 def _parameter(name: str) -> Schema:
@@ -160,11 +165,14 @@ def _parameters() -> dict[str, Schema]:
         "project": ("The project; `default` where there is but one.", SCOPE, "default"),
         "task_id": (MEANINGS["task_id"], ref("TaskId"), examples.TASK),
         "session_id": (MEANINGS["session_id"], NAME, examples.SESSION),
+        "key_id": (MEANINGS["key_id"], KEY_ID, "abcdefgh2345"),
     }
     found: dict[str, Schema] = {
         name: {"name": name, "in": "path", "required": True, "description": words, "schema": schema, "example": example}
         for name, (words, schema, example) in path.items()
     }
+    words = f"The tenant; `{NO_NAME}` for keys that are for all."
+    found["any_tenant"] = found["tenant"] | {"description": words, "schema": {key: value for key, value in SCOPE.items() if key != "not"}}
     for name, (words, schema) in _HEADERS.items():
         found[name] = {"name": name, "in": "header", "required": False, "description": words, "schema": schema}
     return found

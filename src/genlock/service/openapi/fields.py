@@ -10,7 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from genlock.coordinator import arguments as a
+from genlock.coordinator.access import MOST_SECONDS
 from genlock.coordinator.working import RELEASES
+from genlock.core.access import ID_CHARACTERS, MOST_OVERLAP_SECONDS, Role
 from genlock.core.ids import LONGEST_DESCRIPTION, LONGEST_ID, LONGEST_SLUG
 from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, LONGEST_TRACK, RESERVED
 from genlock.core.policy import PROFILES, Policy, TenantLimits
@@ -39,6 +41,7 @@ def _whole(least: int, most: int) -> Schema:
 SCOPE: Final[Schema] = {**_text(LONGEST_SCOPE, 1), "pattern": f"^{_WORD}+$", "not": {"enum": sorted(RESERVED)}}
 NAME: Final[Schema] = {**_text(LONGEST_NAME, 1), "pattern": r"^[^/\u0000-\u001f\u007f]+$"}
 OPERATION: Final[Schema] = {**_text(a.LONGEST_OPERATION, 1), "pattern": r"^[^\u0000-\u001f\u007f]+$"}
+KEY_ID: Final[Schema] = {"type": "string", "pattern": f"^[a-z2-7]{{{ID_CHARACTERS}}}$"}
 TRACK: Final[Schema] = {**_text(LONGEST_TRACK, 1), "pattern": "^[A-Z]+$"}
 TASK_ID: Final[Schema] = {
     **_text(LONGEST_ID, 1),
@@ -88,6 +91,12 @@ FIELDS: Final[dict[str, Schema]] = {
     "tracks": TRACKS,
     "work_product_ref": _text(a.LONGEST_REFERENCE),
     "refused_id": _text(a.LONGEST_REFERENCE),
+    "key_id": KEY_ID,
+    "name": NAME,
+    "role": {"type": "string", "enum": list(Role)},
+    "projects": _text(LONGEST_SCOPE, 1),
+    "expires_in_seconds": _number(0, MOST_SECONDS),
+    "overlap_seconds": _number(0, MOST_OVERLAP_SECONDS),
     "digest": _text(a.LONGEST_DIGEST),
     "after": _text(a.LONGEST_TEXT),
     "reason": _text(a.LONGEST_TEXT),
@@ -165,5 +174,13 @@ MEANINGS: Final[dict[str, str]] = {
     "profile": "The tenant's profile. Needs the role admin.",
     "parent": "The task below which the id is to be.",
     "count": "How many ids.",
+    "key_id": "A key, by the part of its text that is no secret.",
+    "name": "What the key is called: the user of whatever is done with it.",
+    "role": "What the key is for. Each role may do what the one before it may.",
+    "projects": "The projects that the key is for: a name, or a pattern with `*`.",
+    "expires_in_seconds": "How long the key is good.",
+    "expires_at": "Until when the key is good, as ISO 8601.",
+    "overlap_seconds": "How long the text before is still taken.",
+    "include_revoked": "Also the keys that were revoked.",
     "reason": "Why, for whoever reads the history.",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from genlock.service.openapi.fields import FIELDS, Schema
+from genlock.service.openapi.fields import FIELDS, SCOPE, Schema
 from genlock.wire.problems import CONTENT_TYPE
 from genlock.wire.routes import OBSERVER
 
@@ -45,32 +45,65 @@ OTHERS: Final[dict[str, dict[str, Any]]] = {
             },
         }
     },
+    "/metrics": {
+        "get": {
+            "operationId": "metrics",
+            "summary": "Figures for Prometheus, for keys that see the whole store.",
+            "tags": ["Service"],
+            "responses": {
+                "200": {"description": "The figures.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+                **dict.fromkeys(("401", "403", "404", "421", "426", "429", "500"), PROBLEM),
+            },
+        }
+    },
 }
 """By path, then by method."""
 
-STREAM: Final[dict[str, dict[str, Any]]] = {
-    "/v1/{tenant}/{project}/events/stream": {
-        "get": {
-            "operationId": "stream_events",
-            "summary": "The project's events as they come, as server-sent events.",
-            "description": (
-                "Each event has its cursor as its id: a client that was cut off sends it as `Last-Event-ID` and misses nothing. "
-                "Needs the role **observer**."
-            ),
-            "tags": ["Looking"],
-            "x-genlock-role": OBSERVER,
-            "parameters": [
-                *_SCOPED,
-                {"name": "last-event-id", "in": "header", "description": "Continue behind this event.", "schema": FIELDS["after"]},
-                {"name": "task_id", "in": "query", "description": "Only of this task.", "schema": FIELDS["task_id"]},
-                {"name": "session_id", "in": "query", "description": "Only of this session.", "schema": FIELDS["session_id"]},
-                {"name": "type", "in": "query", "description": "Only of this type, such as CLAIM_ACQUIRED.", "schema": {"type": "string"}},
-            ],
-            "responses": {
-                "200": _answered("Events, until the client or the service leaves.", "text/event-stream", {"type": "string"}),
-                **dict.fromkeys(("400", "401", "403", "404", "410", "421", "426", "429", "503"), PROBLEM),
-            },
-        }
-    }
+_SEVERAL: Final = {
+    "task": ("Only of these tasks; several by naming them several times.", FIELDS["task_id"]),
+    "session": ("Only of these sessions.", FIELDS["session_id"]),
+    "type": ("Only of these types, such as CLAIM_ACQUIRED.", {"type": "string"}),
 }
-"""Not yet served: `document(extra=STREAM)` tells of it."""
+
+
+def _stream(name: str, summary: str, parameters: list[Schema], more: dict[str, tuple[str, Schema]]) -> dict[str, Any]:
+    queries = [
+        {"name": each, "in": "query", "description": words, "schema": {"type": "array", "items": schema}}
+        for each, (words, schema) in {**_SEVERAL, **more}.items()
+    ]
+    return {
+        "operationId": name,
+        "summary": summary,
+        "description": (
+            "Each event has its cursor as its id: a client that was cut off sends it as `Last-Event-ID` and misses nothing. "
+            f"Needs the role **{OBSERVER}**."
+        ),
+        "tags": ["Looking"],
+        "x-genlock-role": str(OBSERVER),
+        "parameters": [
+            *parameters,
+            {"name": "last-event-id", "in": "header", "description": "Continue behind this event.", "schema": FIELDS["after"]},
+            {"name": "after", "in": "query", "description": "The same, for who cannot send headers.", "schema": FIELDS["after"]},
+            *queries,
+        ],
+        "responses": {
+            "200": _answered("Events, until the client or the service leaves.", "text/event-stream", {"type": "string"}),
+            **dict.fromkeys(("400", "401", "403", "404", "410", "421", "426", "429", "500", "503"), PROBLEM),
+        },
+    }
+
+
+STREAMS: Final[dict[str, dict[str, Any]]] = {
+    "/v1/{tenant}/{project}/events/stream": {
+        "get": _stream("stream_events", "The project's events as they come, as server-sent events.", _SCOPED, {})
+    },
+    "/v1/{tenant}/events/stream": {
+        "get": _stream(
+            "stream_tenant_events",
+            "The events of a tenant's projects as they come, as server-sent events.",
+            _SCOPED[:1],
+            {"project": ("Only of these projects.", SCOPE)},
+        )
+    },
+}
+"""They do not end, so that they are tested for themselves."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
@@ -22,7 +25,7 @@ def body_type(route: Route) -> type[msgspec.Struct]:
     fields: list[Any] = []
     for field in msgspec.structs.fields(call):
         if field.name not in left_out:
-            kind = _listed(types[field.name])
+            kind = _in_json(types[field.name])
             fields.append((field.name, kind) if field.required else (field.name, kind, field.default))
     return msgspec.defstruct(call.__name__, fields, kw_only=True, forbid_unknown_fields=True, module=__name__)
 
@@ -75,9 +78,13 @@ class Keywords:
         return given
 
 
-def _listed(kind: Any) -> Any:
-    """What may be any iterable in Python is a list in JSON; so its entries are checked while it is read."""
-    return list[get_args(kind)[0]] if get_origin(kind) is Iterable else kind  # type: ignore[misc]
+def _in_json(kind: Any) -> Any:
+    """What may be any iterable in Python is a list in JSON, and its entries are checked while it is read; an instant is a text."""
+    if get_origin(kind) is Iterable:
+        return list[get_args(kind)[0]]  # type: ignore[misc]
+    if datetime in get_args(kind):
+        return functools.reduce(operator.or_, (one for one in get_args(kind) if one is not datetime))
+    return kind
 
 
 def _takes_several(kind: Any) -> bool:
