@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from genlock.errors import GenlockError
+from genlock.errors import BadArgument, GenlockError
 from genlock.service.exchange import Exchange
 from genlock.service.logwriting import Writer
 from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
@@ -133,7 +133,10 @@ def _level_of(what: Exchange) -> str:
 
 
 def _line(what: Exchange, level: str, now: float) -> Line:
-    arguments, place = what.arguments or {}, what.place or (None, None)
+    # What was not as it should be is not repeated: it may be anything.
+    sound = not isinstance(what.error, BadArgument)
+    arguments, headers = (what.arguments or {}, what.headers) if sound else ({}, {})
+    place = what.place or (None, None)
     ms = round((time.perf_counter() - what.started) * 1000, 2)
     return Line(
         now,
@@ -145,8 +148,8 @@ def _line(what: Exchange, level: str, now: float) -> Line:
         ms,
         place[0],
         place[1],
-        _short(arguments.get("session_id") or _header(what, _SESSION)),
-        _short(arguments.get("agent_id") or _header(what, _AGENT)),
+        _short(arguments.get("session_id") or _header(headers, _SESSION)),
+        _short(arguments.get("agent_id") or _header(headers, _AGENT)),
         _short(arguments.get("task_id") or getattr(getattr(what.result, "claim", None), "task_id", None)),
         _generation(what.result, arguments),
         _reason(what),
@@ -155,8 +158,8 @@ def _line(what: Exchange, level: str, now: float) -> Line:
     )
 
 
-def _header(what: Exchange, name: bytes) -> str | None:
-    value = what.headers.get(name)
+def _header(headers: dict[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
     return None if value is None else value.decode("latin-1")
 
 
