@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import resource
 import signal
@@ -50,9 +49,6 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What has been made so far stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
         if self.on_started is not None:
             self.on_started()
 
