@@ -134,6 +134,12 @@ class Protocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         self.end()
 
+    def answer_and_close(self) -> None:
+        """The answer that is under way, if any, is the last."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
+
     def end(self) -> None:
         """Closes; if the client does not take what is left for it, it is left untaken."""
         if self.transport.get_write_buffer_size():
