@@ -264,6 +264,7 @@ class EditTask(InProject[AddResult], kw_only=True):
 
     task_id: str
     changes: Mapping[str, Any]
+    operation_id: str | None = None
 
 
 class ImportPlan(InProject[PlanResult], kw_only=True):
@@ -304,6 +305,7 @@ class ResetTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     cascade: bool = False
+    operation_id: str | None = None
 
 
 class PreviewReset(InProject[tuple[str, ...]], kw_only=True):
@@ -317,6 +319,7 @@ class CancelTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     reason: str = ""
+    operation_id: str | None = None
 
 
 class AssignTask(InProject[OperatorResult], kw_only=True):
@@ -325,12 +328,14 @@ class AssignTask(InProject[OperatorResult], kw_only=True):
     task_id: str
     agent_id: str
     hours: float | None = None
+    operation_id: str | None = None
 
 
 class ForceRelease(InProject[OperatorResult], kw_only=True):
     """Take a claim away; whoever held it is fenced off from now on."""
 
     task_id: str
+    operation_id: str | None = None
 
 
 class HoldTask(InProject[OperatorResult], kw_only=True):
@@ -338,12 +343,14 @@ class HoldTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     reason: str = ""
+    operation_id: str | None = None
 
 
 class ReopenTask(InProject[OperatorResult], kw_only=True):
     """Lift a hold, or take a task out of the backlog."""
 
     task_id: str
+    operation_id: str | None = None
 
 
 class AdoptResult(InProject[SubmissionResult], kw_only=True):
@@ -353,6 +360,7 @@ class AdoptResult(InProject[SubmissionResult], kw_only=True):
     refused_id: str
     session_id: str | None = None
     generation: int | None = None
+    operation_id: str | None = None
 
 
 class DiscardResult(InProject[None], kw_only=True):
