@@ -6,6 +6,7 @@ genlock.connect("postgresql://…")        that database; ?schema=… if not in 
 genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
 genlock.connect("redis://…")             that server; rediss:// with TLS, ?prefix=… if not under genlock
 genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
+genlock.connect("http://host:8420")      the service there, or https://; api_key=… if it wants one
 genlock.connect("memory://")             nothing that lasts; for tests
 genlock.connect("other://…")             a store that was installed beside Genlock; see schemes.py
 """
@@ -16,7 +17,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.coordinator.arguments import check_number, check_profile
@@ -28,16 +29,21 @@ from genlock.engine.processes import host, identify
 from genlock.errors import BadArgument, StoreError, StoreMissing
 from genlock.places import FILE, make_folder, project_folder, sqlite_url
 from genlock.schemes import scheme_of
-from genlock.settings import resolve
+from genlock.settings import check_key, resolve
 from genlock.store import Clock, Store
+from genlock.version import __version__
 
 if TYPE_CHECKING:
+    from genlock.remote.link import Link
     from genlock.stores.migrations import About, Migrated
 
 
 class _Own(Enum):
     PROCESS = "the process that calls"
 
+
+SERVICES: Final = ("http", "https")
+"""The schemes of what is no store."""
 
 OWN_PROCESS: Final = _Own.PROCESS
 """The session is this very process, in a forked child that one."""
@@ -57,13 +63,23 @@ def connect(
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
     create: bool = True,
+    api_key: str | None = None,
+    ca_file: str | None = None,
 ) -> Coordinator:
-    """A coordinator on the store at `url`. What is given here is the default of every call.
+    """A coordinator on the store at `url`, or that of the service there. What is given here is the default of every call.
 
     `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
-    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
+    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made. `api_key` (else
+    $GENLOCK_API_KEY or the settings') and `ca_file`, whose certificates count beside the system's, are for services.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
+    url = url if url is not None else default_url()
+    if is_service(url):
+        from genlock.remote.coordinator import RemoteCoordinator
+
+        remote: Any = RemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
+        coordinator: Coordinator = remote  # by its methods: a test holds the signatures of both together
+        return coordinator
     return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
 
 
@@ -81,15 +97,44 @@ def connect_async(
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
     create: bool = True,
+    api_key: str | None = None,
+    ca_file: str | None = None,
 ) -> AsyncCoordinator:
     """The same for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
+    url = url if url is not None else default_url()
+    if is_service(url):
+        from genlock.remote.coordinator import AsyncRemoteCoordinator
+
+        remote: Any = AsyncRemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
+        coordinator: AsyncCoordinator = remote
+        return coordinator
     return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
+
+
+def is_service(url: object) -> TypeGuard[str]:
+    """Is it the address of a service, and of no store?"""
+    return isinstance(url, str) and url.partition("://")[0].lower() in SERVICES
+
+
+def _link(
+    url: str, identity: Identity, key: str | None, ca_file: str | None, deadline_seconds: float, clock: Clock | None, monitor: bool
+) -> Link:
+    """The way to a service."""
+    from genlock.remote.link import Link
+
+    check_number("deadline_seconds", deadline_seconds, 0, 86400)
+    if clock is not None or monitor:
+        raise BadArgument("clock and monitor are the service's own business; leave them out for a service's address")
+    key = check_key(key) if key is not None else resolve({}, project_folder())["api_key"].value
+    return Link(url, identity, api_key=key, deadline_seconds=deadline_seconds, ca_file=ca_file, version=__version__, identify=identify)
 
 
 def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
     """The store at `url`. With `create` false, `StoreMissing` if it is not there; otherwise it is made."""
     url = url if url is not None else default_url()
+    if is_service(url):
+        raise BadArgument(f"{url} is a service, and this needs the store itself: name the store's own URL, on a machine that reaches it")
     return scheme_of(url).open(url, clock=clock, create=create)
 
 
@@ -134,14 +179,14 @@ def default_url() -> str:
 
 
 def _opener(
-    url: str | Store | None, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float, create: bool
+    url: str | Store, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float, create: bool
 ) -> Callable[[], Engine]:
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
-    if url is not None and not isinstance(url, str) and not hasattr(url, "limits"):
+    if not isinstance(url, str) and not hasattr(url, "limits"):
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
-    if url is None or isinstance(url, str):
-        given = url if url is not None else default_url()
+    if isinstance(url, str):
+        given = url
         home = os.getpid()
 
         def open_it() -> Store:

@@ -37,6 +37,13 @@ def check_url(value: object) -> str:
     return value
 
 
+def check_key(value: object) -> str:
+    """A service's key. What is wrong with it is said without showing it."""
+    if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise BadArgument("api_key is a key as `genlock keys create` shows it, glk_…, and this is none")
+    return value
+
+
 def check_lease_seconds(value: object) -> float:
     """A length of time; from the environment or a command line it is a text."""
     try:
@@ -55,6 +62,7 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "session": check_session,
     "agent": check_agent,
     "user": check_user,
+    "api_key": check_key,
     "lease_seconds": check_lease_seconds,
 }
 """Every setting there is."""
