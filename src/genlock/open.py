@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.coordinator.arguments import check_number, check_profile
@@ -28,7 +28,7 @@ from genlock.engine.engine import DEADLINE_SECONDS, Engine
 from genlock.engine.processes import host, identify
 from genlock.errors import BadArgument, StoreError, StoreMissing
 from genlock.places import FILE, make_folder, project_folder, sqlite_url
-from genlock.schemes import scheme_of
+from genlock.schemes import is_service, scheme_of
 from genlock.settings import check_key, resolve
 from genlock.store import Clock, Store
 from genlock.version import __version__
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 class _Own(Enum):
     PROCESS = "the process that calls"
 
-
-SERVICES: Final = ("http", "https")
-"""The schemes of what is no store."""
 
 OWN_PROCESS: Final = _Own.PROCESS
 """The session is this very process, in a forked child that one."""
@@ -112,11 +109,6 @@ def connect_async(
     return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
 
 
-def is_service(url: object) -> TypeGuard[str]:
-    """Is it the address of a service, and of no store?"""
-    return isinstance(url, str) and url.partition("://")[0].lower() in SERVICES
-
-
 def _link(
     url: str, identity: Identity, key: str | None, ca_file: str | None, deadline_seconds: float, clock: Clock | None, monitor: bool
 ) -> Link:
@@ -133,8 +125,6 @@ def _link(
 def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
     """The store at `url`. With `create` false, `StoreMissing` if it is not there; otherwise it is made."""
     url = url if url is not None else default_url()
-    if is_service(url):
-        raise BadArgument(f"{url} is a service, and this needs the store itself: name the store's own URL, on a machine that reaches it")
     return scheme_of(url).open(url, clock=clock, create=create)
 
 

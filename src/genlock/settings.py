@@ -33,7 +33,7 @@ class BadSetting(BadArgument):
 def check_url(value: object) -> str:
     """A store's URL; whether there is such a store is seen when it is opened."""
     if not isinstance(value, str) or "://" not in value or not value.isprintable():
-        raise BadArgument(f"url is a store's URL such as sqlite:///path/genlock.db, not {value!r}")
+        raise BadArgument(f"url is a store's URL such as sqlite:///path/genlock.db, or a service's, not {value!r}")
     return value
 
 

@@ -25,6 +25,7 @@ class Service:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.coordinator: Any = None
+        self.loop: asyncio.AbstractEventLoop
         self._ready = threading.Event()
         self._failed: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"service-{self.port}", daemon=True)
@@ -51,6 +52,7 @@ class Service:
             self._ready.set()
 
     async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
         self.coordinator = genlock.aio.connect(self._store, clock=self._clock, process=None, **self._options)
         self._server = server(build(self.coordinator, self._choices))
         started = self._server.startup

@@ -117,7 +117,7 @@ class _Feed:
                 check_service(Response(response.status_code, response.headers, b""), link.url, link.version)
                 for message in messages(response.iter_lines()):
                     yield from self._taken(message)
-                    if self.left() < patience and not message.event:
+                    if self.left() < patience - 1 and not message.event:
                         return  # taken up again with the patience that is left
         except httpx2.ReadTimeout:
             if self.left() <= 0:
