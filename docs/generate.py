@@ -25,6 +25,8 @@ from genlock import errors
 from genlock.cli import exits, group
 from genlock.cli.main import SECTIONS
 from genlock.core import events, policy, reasons
+from genlock.service.metrics import table as metrics
+from genlock.service.metrics.tallies import MOST_PLACES, OTHER
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Made by docs/generate.py from the code. Change the code or that script, not this page. -->"
@@ -393,12 +395,72 @@ def doc_of(command: click.Command) -> str:
     return inspect.cleandoc(command.help or "")
 
 
+def metric_rows(listed: Iterable[metrics.Metric]) -> str:
+    rows = [
+        (
+            code(f"genlock_{metric.name}"),
+            metric.kind.value,
+            ", ".join(map(code, metric.labels)),
+            ", ".join(map(shown, metric.buckets)),
+            metric.help,
+        )
+        for metric in listed
+    ]
+    return table(["metric", "kind", "labels", "buckets", "meaning"], rows)
+
+
+def words(title: str, said: dict[Any, str], error: str) -> str:
+    rows = [(code(reason.value), code(word)) for reason, word in said.items()]
+    return f"### {title}\n\n{table(['reason', 'result'], [*rows, ('*not decided*', code(error))])}"
+
+
+def metric_reference() -> str:
+    return page(
+        "Metrics",
+        f"""
+        What `/metrics` answers, in Prometheus' text format, or in OpenMetrics to whoever accepts that. Another prefix than `genlock`
+        may be chosen. How to scrape it, and what to be woken for: [Watching a service](../how-to/watching-a-service.md).
+
+        **Counters and histograms count what this coordinator itself did** since it started: add them up over all services of a store.
+        **Gauges by project are counted in the store**, whoever changed it: take the highest of all services, not their sum. They are
+        counted when somebody asks, at most once in ten seconds for a project in which this service has changed something, and once a
+        minute otherwise.
+
+        At most {MOST_PLACES:,} projects have series of their own; the rest is counted together, as tenant and project `{OTHER[0]}`, and
+        has no gauges. A project has series once something was written there: names that somebody only guesses make none.
+        """,
+        "## The eleven of the generation clock\n\n" + metric_rows(metrics.GC),
+        "## Further ones\n\n" + metric_rows(metrics.OURS),
+        """
+        ## By which word an answer is counted
+
+        What was asked for and not decided (an unknown task, an ended session, a store that is away) has a word of its own, or is a failure.
+        """,
+        words("`claims_total`", metrics.CLAIM_WORDS, metrics.ERROR),
+        words("`results_total`", metrics.RESULT_WORDS, metrics.ERROR),
+        words("`lease_renewals_total`", metrics.RENEWAL_WORDS, "failed"),
+        """
+        ## Questions to ask
+
+        A rate by project, the share of claims that are denied because somebody else has the task, and the 99th percentile of a commit:
+
+        ```text
+        sum by (tenant, project) (rate(genlock_claims_total{result="granted"}[5m]))
+        sum(rate(genlock_claims_total{result="denied_active"}[5m])) / sum(rate(genlock_claims_total[5m]))
+        histogram_quantile(0.99, sum by (le) (rate(genlock_commit_duration_seconds_bucket[5m])))
+        max by (tenant, project) (genlock_pending_tasks)
+        ```
+        """,
+    )
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": command_reference,
     "states-and-reasons.md": states_and_reasons,
     "events.md": event_reference,
     "policies-and-limits.md": policies_and_limits,
     "errors.md": error_reference,
+    "metrics.md": metric_reference,
 }
 
 

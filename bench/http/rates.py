@@ -16,7 +16,7 @@ from bench.report import Line, at_least, at_most, percentile, show
 
 CONNECTIONS = 64
 TASKS = 12_800
-BATCH, BATCH_CONNECTIONS = 256, 8
+BATCH, BATCH_CONNECTIONS, SUBMIT_CONNECTIONS = 256, 8, 2
 ROUNDS = 3
 BASE = "/v1/default/default"
 
@@ -31,11 +31,11 @@ def _claims(ids: list[str]) -> list[list[bytes]]:
     ]
 
 
-def _in_batches(ids: list[str], verb: str, body: object) -> list[list[bytes]]:
-    chunks = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
+def _in_batches(ids: list[str], verb: str, body: object, connections: int = BATCH_CONNECTIONS) -> list[list[bytes]]:
+    chunks = [(ids[at : at + BATCH], at // BATCH % BATCH_CONNECTIONS) for at in range(0, len(ids), BATCH)]
     return [
-        [request("POST", f"{BASE}/batch/{verb}", json.dumps(body(chunk, n)).encode()) for chunk in chunks[n::BATCH_CONNECTIONS]]  # type: ignore[operator]
-        for n in range(BATCH_CONNECTIONS)
+        [request("POST", f"{BASE}/batch/{verb}", json.dumps(body(chunk, session)).encode()) for chunk, session in chunks[n::connections]]  # type: ignore[operator]
+        for n in range(connections)
     ]
 
 
@@ -104,7 +104,7 @@ def batches(before: Path, folder: Path, ids: list[str]) -> list[Line]:
         with started("service", f"sqlite://{copy_of(before, folder / f'batch-{at}.db')}") as server:
             measured, used = _run(server, _in_batches(ids[:TASKS], "claim", _claim_body))
             outside.append(measured.rate(BATCH))
-            measured, _ = _run(server, _in_batches(ids[:TASKS], "submit", _submit_body))
+            measured, _ = _run(server, _in_batches(ids[:TASKS], "submit", _submit_body, SUBMIT_CONNECTIONS))
             submitted.append(measured.rate(BATCH))
             latencies += measured.latencies
     return [

@@ -20,11 +20,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
-from genlock.coordinator.arguments import check_number, check_profile
+from genlock.coordinator.arguments import check_number, check_profile, check_whole
 from genlock.coordinator.base import Identity
 from genlock.core.model import Process
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.engine.engine import DEADLINE_SECONDS, Engine
+from genlock.engine.observing import Observer
 from genlock.engine.processes import host, identify
 from genlock.errors import BadArgument, StoreError, StoreMissing
 from genlock.places import FILE, make_folder, project_folder, sqlite_url
@@ -42,6 +43,7 @@ class _Own(Enum):
     PROCESS = "the process that calls"
 
 
+MOST_LANES: Final = 64
 OWN_PROCESS: Final = _Own.PROCESS
 """The session is this very process, in a forked child that one."""
 
@@ -60,14 +62,22 @@ def connect(
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
     create: bool = True,
+    lanes: int = 1,
+    observer: Observer | None = None,
+    service: bool = False,
     api_key: str | None = None,
     ca_file: str | None = None,
 ) -> Coordinator:
     """A coordinator on the store at `url`, or that of the service there. What is given here is the default of every call.
 
     `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
-    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made. `api_key` (else
-    $GENLOCK_API_KEY or the settings') and `ca_file`, whose certificates count beside the system's, are for services.
+    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
+    `lanes` is how many projects may be worked on at once, where the store gains by it: a service uses four on a server. An
+    `observer` is told of every batch (see engine/observing.py). A `service`, on which a fleet depends, spares for a while the claims that
+    fell due while it or its store was away (see engine/outages.py).
+
+    If `url` is a service's, `api_key` (else $GENLOCK_API_KEY, else the settings') is sent along, and with `ca_file` the certificates in
+    it count instead of the system's.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
     url = url if url is not None else default_url()
@@ -77,7 +87,7 @@ def connect(
         remote: Any = RemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
         coordinator: Coordinator = remote  # by its methods: a test holds the signatures of both together
         return coordinator
-    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
+    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
 
 
 def connect_async(
@@ -94,6 +104,9 @@ def connect_async(
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
     create: bool = True,
+    lanes: int = 1,
+    observer: Observer | None = None,
+    service: bool = False,
     api_key: str | None = None,
     ca_file: str | None = None,
 ) -> AsyncCoordinator:
@@ -106,7 +119,7 @@ def connect_async(
         remote: Any = AsyncRemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
         coordinator: AsyncCoordinator = remote
         return coordinator
-    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create), identity)
+    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
 
 
 def _link(
@@ -169,9 +182,18 @@ def default_url() -> str:
 
 
 def _opener(
-    url: str | Store, clock: Clock | None, profile: str, monitor: bool, deadline_seconds: float, create: bool
+    url: str | Store,
+    clock: Clock | None,
+    profile: str,
+    monitor: bool,
+    deadline_seconds: float,
+    create: bool,
+    lanes: int,
+    observer: Observer | None,
+    service: bool,
 ) -> Callable[[], Engine]:
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
+    check_whole("lanes", lanes, 1, MOST_LANES)
     if not isinstance(url, str) and not hasattr(url, "limits"):
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
@@ -194,7 +216,7 @@ def _opener(
 
     def open_engine() -> Engine:
         opened = open_it()
-        engine = Engine(opened, profile=profile, deadline_seconds=deadline_seconds)
+        engine = Engine(opened, lanes=lanes, profile=profile, deadline_seconds=deadline_seconds, observer=observer, service=service)
         subscribe: Any = getattr(clock, "subscribe", None)
         if subscribe is not None:
             subscribe(engine.poke)

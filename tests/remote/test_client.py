@@ -66,7 +66,7 @@ def test_what_no_operation_takes_is_a_type_error_here_too(fleet: Coordinator) ->
     with pytest.raises(TypeError):
         fleet.claim_task()  # type: ignore[call-arg]
     with pytest.raises(TypeError):
-        fleet.claim_task("T")  # type: ignore[misc]
+        fleet.claim_task("T")  # type: ignore[call-arg]
 
 
 def test_there_is_no_engine_on_this_side(fleet: Coordinator) -> None:

@@ -97,8 +97,8 @@ SAFE = {
     "batch_submit": Case(
         _held,
         "/batch/submit",
-        lambda f: f.batch_submit(results=[{"task_id": "T", "generation": 1}])["T"].accepted,
-        True,
+        lambda f: list(f.batch_submit(results=[{"task_id": "T", "generation": 1}])),
+        ["T"],
         "RESULT_ACCEPTED",
     ),
     "add_tasks": Case(_nothing, "/tasks", lambda f: f.add_tasks(tasks=["U"])[0].state, "PENDING", "TASK_ADDED"),

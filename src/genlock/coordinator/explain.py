@@ -7,13 +7,14 @@ from datetime import datetime
 
 from genlock.core.commands import ClaimTask
 from genlock.core.decision import Decision
+from genlock.core.facts import Mercy
 from genlock.core.keys import TASK, Key
 from genlock.core.model import TaskRecord
 from genlock.core.plan import find_cycle
 from genlock.core.reasons import ClaimReason, Status
 from genlock.core.results import ClaimResult, Explanation, Root
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
-from genlock.core.task.view import claimable, overdue, waits_for
+from genlock.core.task.view import claimable, overdue, shown, waits_for
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Item
 from genlock.errors import GenlockError
@@ -40,7 +41,8 @@ def explanation(round: Round, item: Item) -> Explanation:
         below = _below(round, claim.key, record)
         cycle = find_cycle({name: _unmet(found) for name, found in below.items() if found is not None}) or ()
         del below[claim.key.id]
-        roots = tuple(_root(name, found, round) for name, found in below.items() if _is_root(found))[:_MOST_ROOTS]
+        mercy = round.mercy(claim.key.place)
+        roots = tuple(_root(name, found, round.now, mercy) for name, found in below.items() if _is_root(found))[:_MOST_ROOTS]
     elif outcome.success and before.state is Status.BACKLOG and not round.settings(claim.key)[0].offer_backlog:
         because = (*because, "it is in the backlog: only a claim by name is granted")
         hints = (*hints, f"reopen {claim.key.id} to have it offered")
@@ -79,7 +81,8 @@ def _words(outcome: ClaimResult, record: TaskRecord, task: str) -> tuple[tuple[s
             assert holder is not None
             since, until = holder.claimed_at.isoformat(), holder.expires_at.isoformat()
             who = f"{holder.agent} (session {holder.session}) holds it since {since}, lease until {until}"
-            return (who,), ("wait for its result, its release or the end of its lease", f"force a release of {task} if the holder is lost")
+            because = (who, outcome.detail) if outcome.detail else (who,)
+            return because, ("wait for its result, its release or the end of its lease", f"force a release of {task} if the holder is lost")
         case ClaimReason.DENIED_BLOCKED:
             waiting = tuple(f"waits for {other}" for other in outcome.waits_for)
             return waiting or ("it is blocked",), tuple(f"complete or cancel {other}" for other in outcome.waits_for[:3])
@@ -114,11 +117,11 @@ def _is_root(record: TaskRecord | None) -> bool:
     return record is None or record.state is not Status.BLOCKED or not _unmet(record)
 
 
-def _root(name: str, record: TaskRecord | None, round: Round) -> Root:
-    return Root(name, None, "there is no such task") if record is None else Root(name, record.state, _standing(record, round))
+def _root(name: str, record: TaskRecord | None, now: datetime, mercy: Mercy | None) -> Root:
+    return Root(name, None, "there is no such task") if record is None else Root(name, record.state, _standing(record, now, mercy))
 
 
-def _standing(record: TaskRecord, round: Round) -> str:
+def _standing(record: TaskRecord, now: datetime, mercy: Mercy | None) -> str:
     """How a task stands, in a phrase."""
     match record.state:
         case Status.PENDING:
@@ -128,9 +131,9 @@ def _standing(record: TaskRecord, round: Round) -> str:
             return "in the backlog"
         case Status.IN_PROGRESS if record.claim is not None:
             claim = record.claim
-            if overdue(claim, round.now) is not None:
+            if overdue(claim, now, mercy=mercy) is not None:
                 return f"the lease of {claim.agent} is over: the next claim takes it over"
-            return f"{claim.agent} (session {claim.session}) is at work, lease until {_instant(claim.expires_at)}"
+            return f"{claim.agent} (session {claim.session}) is at work, lease until {shown(claim.expires_at)}"
         case Status.HELD:
             return f"held: {record.hold.reason}" if record.hold else "held"
         case Status.BLOCKED:
@@ -139,10 +142,6 @@ def _standing(record: TaskRecord, round: Round) -> str:
             return f"{record.state.value.lower()}, which has not been heard of yet: the next claim opens what waits"
         case _:
             return record.state.value.lower().replace("_", " ")
-
-
-def _instant(when: datetime) -> str:
-    return when.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def opened_by_time(round: Round, checks: Iterable[Item]) -> Iterator[tuple[Key, Pool, str, TaskRecord]]:

@@ -31,8 +31,6 @@ from genlock.core.results import (
 from genlock.core.routing import parse_pool
 from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import holder_of, overdue, task_claim, waits_for
-from genlock.engine.batch import Round
-from genlock.engine.counts import Counts
 from genlock.engine.jobs import Settle, plain_item
 from genlock.engine.processes import gone
 from genlock.errors import ResultNotFound
@@ -164,7 +162,7 @@ class Queries(Base):
 
         def read() -> Explanation:
             self.read_task(key)
-            round = Round(self.store, Counts(self.store), profile=self.engine.profile)
+            round = self.engine.look()
             item = plain_item(claim)
             round.prepare([item])
             return explanation(round, item)
@@ -244,7 +242,8 @@ class Queries(Base):
             now = self.store.load([]).now
             session = self.read_records([key.beside(SESSION, active.session)]).get(key.beside(SESSION, active.session))
             session = session if isinstance(session, SessionRecord) else None
-            alive = overdue(active, now, session, session is not None and gone(session.process)) is None
+            mercy = self.engine.mercy(key.place, now)
+            alive = overdue(active, now, session, session is not None and gone(session.process), mercy) is None
         refused = self.store.find(Query(*key.place, kind=REFUSED, parent=key.id), count_by="state").counts
         return TaskState(
             task=record.task,
@@ -343,7 +342,7 @@ class Queries(Base):
         found = self.store.find(Query(*place, due_before=microseconds(now), limit=_PAGE)).records
         if not found:
             return []
-        round = Round(self.store, Counts(self.store), profile=self.engine.profile)
+        round = self.engine.look()
         checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in found]
         round.prepare(checks)
         return list(opened_by_time(round, checks))

@@ -23,6 +23,15 @@ class Seen(NamedTuple):
     parent: str | None = None
 
 
+class Mercy(NamedTuple):
+    """The coordinator, or its store, was away, and nobody could renew: what fell due because of that counts as live for a while."""
+
+    since: datetime
+    """The time of the project's newest event before: what fell due later may have fallen due because of it."""
+    back: datetime
+    """When both were there again."""
+
+
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """What was so when the records were loaded."""
 
@@ -40,6 +49,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """Its process is known to be gone."""
     others: Mapping[str, Seen] = {}
     """The tasks that the command asked to look at, those that exist."""
+    mercy: Mercy | None = None
+    """After an outage, for coordinators that heed it."""
     claims: int | None = None
     """Live claims of the tenant, if it has a limit on them."""
     sessions: int | None = None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from genlock.core.codec import Sealed, decode_record, encode_record, seal
 from genlock.core.commands import CheckDue, ClaimTask, Hear, NoteEpoch, RegisterSession, RenewLease
 from genlock.core.decision import Decision
-from genlock.core.facts import Facts, Seen, told, wants
+from genlock.core.facts import Facts, Mercy, Seen, told, wants
 from genlock.core.index import index_of
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
 from genlock.core.model import ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
@@ -28,8 +28,9 @@ from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.jobs import Item
+from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
-from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError
+from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
 from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
 
 Answer = Committed | Conflict | GenlockError
@@ -144,7 +145,10 @@ class Memo:
 class Round:
     """One load-decide-commit on one store."""
 
-    def __init__(self, store: Store, counts: Counts, *, profile: str = "local", memo: Memo | None = None) -> None:
+    def __init__(
+        self, store: Store, counts: Counts, *, profile: str = "local", memo: Memo | None = None, outages: Outages | None = None
+    ) -> None:
+        """Where `outages` are heeded, what fell due during one may have to be spared."""
         self.store = store
         self.counts = counts
         self.profile = profile
@@ -152,6 +156,8 @@ class Round:
         self.now: datetime
         self.epoch = 0
         self.cells: dict[Key, Cell] = {}
+        self._outages = outages
+        self._mercies: dict[tuple[str, str], Mercy | None] = {}
         self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
         self._claims: dict[str, int] = {}
         """Live claims by tenant, where they are limited; and what this round adds to them."""
@@ -166,6 +172,8 @@ class Round:
         """The cells of these changes."""
         self.troubled = False
         """Is there anything that could not be committed?"""
+        self.load_seconds = 0.0
+        self.commit_seconds = 0.0
 
     # Loading
 
@@ -173,7 +181,9 @@ class Round:
         """Reads the records that this round has not read yet."""
         cells, memo = self.cells, self.memo
         unread = [key for key in keys if key not in cells]
+        start = time.perf_counter()
         records, self.now, self.epoch = self.store.load(unread)
+        self.load_seconds += time.perf_counter() - start
         for key in unread:
             stored = records.get(key)
             cells[key] = Cell(key, stored, None if stored is None else memo.decode(stored))
@@ -208,6 +218,14 @@ class Round:
         self._settings[key[:2]] = policy, limits
         return policy, limits
 
+    def mercy(self, place: tuple[str, str]) -> Mercy | None:
+        """What an outage is an excuse for in this project, if it is one; found out once a round."""
+        if self._outages is None or not self._outages.found(self.now):
+            return None
+        if place not in self._mercies:
+            self._mercies[place] = self._outages.mercy(place, self.now)
+        return self._mercies[place]
+
     def is_limited(self, key: Key) -> bool:
         """Does anything have to be counted for whoever wants something of this project?"""
         limits = self.settings(key)[1]
@@ -238,6 +256,9 @@ class Round:
             keys[project_key(tenant, project)] = None
             keys[tenant_key(tenant)] = None
         self.load(keys)
+        if self._outages is not None:
+            for place in places:
+                self.mercy(place)
         self.prepare_others(items)
 
     def prepare_others(self, items: Iterable[Item]) -> None:
@@ -287,6 +308,7 @@ class Round:
             holder=holder,  # type: ignore[arg-type]
             holder_gone=holder_gone,
             others=others,
+            mercy=self._mercies.get(key[:2]) if self._mercies else None,
             claims=claims,
             sessions=sessions,
         )
@@ -402,8 +424,10 @@ class Round:
         """Writes what was drawn up, and touches nothing else: another thread may do it while this one goes on."""
         answers: list[Answer] = []
         batch = self.store.limits.batch
+        began = time.perf_counter()
         for start in range(0, len(self._changes), batch):
             answers += self._commit(self._changes[start : start + batch], until)
+        self.commit_seconds = time.perf_counter() - began
         return answers
 
     def spans(self, answers: Sequence[Answer]) -> list[Span]:
@@ -440,7 +464,14 @@ class Round:
         except OutcomeUnknown as unknown:
             return [self._find_out(change, unknown, until) for change in changes]
         except StoreError as error:
+            if isinstance(error, StoreUnavailable):
+                self._was_away()
             return [error] * len(changes)
+
+    def _was_away(self) -> None:
+        """The store could not be reached: what falls due meanwhile may have an excuse."""
+        if self._outages is not None:
+            self._outages.lost()
 
     def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Answer:
         """The connection broke inside the commit: our digest at the version we wrote means that it was done."""
@@ -451,6 +482,7 @@ class Round:
             try:
                 events = self.store.read_events(query).events
             except StoreError:
+                self._was_away()
                 if time.monotonic() > until:
                     return unknown
                 time.sleep(pause)

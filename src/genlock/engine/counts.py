@@ -12,12 +12,15 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from genlock.core.codec import decode_record
+from genlock.core.facts import Mercy
 from genlock.core.ids import Grammar, parse_task_id
 from genlock.core.index import microseconds
 from genlock.core.keys import SESSION, Key
 from genlock.core.model import Record, SessionRecord, TaskRecord
 from genlock.core.policy import Policy
 from genlock.core.reasons import Status
+from genlock.core.task.view import is_spared
+from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.store import MAX_DUE, Query, Store, Stored
 
@@ -30,8 +33,9 @@ T = TypeVar("T")
 class Counts:
     """What is counted, and when."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, outages: Outages | None = None) -> None:
         self._store = store
+        self._outages = outages
         self._kept: dict[tuple[str, ...], tuple[float, object]] = {}
         self._since: dict[str, int] = {}
         """Claims that this lane has added, by tenant, since they were last counted."""
@@ -102,8 +106,12 @@ class Counts:
         """Claims whose lease is over and which nobody has written down as such."""
         lapsed = 0
         for project in self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts:
-            due = Query(tenant, project, state=Status.IN_PROGRESS, due_before=microseconds(now))
-            lapsed += sum(self._store.find(due, count_by="project").counts.values())
+            mercy = self._outages.mercy((tenant, project), now) if self._outages is not None else None
+            due = Query(tenant, project, state=Status.IN_PROGRESS, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
+            if mercy is None:
+                lapsed += sum(self._store.find(due, count_by="project").counts.values())
+            else:
+                lapsed += sum(not _is_spared(stored, now, mercy) for stored in self._store.find(due).records)
         return lapsed
 
     def _tracks(self, tenant: str, project: str) -> frozenset[str]:
@@ -115,6 +123,11 @@ class Counts:
 def claimed(record: Record | None) -> int:
     """One if someone is at work on it, as the store counts it."""
     return int(isinstance(record, TaskRecord) and record.state is Status.IN_PROGRESS)
+
+
+def _is_spared(stored: Stored, now: datetime, mercy: Mercy) -> bool:
+    record = decode_record(stored.key.kind, stored.body)
+    return isinstance(record, TaskRecord) and record.claim is not None and is_spared(record.claim, now, mercy)
 
 
 def _track(stored: Stored) -> str:

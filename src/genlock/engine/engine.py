@@ -6,14 +6,21 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
+from genlock.core.facts import Mercy
+from genlock.engine.batch import Round
+from genlock.engine.counts import Counts
 from genlock.engine.jobs import Job, Request
 from genlock.engine.lane import Lane
+from genlock.engine.observing import Observer
+from genlock.engine.outages import Outages
 from genlock.engine.patience import patiently
 from genlock.engine.watcher import Watcher
-from genlock.errors import Closed
+from genlock.errors import Closed, StoreError
 from genlock.store import Store
 
 if TYPE_CHECKING:
@@ -28,8 +35,25 @@ _CLOSE_SECONDS = 30.0
 class Engine:
     """Takes jobs, gives answers. Belongs to the process that made it."""
 
-    def __init__(self, store: Store, *, lanes: int = 1, profile: str = "local", deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lanes: int = 1,
+        profile: str = "local",
+        deadline_seconds: float = DEADLINE_SECONDS,
+        observer: Observer | None = None,
+        service: bool = False,
+    ) -> None:
+        """`lanes` are the most that are wanted; a store says how many gain anything. `observer` is told of every batch.
+
+        A `service` heeds outages (see outages.py).
+        """
         self.store = store
+        self.outages = Outages(store) if service else None
+        if self.outages is not None:
+            with suppress(StoreError):  # it is away; the start is when it is there
+                self.outages.found(store.load([]).now)
         self.profile = profile
         self.deadline_seconds = deadline_seconds
         self.pid = os.getpid()
@@ -39,7 +63,10 @@ class Engine:
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
         most = max(1, min(lanes, store.limits.writers))
-        self._lanes = [Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile) for n in range(most)]
+        self._lanes = [
+            Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile, observer=observer, outages=self.outages)
+            for n in range(most)
+        ]
 
     def submit(self, requests: Sequence[Request], *, loop: AbstractEventLoop | None = None, patience: float = 0) -> Job:
         """Queues requests that are answered together; all must be of one project. `patience` is added to the deadline."""
@@ -60,6 +87,18 @@ class Engine:
             self._lane(job.requests[0]).give_back(job)
         else:
             self._lane(job.requests[0]).poke()
+
+    def look(self) -> Round:
+        """A round for those who only look; nothing of it may be committed."""
+        return Round(self.store, Counts(self.store, self.outages), profile=self.profile, outages=self.outages)
+
+    def mercy(self, place: tuple[str, str], now: datetime) -> Mercy | None:
+        """What an outage is an excuse for in this project, if it is one."""
+        return None if self.outages is None else self.outages.mercy(place, now)
+
+    def depths(self) -> dict[str, tuple[int, int]]:
+        """By lane: jobs that wait to be begun, and requests for a next task that wait for one."""
+        return {str(n): (lane.depth, lane.waiters) for n, lane in enumerate(self._lanes)}
 
     def poke(self) -> None:
         """Time may have moved: look again."""

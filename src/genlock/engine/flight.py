@@ -27,6 +27,9 @@ class Flight:
         self.round = round
         self.until = until
         self._written = written
+        self.depth = 0
+        self.seconds = 0.0
+        """How many were waiting when it was gathered, and how long it took to load and decide it; for observers."""
         self.tasks: set[Key] = set()
         """The tasks that it changes; nobody may be offered them just now."""
         self._others: set[Key] = set()

@@ -116,7 +116,7 @@ class Doubt(NamedTuple):
 class Item:
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "command", "decision", "doubts", "job", "number", "request", "wanted")
+    __slots__ = ("at", "attempt", "command", "decision", "doubts", "job", "number", "request", "waited", "wanted")
 
     def __init__(self, job: Job | None, at: int, request: Request) -> None:
         self.job = job
@@ -128,6 +128,8 @@ class Item:
         self.wanted: tuple[Key, ...] = ()
         self.decision: Any = None
         self.doubts: tuple[Doubt, ...] = ()
+        self.waited = False
+        """Has it looked for a task before, and found none?"""
 
 
 def plain_item(command: Command) -> Item:

@@ -27,6 +27,8 @@ from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
 from genlock.engine.next import NOTHING, Counter, repeated
+from genlock.engine.observing import Notes, Observer
+from genlock.engine.outages import Outages
 from genlock.engine.patience import given_up, pause_after
 from genlock.engine.upkeep import Upkeep
 from genlock.engine.watcher import Watcher
@@ -36,26 +38,44 @@ from genlock.store import Store
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
 _UPKEEP_PAUSE = 0.05
+Place = tuple[str, str]
+
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 
 
 class Lane:
     """One thread and its queue."""
 
-    def __init__(self, name: str, store: Store, watcher: Watcher, *, coordinator: str, profile: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: Store,
+        watcher: Watcher,
+        *,
+        coordinator: str,
+        profile: str,
+        observer: Observer | None = None,
+        outages: Outages | None = None,
+    ) -> None:
         self._store = store
+        self._outages = outages
         self._watcher = watcher
         self._profile = profile
-        self._counts = Counts(store)
+        self._counts = Counts(store, outages)
         self._memo = Memo()
-        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own)
+        self._notes = None if observer is None else Notes(observer, name)
+        self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
         self._bell = Bell()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
         self._current: list[Item] = []
         self._again: list[Item] = []
         self._waiting: list[Item] = []
+        self._quiet: set[Place] = set()
+        """Where those who wait have found nothing at all, and nothing has happened since."""
         self._woken = False
+        self._depth = 0
+        """Jobs that were waiting when the last batch was gathered."""
         self._closing = False
         self._returned: deque[Job] = deque()
         """Releases of grants that nobody waits for; carried out also while the lane is closing."""
@@ -69,6 +89,16 @@ class Lane:
         self.thread.start()
 
     # For callers, in any thread
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait to be begun."""
+        return len(self._urgent) + len(self._normal)
+
+    @property
+    def waiters(self) -> int:
+        """Requests for a next task that wait until there is one."""
+        return len(self._waiting)
 
     def submit(self, job: Job) -> None:
         """Queues a job."""
@@ -141,6 +171,7 @@ class Lane:
             if self._closing:
                 return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
             items, self._again = self._again, []
+            self._depth = self.depth
             room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
             for queue in (self._urgent, self._normal):
                 while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
@@ -151,19 +182,28 @@ class Lane:
         for job in jobs:
             if not job.cancelled:
                 items += [Item(job, at, request) for at, request in enumerate(job.requests)]
-        if self._waiting and (woken or self._must_look() or any(isinstance(item.request, NextTask) for item in items)):
-            # In order of arrival: who comes now does not pass those who wait. While nothing has changed they are left in peace.
-            waiting, self._waiting = self._waiting, []
-            items += [item for item in waiting if item.job is not None and not item.job.cancelled]
+        if self._waiting:
+            items += self._stirred(items, woken)
             items.sort(key=lambda item: item.number)
+        else:
+            self._quiet.clear()
         return items
 
-    def _must_look(self) -> bool:
-        """Is it time for somebody who waits, to look again or to give up?"""
+    def _stirred(self, items: list[Item], woken: bool) -> list[Item]:
+        """Who of those who wait is to look again: all, so that who comes now does not pass them; or none, while nothing has changed.
+
+        Where there was nothing at the last look, whoever comes to wait does so at once, and whose time is up is told that.
+        """
         now = time.monotonic()
-        if self._wake_at is not None and self._wake_at <= now:
-            return True
-        return any(item.request.wait_until <= now for item in self._waiting)  # type: ignore[union-attr]
+        late = {id(item) for item in self._waiting if item.request.wait_until <= now}  # type: ignore[union-attr]
+        looking = [item for item in items if isinstance(item.request, NextTask) and item.request.wait_until <= now]
+        places = {item.request.key.place for item in (*items, *self._waiting) if isinstance(item.request, NextTask)}
+        if woken or looking or (self._wake_at is not None and self._wake_at <= now) or not places <= self._quiet:
+            self._quiet.clear()
+            late = {id(item) for item in self._waiting}
+        stirred = [item for item in self._waiting if id(item) in late]
+        self._waiting = [item for item in self._waiting if id(item) not in late]
+        return [item for item in stirred if item.job is not None and not item.job.cancelled]
 
     def _is_wanted(self) -> bool:
         """Is there anything to do at once?"""
@@ -197,7 +237,8 @@ class Lane:
             else:
                 self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
-        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
+        start = time.perf_counter()
         try:
             decided = self._decide(round, items)
         except StoreError as error:
@@ -205,6 +246,7 @@ class Lane:
             self._fail(items, error)
             return
         flight = Flight(items, decided, round, until, self._watcher.own)
+        flight.depth, flight.seconds = self._depth, time.perf_counter() - start
         if round.draw_up() and self._pilot is not None and (self._flight is not None or self._urgent or self._normal):
             before = self._flight
             answers = before.answers() if before is not None else []
@@ -244,7 +286,7 @@ class Lane:
             self._fail(flight.items, error)
             return True
         self._landing = None
-        self._answer(ready, round)
+        self._answer(ready, round, flight)
         return opened or round.troubled
 
     def _fail(self, items: list[Item], error: StoreError) -> None:
@@ -252,6 +294,8 @@ class Lane:
         self._landing = None
         self._put_back(items)
         if isinstance(error, StoreUnavailable):
+            if self._outages is not None:
+                self._outages.lost()
             self._retry_later(items, error)
             return
         for item in items:
@@ -288,16 +332,20 @@ class Lane:
                 self._again.append(item)
             else:
                 decided.append(item)
+        # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
+        self._quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
         return decided
 
     def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
         """Serves one request for a next task; False if it goes on waiting."""
         place, round = request.key.place, counter.round
-        if request.operation and repeated(round, item):
+        if request.operation and not item.waited and repeated(round, item):
             return True
         if item.doubts and serve_in_doubt(round, item):
             return True
         waits = request.wait_until > time.monotonic()
+        if place in self._quiet and (waits or item.waited):
+            return self._find_nothing(item, waits)
         if waits and place not in counter.offers:
             # Watched from before we look: what changes after our look wakes us.
             self._watcher.watch(place, self)
@@ -308,15 +356,20 @@ class Lane:
             counter.busy = frozenset()
             if self._land() and counter.serve(item, place, anew=True):
                 return True
-        if place not in counter.searched:
+        if place not in counter.searched and not (waits and place in counter.served):
             counter.searched.add(place)
             if self._upkeep.look_harder(place, waits) and counter.serve(item, place, anew=True):
                 return True
+        if waits and place not in counter.planned:
+            counter.planned.add(place)
+            self._plan_waking(counter, place)
+        return self._find_nothing(item, waits)
+
+    def _find_nothing(self, item: Item, waits: bool) -> bool:
+        """There is nothing for this request: it goes on waiting, or is told so."""
         if waits:
+            item.waited = True
             self._waiting.append(item)
-            if place not in counter.planned:
-                counter.planned.add(place)
-                self._plan_waking(counter, place)
             return False
         item.decision = Decision(NOTHING)
         return True
@@ -367,8 +420,10 @@ class Lane:
             item.decision = given_up(error)
         self._answer(late, None)
 
-    def _answer(self, items: list[Item], round: Round | None) -> None:
+    def _answer(self, items: list[Item], round: Round | None, flight: Flight | None = None) -> None:
         answer(items, None if round is None else round.now, self._upkeep.denials, self.give_back)
+        if self._notes is not None and (items or flight is not None):
+            self._notes.tell(items, flight)
 
     def _news(self, cells: Iterable[Cell], now: datetime) -> None:
         """These were written here. Those who wait look again if one of them can be had, and when time will make one so."""
@@ -394,6 +449,8 @@ class Lane:
         if flush_at is not None and time.monotonic() >= flush_at:
             self._upkeep.flush_denials()
         self._upkeep.settle_now_and_then(None if self._flight is None else self._land)
+        if self._notes:
+            self._notes.tell()
 
     def _end(self) -> None:
         """The last thing a lane does."""

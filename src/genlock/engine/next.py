@@ -7,19 +7,21 @@ same task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from msgspec.structs import replace
 
 from genlock.core.codec import decode_record
 from genlock.core.commands import CheckDue, ClaimTask
-from genlock.core.facts import told
+from genlock.core.facts import Mercy, told
 from genlock.core.index import index_of, microseconds
-from genlock.core.keys import TASK, Key
+from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import TaskRecord
 from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.relate import SYSTEM
-from genlock.core.task.view import claimable
+from genlock.core.task.view import claimable, spared_until
 from genlock.engine.batch import Cell, Round
 from genlock.engine.jobs import Item, NextTask, plain_item
 from genlock.errors import GenlockError
@@ -28,6 +30,8 @@ from genlock.store import MAX_DUE, Query, Stored
 MOST_DUE = 64
 MOST_HEADS = 512
 _WIDEST = 64
+_PAGES_OF_SPARED = 4
+"""After an outage most of what is due is spared, and what is not may lie behind it."""
 
 
 class Offer:
@@ -59,6 +63,11 @@ class Offer:
         """Is there nothing for anybody?"""
         return not any(self._pools.values())
 
+    @property
+    def size(self) -> int:
+        """For how many there is something."""
+        return sum(map(len, self._pools.values()))
+
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
 
@@ -69,8 +78,8 @@ class Offer:
         self.next_due = _due_at(first[0]) if first else None
         if self.next_due is None or self.next_due > now:
             return set()
-        found = self._round.store.find(Query(tenant, project, due_before=now, limit=MOST_DUE))
-        due = [stored for stored in found.records if stored.key not in busy]
+        mercy = self._round.mercy(self._place)
+        due = [stored for stored in self._due(now, 1 if mercy is None else _PAGES_OF_SPARED) if stored.key not in busy]
         if not due:
             return set()
         cells = self._round.take(due)
@@ -80,7 +89,19 @@ class Offer:
             self._round.decide(check)
             if isinstance(cell.record, TaskRecord) and claimable(cell.record):
                 self._add(pool_of(cell.record), order_of(cell.record), stored)
+        if mercy is not None:
+            self.next_due = _next_due_of(cells, mercy, self.next_due)
         return {cell.key for cell in cells}
+
+    def _due(self, now: int, pages: int) -> Iterator[Stored]:
+        """What is due, as far as these pages go."""
+        query = Query(*self._place, due_before=now, limit=MOST_DUE)
+        for _ in range(pages):
+            page = self._round.store.find(query)
+            yield from page.records
+            if page.next is None:
+                return
+            query = replace(query, after=page.next)
 
     def choose(self, request: NextTask) -> Iterable[Cell]:
         """Candidates for this caller, best first; each is gone from the offer once it has been yielded."""
@@ -117,14 +138,17 @@ class Counter:
     """Where requests for a next task are served, in order of arrival, during one round."""
 
     def __init__(self, round: Round, sessions: Sequence[Key], busy: Set[Key]) -> None:
-        """`sessions` are those that ask. They are loaded when there is anything to hand out: mostly there is not, and many wait."""
+        """`sessions` are those that ask, in their order."""
         self.round = round
-        self._sessions: Sequence[Key] = sessions
+        self._sessions = sessions
+        self._known: set[Key] = set()
         self.busy = busy
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
         """The projects in which nothing was ready and a closer look was taken."""
         self.planned: set[tuple[str, str]] = set()
+        self.served: set[tuple[str, str]] = set()
+        """Those where there was something for somebody."""
         self._wanted = len(sessions)
 
     def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
@@ -135,15 +159,25 @@ class Counter:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
         if self.offers[place].is_empty:
             return False
-        if self._sessions:
-            self.round.load(dict.fromkeys(self._sessions))
-            self._sessions = ()
+        self._load_sessions(place, request)
+        if item.waited and request.operation and repeated(self.round, item):
+            return True
+        self.served.add(place)
         refused = self._serve(item, request, self.offers[place])
         if refused:
             # The first ones turned out to be nobody's (held there and then, say): look further down.
             self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt, self.busy)
             refused = self._serve(item, request, self.offers[place])
         return refused is None
+
+    def _load_sessions(self, place: tuple[str, str], request: NextTask) -> None:
+        """The caller's, and those of so many behind it as there is something for: often a thousand wait for one task."""
+        own = request.key.beside(SESSION, request.by.session)
+        if own not in self._known:
+            at = self._sessions.index(own)
+            keys = self._sessions[at : at + self.offers[place].size]
+            self.round.load(dict.fromkeys(keys))
+            self._known.update(keys)
 
     def _serve(self, item: Item, request: NextTask, offer: Offer) -> int | None:
         """None if the request is answered, else how many tasks were tried in vain."""
@@ -189,6 +223,13 @@ def repeated(round: Round, item: Item) -> bool:
 
 def _due_at(stored: Stored) -> int | None:
     return index_of(decode_record(stored.key.kind, stored.body)).due_at
+
+
+def _next_due_of(cells: Iterable[Cell], mercy: Mercy, first: int | None) -> int | None:
+    """When the first of those who are spared is no longer: until then their having been due for long is no reason to look again."""
+    claims = [cell.record.claim for cell in cells if isinstance(cell.record, TaskRecord) and cell.record.claim is not None]
+    ends = [end for claim in claims if (end := spared_until(claim, mercy)) is not None]
+    return microseconds(min(ends)) if ends else first
 
 
 NOTHING = ClaimResult(False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent")

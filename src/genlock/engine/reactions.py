@@ -65,6 +65,8 @@ class Reactor:
         """What was written by it."""
         self.written: list[Span] = []
         """What came of it."""
+        self.commits = 0
+        """How many commits that took."""
 
     def run(self, reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> bool:
         """Runs them; False if some reactions were left for settling. An `also` that fails becomes its item's outcome."""
@@ -96,6 +98,7 @@ class Reactor:
         round = patiently(lambda: self._prepared([item for item, _ in everything], known), until if owed else NEVER)
         decisions = [(item, owner, round.decide(item)) for item, owner in everything]
         committed = round.commit(until)
+        self.commits += bool(committed)
         self.cells += committed
         self.written += spans_of(committed)
         outcome = _Outcome(reactions_of(committed), [], [])

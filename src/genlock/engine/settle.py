@@ -15,6 +15,7 @@ from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Round, Span, spans_of
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
+from genlock.engine.observing import Notes
 from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, news_of, told
 from genlock.engine.spans import Runs
 from genlock.errors import CursorLost
@@ -26,10 +27,15 @@ _PAGE = 500
 class Settler:
     """Settles projects of one store."""
 
-    def __init__(self, store: Store, counts: Counts, profile: str) -> None:
+    def __init__(self, store: Store, counts: Counts, profile: str, notes: Notes | None = None, *, keeps_up: bool = False) -> None:
+        """With `keeps_up` the store is told now and then how far all is settled, so that a look at the feed's end is short."""
         self._store = store
         self._counts = counts
         self._profile = profile
+        self._notes = notes
+        self._keeps_up = keeps_up
+        self._told: dict[tuple[str, str], int] = {}
+        """The position that the store was last told of."""
         self._seen: dict[tuple[str, str], tuple[str | None, int]] = {}
         """Where this coordinator itself has settled to, as cursor and position; the store is told only of what was worth telling."""
         self._own: dict[tuple[str, str], Runs] = {}
@@ -95,6 +101,9 @@ class Settler:
         if end.position != last:
             return False
         self._seen[place] = end.cursor, end.position
+        if self._keeps_up and end.position - self._told.get(place, 0) >= _PAGE:
+            self._told[place] = end.position
+            self._move(place, self._stored_cursor(place), end.cursor)
         return True
 
     def _run_after(self, place: tuple[str, str], position: int) -> int:
@@ -123,6 +132,8 @@ class Settler:
             if record is not None:
                 reactions += react(recorded.key, record, event, recorded.version)
         complete = self._run(reactor, reactions, until)
+        if self._notes is not None and reactor.cells:
+            self._notes.wrote(reactor.cells, reactor.commits)
         return sum(span.events for span in reactor.written), complete
 
     def _run(self, reactor: Reactor, reactions: list[Reaction], until: float) -> bool:

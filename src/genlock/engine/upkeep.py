@@ -23,6 +23,8 @@ from genlock.engine.batch import Cell, Memo, Round, Span, spans_of
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Settle, Sweep, plain_item
+from genlock.engine.observing import Notes
+from genlock.engine.outages import Outages
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.errors import StoreError
@@ -45,16 +47,27 @@ class Upkeep:
     """Of one lane."""
 
     def __init__(
-        self, store: Store, counts: Counts, memo: Memo, profile: str, coordinator: str, news: News, own: Callable[[list[Span]], None]
+        self,
+        store: Store,
+        counts: Counts,
+        memo: Memo,
+        profile: str,
+        coordinator: str,
+        news: News,
+        own: Callable[[list[Span]], None],
+        notes: Notes | None = None,
+        outages: Outages | None = None,
     ) -> None:
-        """`news` is told what was written, `own` where in the feeds that is."""
+        """`news` is told what was written, `own` where in the feeds that is, `notes` both if somebody observes."""
         self._store = store
         self._counts = counts
         self._memo = memo
         self._profile = profile
         self._news = news
         self._own = own
-        self._settler = Settler(store, counts, profile)
+        self._notes = notes
+        self._outages = outages
+        self._settler = Settler(store, counts, profile, notes, keeps_up=outages is not None)
         self._events: dict[Place, int] = {}
         """Since they were last settled."""
         self._unsettled: set[Place] = set()
@@ -96,6 +109,8 @@ class Upkeep:
             self._unsettled.update(moved)
         cells = (*committed, *reactor.cells)
         self._news(cells, now)
+        if self._notes is not None:
+            self._notes.wrote(cells, reactor.commits)
         return any(isinstance(cell.record, TaskRecord) and claimable(cell.record) for cell in cells)
 
     def make_up_for(self, place: Place, until: float) -> None:
@@ -192,7 +207,7 @@ class Upkeep:
         written: list[Cell] = []
         items = [plain_item(command) for command in commands]
         while items:
-            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo)
+            round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
             round.prepare(items)
             items = [item for item in items if round.decide(item) is None]
             committed = round.commit(time.monotonic() + 5)

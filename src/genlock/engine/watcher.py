@@ -16,7 +16,7 @@ from genlock.errors import Closed, CursorLost, StoreError
 from genlock.store import EventPage, EventQuery, Store
 
 _LINGER_SECONDS = 5.0
-_WAIT_SECONDS = 0.5
+_WAIT_SECONDS = 1.0
 
 
 class Sleeper(Protocol):

@@ -3,7 +3,8 @@
 1. Generation. To *raise* it is to move to the lowest number never granted, at least epoch x 1,000,000 + 1. A grant raises if
    the present number was granted, and takes it. What takes a right away without giving it to anyone raises without granting.
    Renewal, release and submission change nothing. It never goes down.
-2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation until someone takes over.
+2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation until someone takes over. For a
+   service that was away, what fell due since the project's newest event counts as live for 40 % of its lease, at most 60 s.
 3. Claim: completed or cancelled → DENIED_COMPLETED; held or in review → DENIED_HELD; reserved for another agent →
    DENIED_ASSIGNED; live claim of another session or agent → DENIED_ACTIVE_CLAIM; live claim of the same session and agent → the
    same claim, lease extended; unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit → DENIED_LIMIT; else
@@ -35,7 +36,7 @@ from genlock.core.task.draft import TaskDraft, raised
 from genlock.core.task.due import catch_up, trip_breaker
 from genlock.core.task.fold import evolve_task
 from genlock.core.task.relate import previous_state
-from genlock.core.task.view import claimable, holder_of, overdue, task_claim, waits_for
+from genlock.core.task.view import claimable, holder_of, overdue, shown, spared_until, task_claim, waits_for
 from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
 
 
@@ -87,7 +88,7 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
         return None
     if claim.agent != command.by.agent or (not claim.renewals and claim.lease_seconds != command.lease_seconds):
         raise OperationMismatch(f"operation {command.operation!r} claimed {record.task.id!r} with another agent or lease; use a new id")
-    if overdue(claim, facts.now) is not None:
+    if overdue(claim, facts.now, mercy=facts.mercy) is not None:
         return None
     return Decision(ClaimResult(True, ClaimReason.GRANTED, record.task.id, task_claim(command.key, record, claim), record.task))
 
@@ -104,13 +105,21 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
     if assigned is not None and assigned != by.agent:
         return _denied(draft, ClaimReason.DENIED_ASSIGNED, detail=f"reserved for {assigned}")
     if claim is not None and live and (claim.session != by.session or claim.agent != by.agent):
-        return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim)
+        return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim, detail=_mercy_shown(claim, draft.facts))
     if not live and not claimable(record):
         return _denied(draft, ClaimReason.DENIED_BLOCKED)
     # A claim of this task that was orphaned just now still stands in the count; one that time has ended does not.
     orphaned = sum(type(event) is e.ClaimOrphaned for event in draft.events)
     limit = _limit(command, draft.facts, live=live, orphaned=orphaned)
     return None if limit is None else _denied(draft, ClaimReason.DENIED_LIMIT, limit=limit)
+
+
+def _mercy_shown(claim: Claim, facts: Facts) -> str:
+    """Why a claim counts as live whose lease is over, if it is."""
+    if facts.mercy is None or overdue(claim, facts.now) is None:
+        return ""
+    until = spared_until(claim, facts.mercy)
+    return f"its lease ran out while the coordinator was away; its holder has until {shown(until)} to come back" if until else ""
 
 
 def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, orphaned: int = 0) -> str | None:
@@ -227,7 +236,7 @@ def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts)
         return refused(RenewReason.NO_CLAIM)
     if claim.session != command.by.session:
         return refused(RenewReason.SESSION_MISMATCH)
-    if overdue(claim, facts.now, facts.session) is not None:
+    if overdue(claim, facts.now, facts.session, mercy=facts.mercy) is not None:
         return refused(RenewReason.ALREADY_EXPIRED)
     seconds = command.lease_seconds if command.lease_seconds is not None else claim.lease_seconds
     seconds = max(seconds, facts.limits.min_lease_duration_seconds)

@@ -43,7 +43,7 @@ def catch_up(draft: TaskDraft) -> None:
         draft.happens(e.TaskDue)
     claim = record.claim
     if claim is not None and claim.state is ClaimState.ACTIVE:
-        cause = overdue(claim, now, draft.facts.holder, draft.facts.holder_gone)
+        cause = overdue(claim, now, draft.facts.holder, draft.facts.holder_gone, draft.facts.mercy)
         if cause is not None:
             _lapse(draft, claim, cause)
     claim, until = draft.task.claim, record.assigned_until

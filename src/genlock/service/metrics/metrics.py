@@ -1,0 +1,126 @@
+"""The figures of one service: told by its engine and its HTTP layer, and asked for at /metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client import exposition
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector, CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response
+
+import genlock
+from genlock.engine.engine import Engine
+from genlock.engine.observing import Batch
+from genlock.errors import BadArgument
+from genlock.service.metrics import table
+from genlock.service.metrics.census import Census
+from genlock.service.metrics.collector import Rows, families_of
+from genlock.service.metrics.requests import Requests
+from genlock.service.metrics.tallies import MOST_PLACES, Histogram, Tallies
+
+PREFIX = "genlock"
+_A_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+class Metrics(Collector):
+    """Give it to the engine as `observer`, `attach` the engine, and call `count_request` once a request."""
+
+    def __init__(self, *, prefix: str = PREFIX, most_places: int = MOST_PLACES) -> None:
+        """`prefix` comes before every name: `coditect` gives the document's own."""
+        if not _A_PREFIX.fullmatch(prefix):
+            raise BadArgument(f"the prefix of metrics is a letter and up to 63 letters, digits or _, for example genlock; not {prefix!r}")
+        self._prefix = prefix
+        self._tallies = Tallies(most_places)
+        self._requests = Requests()
+        self._engine: Engine | None = None
+        self._census: Census | None = None
+        self._build = {"version": genlock.__version__, "python": platform.python_version(), "store": ""}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="genlock-metrics")
+        self.sse_clients: Callable[[], int] = int
+        """Says how many listen to events just now; whoever has the streams sets it."""
+        self.count_request = self._requests.count
+        """(route, status, seconds): one HTTP request was answered. Costs less than a microsecond."""
+        self.batch_done: Callable[[Batch], None] = self._tallies.batch_done
+        """For the engine."""
+
+    def attach(self, engine: Engine, store: str = "") -> None:
+        """From now on: the depths of its lanes, and its store's counts. `store` is the store's kind, for `build_info`."""
+        self._engine = engine
+        self._census = Census(engine.store, self._tallies)
+        self._build["store"] = store or type(engine.store).__name__
+
+    def page(self, accept: str = "") -> tuple[bytes, str]:
+        """All figures, and their content type: OpenMetrics for whoever accepts it, the text format 0.0.4 for all others."""
+        if self._census is not None:
+            self._census.refresh()
+        # Not by the library's own choice, which repeats what the client says of versions, and fails on some of it.
+        if "application/openmetrics-text" in accept:
+            return openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]
+        return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_PLAIN_0_0_4
+
+    async def page_soon(self, accept: str) -> tuple[bytes, str]:
+        """The same, beside the event loop."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self.page, accept)
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._writer.shutdown(wait=False, cancel_futures=True)
+
+    def collect(self) -> Iterable[Metric]:
+        """For prometheus_client."""
+        counts = self._census.counts() if self._census is not None else {}
+        return families_of(self._prefix, self._tallies, counts, self._plain())
+
+    def _plain(self) -> dict[table.Metric, Rows]:
+        """What belongs to no project."""
+        tallies, depths = self._tallies, self._engine.depths() if self._engine is not None else {}
+        with tallies.lock:
+            of_lanes: dict[table.Metric, Rows] = {
+                table.GATHERED_DEPTH: [((), tallies.gathered_depth.copy())],
+                table.BATCH_SIZE: [((), tallies.batch_size.copy())],
+                table.LOAD: [((), tallies.load.copy())],
+                table.DECIDE: [((), tallies.decide.copy())],
+                table.COMMIT: [((), tallies.commit.copy())],
+                table.CONFLICTS: [((), tallies.conflicts)],
+                table.SECOND_COMMITS: [((), tallies.second_commits)],
+            }
+        return {
+            table.LANE_DEPTH: [((lane,), depth) for lane, (depth, _) in depths.items()],
+            table.LANE_WAITERS: [((lane,), waiters) for lane, (_, waiters) in depths.items()],
+            **of_lanes,
+            table.SSE_CLIENTS: [((), self.sse_clients())],
+            **self._of_requests(),
+            table.BUILD: [(tuple(self._build[label] for label in table.BUILD.labels), 1)],
+        }
+
+    def _of_requests(self) -> dict[table.Metric, Rows]:
+        seen = self._requests.seen()
+        by_route: dict[str, Histogram] = {}
+        for route, _, histogram in seen:
+            if route in by_route:
+                by_route[route].add(histogram)
+            else:
+                by_route[route] = histogram.copy()
+        return {
+            table.REQUESTS: [((route, str(status)), sum(histogram.counts)) for route, status, histogram in seen],
+            table.REQUEST_DURATION: [((route,), histogram) for route, histogram in by_route.items()],
+        }
+
+
+def metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    """What answers at /metrics."""
+
+    async def endpoint(request: Request) -> Response:
+        page, content_type = await metrics.page_soon(request.headers.get("accept", ""))
+        return Response(page, headers={"content-type": content_type})
+
+    return endpoint

@@ -1,0 +1,52 @@
+"""The sample alerts: they can be read, say what to do, and name only metrics, labels and words that there are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from genlock.core.reasons import Status
+from genlock.service.metrics import table
+from genlock.service.metrics.table import Kind
+
+ALERTS = Path(__file__).parent.parent.parent / "docs" / "how-to" / "alerts.yml"
+RULES: list[dict[str, Any]] = [
+    rule for group in YAML(typ="safe").load(ALERTS.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]
+]
+METRICS = {f"genlock_{metric.name}{suffix}": metric for metric in (*table.GC, *table.OURS) for suffix in ("", "_bucket", "_sum", "_count")}
+VALUES = {
+    "result": {*table.CLAIM_WORDS.values(), *table.RESULT_WORDS.values(), *table.RENEWAL_WORDS.values(), table.ERROR},
+    "state": {state.value for state in Status},
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_says_what_is_wrong_and_what_to_do(rule: dict[str, Any]) -> None:
+    assert set(rule) <= {"alert", "expr", "for", "labels", "annotations"}
+    assert rule["labels"]["severity"] in ("info", "warning", "critical")
+    assert set(rule["annotations"]) == {"summary", "action"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+def test_an_alert_names_only_what_there_is(rule: dict[str, Any]) -> None:
+    named = re.findall(r"\b(genlock_\w+)(?:\{(.*?)\})?", rule["expr"])
+    assert named
+    for name, selectors in named:
+        metric = METRICS[name]
+        assert name.endswith("_bucket") == (metric.kind is Kind.HISTOGRAM)
+        for label, value in re.findall(r'(\w+)="(\w+)"', selectors):
+            assert label in metric.labels
+            assert value in VALUES[label]
+    assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
+def test_promtool_has_nothing_to_say_where_there_is_one() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is not None:
+        subprocess.run([promtool, "check", "rules", ALERTS], check=True, capture_output=True)
