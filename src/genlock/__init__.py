@@ -1,7 +1,5 @@
 """Genlock: one plan, many agents, one authoritative result."""
 
-from genlock.version import __version__
-
 # A name is imported when it is first used: `genlock version` and a program that only wants an exception pay for nothing else. `typing`
 # itself would be a tenth of what `import genlock` may cost, hence no import of it.
 TYPE_CHECKING = False
@@ -13,6 +11,8 @@ if TYPE_CHECKING:
     from genlock.errors import GenlockError
     from genlock.open import connect, open_store
 del TYPE_CHECKING
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AsyncCoordinator",

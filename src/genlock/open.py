@@ -32,7 +32,6 @@ from genlock.places import FILE, make_folder, project_folder, sqlite_url
 from genlock.schemes import is_service, scheme_of
 from genlock.settings import check_key, resolve
 from genlock.store import Clock, Store
-from genlock.version import __version__
 
 if TYPE_CHECKING:
     from genlock.remote.link import Link
@@ -126,13 +125,16 @@ def _link(
     url: str, identity: Identity, key: str | None, ca_file: str | None, deadline_seconds: float, clock: Clock | None, monitor: bool
 ) -> Link:
     """The way to a service."""
+    from importlib import import_module
+
     from genlock.remote.link import Link
 
+    version = import_module("genlock").__version__  # the package itself, which sees all of us
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
     if clock is not None or monitor:
         raise BadArgument("clock and monitor are the service's own business; leave them out for a service's address")
     key = check_key(key) if key is not None else resolve({}, project_folder())["api_key"].value
-    return Link(url, identity, api_key=key, deadline_seconds=deadline_seconds, ca_file=ca_file, version=__version__, identify=identify)
+    return Link(url, identity, api_key=key, deadline_seconds=deadline_seconds, ca_file=ca_file, version=version, identify=identify)
 
 
 def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:

@@ -85,7 +85,7 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("colour", "red", "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, lease_seconds"),
+        ("colour", "red", "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, api_key, lease_seconds"),
         ("tenant", "a/b", "config set: tenant 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -"),
         ("url", "genlock.db", "config set: url is a store's URL such as sqlite:///path/genlock.db, or a service's, not 'genlock.db'"),
         ("lease_seconds", "soon", "config set: lease_seconds is a number of seconds over 0 and up to a year, not 'soon'"),
