@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
@@ -18,16 +18,20 @@ from msgspec import Struct
 
 from genlock.core.identity import NO_AGENT, NO_SESSION, Identity
 from genlock.core.ids import check_task_id
-from genlock.core.names import check_project, check_session, check_tenant
+from genlock.core.names import check_agent, check_project, check_session, check_tenant
 from genlock.errors import BadArgument
 from genlock.wire import calls as c
-from genlock.wire.calls import Call
+from genlock.wire.calls import Call, field_types
 from genlock.wire.routes import BY_CALL, PREFIX, Route
 
 _NEED_AGENT: Final = frozenset({c.ClaimTask, c.ClaimNext, c.BatchClaim})
 _SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult})
 """Their session may be left out: an operator has none."""
 _SEVERAL: Final = frozenset({"task_ids", "tasks", "results", "subtasks", "tracks"})
+
+
+_LONGEST_QUERY: Final = 32_000
+"""Longer ones are cut off or refused on the way."""
 
 
 class Request(NamedTuple):
@@ -55,7 +59,7 @@ def request_of(identity: Identity, call: Call[Any]) -> Request:
     path = route.path if route.variable is None else route.path.replace(f"{{{route.variable}}}", quote(name, safe=""))
     target = f"{PREFIX}/{place[0]}/{place[1]}/{path}"
     if route.method == "GET":
-        return Request(route, target + _query(given), None)
+        return Request(route, target + _query(type(call), given), None)
     return Request(route, target, _body(given), operation if isinstance(operation, str) else None)
 
 
@@ -88,30 +92,63 @@ def _check_caller(identity: Identity, call: Call[Any]) -> None:
         raise BadArgument(NO_AGENT)
 
 
-def _query(given: Mapping[str, Any]) -> str:
+def _query(call: type[Call[Any]], given: Mapping[str, Any]) -> str:
     pairs: list[tuple[str, str]] = []
     for name, value in given.items():
-        several = _listed(name, value)
+        several = _listed(name, _typed(call, name, value))
         if several == []:
             raise BadArgument(f"{name} is empty; leave it out, or name one")
         pairs += [(name, _word(name, each)) for each in (several if isinstance(several, list) else [several])]
-    return "?" + urlencode(pairs) if pairs else ""
+    query = "?" + urlencode(pairs) if pairs else ""
+    if len(query) > _LONGEST_QUERY:
+        raise BadArgument(f"{max(given, key=lambda name: len(str(given[name])))} is too long")
+    return query
+
+
+_CHECKS: Final[dict[str, Callable[[Any], str]]] = {
+    "task_id": check_task_id,
+    "around": check_task_id,
+    "agent_id": check_agent,
+    "session_id": check_session,
+}
+
+
+def _typed(call: type[Call[Any]], name: str, value: Any) -> Any:
+    """What is of another type than promised is refused here: in a query everything is a text, and 5 would pass for "5"."""
+    if name in _CHECKS:
+        return _CHECKS[name](value)
+    try:
+        msgspec.convert(_listed(name, value), _types(call)[name])
+    except msgspec.ValidationError as error:
+        raise BadArgument(f"{name} is something else: {error}") from None
+    return value
+
+
+_types = functools.cache(field_types)
 
 
 def _word(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (str, int, float)):
-        try:
-            return str(value).encode().decode()
-        except UnicodeEncodeError as error:
-            raise BadArgument(f"{name} cannot be sent: {error}") from None
-    raise BadArgument(f"{name} is one value, not {type(value).__name__}")
+    try:
+        return str(value).encode().decode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"{name} cannot be sent: {error}") from None
 
 
 def _body(given: Mapping[str, Any]) -> bytes:
+    _check_body(given)
     pieces = [f"{json.dumps(name)}:".encode() + _json(name, _files(_listed(name, value))) for name, value in given.items()]
     return b"{" + b",".join(pieces) + b"}"
+
+
+def _check_body(given: Mapping[str, Any]) -> None:
+    """What JSON would make something else of, and what nobody could make anything of."""
+    if isinstance(given.get("generations"), Mapping):
+        for task in given["generations"]:
+            check_task_id(task)
+    if "source" in given and not isinstance(given["source"], (Mapping, str, list, tuple)):
+        raise BadArgument(f"a plan is a mapping, a YAML text or files, not {type(given['source']).__name__}")
 
 
 def _listed(name: str, value: Any) -> Any:
@@ -150,4 +187,5 @@ def _json(name: str, value: Any) -> bytes:
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadArgument(f"{name} cannot be written as JSON: {error}") from None
+        what = "the plan" if name == "source" else name
+        raise BadArgument(f"{what} cannot be written as JSON: {error}") from None
