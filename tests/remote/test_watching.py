@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 import genlock
 from genlock import Coordinator
 from genlock.core.results import FeedEvent
-from genlock.errors import BadArgument, CursorLost, ServiceUnreachable
+from genlock.errors import BadArgument, Closed, CursorLost, ServiceUnreachable
 from tests.remote.test_client import answering
 from tests.servers.proxy import Proxy, between
 from tests.servers.service import Service
@@ -105,6 +108,56 @@ def _until(events: Iterator[FeedEvent], kind: str) -> list[FeedEvent]:
         if event.event_type == kind:
             return found
     raise AssertionError(f"no {kind} came, but {[event.event_type for event in found]}")
+
+
+def test_a_watch_that_is_cancelled_or_closed_lets_its_thread_go() -> None:
+    """The stream is open and silent: without a word from us its thread would wait for a sign of life."""
+    head = b"HTTP/1.1 200 OK\r\ngenlock-protocol: 1\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n: hello\n\n"
+
+    async def main(url: str, opened: threading.Event, *, cancel: bool) -> None:
+        async with genlock.aio.connect(url) as fleet:
+            events = fleet.watch()
+            waiting = asyncio.ensure_future(anext(events))
+            await asyncio.get_running_loop().run_in_executor(None, opened.wait, 30)
+            if cancel:
+                waiting.cancel()
+                with suppress(asyncio.CancelledError):
+                    await waiting
+                await events.aclose()  # type: ignore[attr-defined]
+        if not cancel:
+            with pytest.raises(Closed):
+                await waiting
+
+    for cancel in (True, False):
+        with silent(head) as (url, opened):
+            asyncio.run(main(url, opened, cancel=cancel))  # which waits for every thread of its executor
+
+
+@contextmanager
+def silent(head: bytes) -> Iterator[tuple[str, threading.Event]]:
+    """Answers two pages, then begins a stream and says nothing more."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    opened, over = threading.Event(), threading.Event()
+
+    def serve() -> None:
+        for answer in (_page(), _page()):
+            near, _ = listening.accept()
+            with near:
+                near.recv(65536)
+                near.sendall(answer)
+        near, _ = listening.accept()
+        with near:
+            near.recv(65536)
+            near.sendall(head)
+            opened.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    with listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", opened
+        over.set()
+        thread.join(10)
 
 
 # Streams as they are written: what the service says of itself.

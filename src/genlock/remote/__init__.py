@@ -7,7 +7,7 @@ requests.py      a call as a request
 replies.py       a response as an answer or an error
 scripts.py       the two drivers of scripts
 link.py          the address, who speaks, and the connections; a forked child has its own
-watching.py      a project's events as they come; sse.py how they are written
+watching.py      a project's events as they come; sse.py how they are written, ears.py how a waiting thread is let go
 
 It sees the wire and the core, nothing else: what is decided is decided by the service.
 """

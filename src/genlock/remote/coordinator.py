@@ -9,6 +9,7 @@ from genlock.core.identity import Identity
 from genlock.core.results import FeedEvent
 from genlock.errors import NotAllowed
 from genlock.remote import operations as o
+from genlock.remote.ears import Ear
 from genlock.remote.link import Link
 from genlock.remote.scripts import asynchronous, synchronous
 from genlock.remote.watching import follow
@@ -92,7 +93,7 @@ class RemoteCoordinator(Connection):
     ) -> Iterator[FeedEvent]:
         """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
         self._link.check_open()
-        return follow(self._link, tenant_id, project_id, after, timeout_seconds)
+        return follow(self._link, tenant_id, project_id, after, timeout_seconds, Ear())
 
     def close(self) -> None:
         """Ends the connection; calling it again is fine."""
@@ -168,13 +169,17 @@ class AsyncRemoteCoordinator(Connection):
         import asyncio
 
         self._link.check_open()
-        events = follow(self._link, tenant_id, project_id, after, timeout_seconds)
+        ear = Ear()
+        events = follow(self._link, tenant_id, project_id, after, timeout_seconds, ear)
         loop = asyncio.get_running_loop()
-        while True:
-            event: Any = await loop.run_in_executor(None, next, events, None)
-            if event is None:
-                return
-            yield event
+        try:
+            while True:
+                event: Any = await loop.run_in_executor(None, next, events, None)
+                if event is None:
+                    return
+                yield event
+        finally:
+            ear.stop()  # the thread that still waits, if this was cancelled
 
     async def close(self) -> None:
         """Ends the connection; calling it again is fine."""

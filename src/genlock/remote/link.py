@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from genlock.core.identity import Identity
 from genlock.core.model import Process
 from genlock.errors import BadArgument, Closed
+from genlock.remote.ears import Ear
 from genlock.remote.replies import Lost, Response
 from genlock.remote.requests import Request
 from genlock.wire.headers import (
@@ -62,6 +64,8 @@ class Link:
         self._ca_file = ca_file
         self._lock = threading.Lock()
         self._closed = False
+        self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+        """Who waits for events."""
         self._identity = identity
         self._start()
 
@@ -88,11 +92,6 @@ class Link:
         """Closed, if it is."""
         if self._closed:
             raise Closed("the coordinator is closed")
-
-    @property
-    def is_closed(self) -> bool:
-        """Has it been closed?"""
-        return self._closed
 
     # One exchange
 
@@ -182,6 +181,8 @@ class Link:
     def close(self) -> None:
         """No more calls; those under way end by themselves."""
         self._closed = True
+        for ear in list(self.ears) if self._pid == os.getpid() else ():
+            ear.stop()
         if self._pid == os.getpid() and self._client is not None:
             self._client.close()
 

@@ -17,6 +17,7 @@ import msgspec
 from genlock.core.results import Feed, FeedEvent
 from genlock.errors import BadArgument, CursorLost, RouteNotFound, ServiceError, ServiceUnreachable
 from genlock.remote.asking import ask
+from genlock.remote.ears import Ear
 from genlock.remote.link import Link, lost
 from genlock.remote.replies import Response, check_service
 from genlock.remote.requests import request_of
@@ -44,14 +45,20 @@ class _Broken(Exception):
         self.after_seconds = after_seconds
 
 
-def follow(link: Link, tenant_id: str | None, project_id: str | None, after: str | None, timeout: float | None) -> Iterator[FeedEvent]:
-    """Events as they come, for ever or until nothing has come for `timeout` seconds. Blocks the calling thread."""
+def follow(
+    link: Link, tenant_id: str | None, project_id: str | None, after: str | None, timeout: float | None, ear: Ear
+) -> Iterator[FeedEvent]:
+    """Events as they come, for ever, until nothing has come for `timeout` seconds, or until the ear is stopped. Blocks the thread."""
     given: Any = timeout  # the type is only promised
     if given is not None and (isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= math.inf):
         raise BadArgument(f"timeout_seconds is a number from 0 to inf, not {timeout!r}")
+    link.ears.add(ear)
     feed = _Feed(link, tenant_id, project_id, after, timeout)
     streams = True
     while True:
+        link.check_open()
+        if ear.stopped:
+            return
         yield from feed.pages()
         if feed.left() <= 0:
             return
@@ -59,7 +66,7 @@ def follow(link: Link, tenant_id: str | None, project_id: str | None, after: str
             time.sleep(min(feed.left(), _LOOK_SECONDS))
             continue
         try:
-            yield from feed.stream()
+            yield from feed.stream(ear)
         except RouteNotFound:
             streams = False
         except _Broken as broken:
@@ -100,7 +107,7 @@ class _Feed:
         self._broken = 0
         return event
 
-    def stream(self) -> Iterator[FeedEvent]:
+    def stream(self, ear: Ear) -> Iterator[FeedEvent]:
         """What comes. Ends when it may not stay quiet any longer; `_Broken` if the stream has."""
         import httpx2
 
@@ -112,9 +119,11 @@ class _Feed:
         link.check_open()
         try:
             with link.client().stream("GET", f"{link.url}{events.target}/stream", headers=headers, timeout=timeout) as response:
+                ear.open(response)
                 if response.status_code != 200:
                     self._refused(Response(response.status_code, response.headers, response.read()))
-                check_service(Response(response.status_code, response.headers, b""), link.url, link.version)
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    check_service(Response(response.status_code, response.headers, response.read()), link.url, link.version)
                 for message in messages(response.iter_lines()):
                     yield from self._taken(message)
                     if self.left() < patience - 1 and not message.event:
@@ -124,10 +133,11 @@ class _Feed:
                 return
             raise _Broken("the stream gave no sign of life") from None
         except httpx2.TransportError as error:
-            if link.is_closed:
+            if ear.stopped:
                 return
             raise _Broken(lost(error).why) from None
-        raise _Broken("the stream ended")
+        if not ear.stopped:
+            raise _Broken("the stream ended")
 
     def _refused(self, response: Response) -> None:
         check_service(response, self._link.url, self._link.version)
@@ -142,6 +152,8 @@ class _Feed:
         if message.event.startswith(_OURS):
             raise _Broken(_told(message) or message.event, (message.retry_milliseconds or 0) / 1000)
         if not message.data:
+            # An id alone: what came up to there was not for us.
+            self._cursor = message.id or self._cursor
             return
         try:
             event = msgspec.json.decode(message.data, type=FeedEvent)
