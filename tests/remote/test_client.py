@@ -339,8 +339,8 @@ def test_nobody_there_is_said_with_the_address_and_what_to_check() -> None:
 
 
 @contextmanager
-def answering(*answers: bytes) -> Iterator[str]:
-    """Something that gives these answers, one a connection and the last for ever, whatever it is asked."""
+def answering(*answers: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
+    """Something that gives these answers, one a connection and the last for ever, whatever it is asked; and keeps what that was."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -351,7 +351,9 @@ def answering(*answers: bytes) -> Iterator[str]:
             except OSError:
                 return
             with near:
-                near.recv(65536)
+                asked = near.recv(65536)
+                if heard is not None:
+                    heard.append(asked)
                 near.sendall(answers[min(given, len(answers) - 1)])
                 given += 1
 
@@ -444,7 +446,7 @@ def test_busy_is_busy_after_the_deadline() -> None:
 
 def test_the_key_is_sent_from_the_argument_the_environment_or_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     heard: list[bytes] = []
-    with hearing(heard) as url:
+    with answering(READY, heard=heard) as url:
         with genlock.connect(url, api_key="glk_argument") as fleet:
             fleet.ready()
         monkeypatch.setenv("GENLOCK_API_KEY", "glk_environment")
@@ -458,31 +460,6 @@ def test_the_key_is_sent_from_the_argument_the_environment_or_the_settings(monke
             fleet.ready()
     sent = [line for request in heard for line in request.split(b"\r\n") if line.lower().startswith(b"authorization")]
     assert sent == [b"authorization: Bearer glk_argument", b"authorization: Bearer glk_environment", b"authorization: Bearer glk_settings"]
-
-
-@contextmanager
-def hearing(heard: list[bytes]) -> Iterator[str]:
-    """Says that nothing is ready, and keeps what it was asked."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                near, _ = listening.accept()
-            except OSError:
-                return
-            with near:
-                heard.append(near.recv(65536))
-                near.sendall(READY)
-
-    thread = threading.Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join(10)
 
 
 def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:

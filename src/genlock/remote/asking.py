@@ -32,18 +32,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def asking(call: Callable[P, Call[R]]) -> Callable[Concatenate[Link, P], Script[R]]:
-    """The operation that this call asks for."""
-
-    def operation(link: Link, /, *args: P.args, **kwargs: P.kwargs) -> Script[R]:
-        return ask(link, call(*args, **kwargs))
-
-    operation.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]
-    operation.__doc__ = call.__doc__
-    operation.__name__ = operation.__qualname__ = BY_CALL[call].name  # type: ignore[index]
-    return operation
-
-
 def ask(link: Link, call: Call[R]) -> Script[R]:
     """Asks until there is an answer."""
     request = request_of(link.identity, _signed(call))
@@ -68,6 +56,18 @@ def ask_next(link: Link, call: ClaimNext) -> Script[ClaimResult]:
         answer: ClaimResult = yield from _repeat(link, piece, patience)
         if answer.reason is not ClaimReason.NOTHING_READY or time.monotonic() >= end:
             return answer
+
+
+def asking(call: Callable[P, Call[R]], how: Callable[[Link, Any], Script[R]] = ask) -> Callable[Concatenate[Link, P], Script[R]]:
+    """The operation that this call asks for."""
+
+    def operation(link: Link, /, *args: P.args, **kwargs: P.kwargs) -> Script[R]:
+        return how(link, call(*args, **kwargs))
+
+    operation.__signature__ = inspect.signature(call)  # type: ignore[attr-defined]
+    operation.__doc__ = call.__doc__
+    operation.__name__ = operation.__qualname__ = BY_CALL[call].name  # type: ignore[index]
+    return operation
 
 
 def _repeat(link: Link, make: Callable[[], tuple[Request, float]], patience: Patience) -> Script[Any]:

@@ -1,4 +1,4 @@
-"""Every operation, as a script. All but three are what their call says."""
+"""Every operation, as a script. All but two are what their call says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genlock.core.model import Process
-from genlock.core.results import ClaimResult, PlanResult, SessionInfo
+from genlock.core.results import PlanResult, SessionInfo
 from genlock.errors import BadArgument
 from genlock.remote.asking import ask, ask_next, asking
 from genlock.remote.link import Link
@@ -17,6 +17,7 @@ claim_task = asking(c.ClaimTask)
 renew_lease = asking(c.RenewLease)
 release_claim = asking(c.ReleaseClaim)
 submit_result = asking(c.SubmitResult)
+claim_next = asking(c.ClaimNext, ask_next)
 batch_claim = asking(c.BatchClaim)
 batch_renew = asking(c.BatchRenew)
 batch_submit = asking(c.BatchSubmit)
@@ -57,34 +58,6 @@ list_sessions = asking(c.ListSessions)
 list_agents = asking(c.ListAgents)
 get_session_memory = asking(c.GetSessionMemory)
 read_events = asking(c.ReadEvents)
-
-
-def claim_next(
-    link: Link,
-    *,
-    agent_id: str | None = None,
-    session_id: str | None = None,
-    lease_duration_seconds: float | None = None,
-    tracks: str | Sequence[str] | None = None,
-    wait_seconds: float = 0,
-    tenant_id: str | None = None,
-    project_id: str | None = None,
-    operation_id: str | None = None,
-    agent_role: str = "",
-) -> Script[ClaimResult]:
-    """Claim whatever ready task comes first for this agent, waiting up to `wait_seconds` for one."""
-    call = c.ClaimNext(
-        agent_id=agent_id,
-        session_id=session_id,
-        lease_duration_seconds=lease_duration_seconds,
-        tracks=tracks,
-        wait_seconds=wait_seconds,
-        tenant_id=tenant_id,
-        project_id=project_id,
-        operation_id=operation_id,
-        agent_role=agent_role,
-    )
-    return ask_next(link, call)
 
 
 def import_plan(

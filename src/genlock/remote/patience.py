@@ -60,6 +60,11 @@ class Patience:
             if isinstance(after.error, Busy) or request.route.repeatable:
                 return after.error
             return type(after.error)(f"{after.error}{self._doubt(request)}")
+        if isinstance(after, Lost) and after.hopeless:
+            return ServiceUnreachable(
+                f"{self._url} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "
+                "connect(ca_file=…), or SSL_CERT_FILE"
+            )
         why = after.why if isinstance(after, Lost) else str(after.error)
         return ServiceUnreachable(
             f"no answer from {self._url} within {self._seconds:g} seconds: {why}. Does the service run, and is this its address? "
