@@ -39,10 +39,14 @@ help: ## Show this help
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'ARGS="…" is passed on by run, test, nightly, bench, bench-copy and race: make test ARGS="-k claim -x"'
+	@echo 'ARGS="…" is passed on by run, demo, test, nightly, bench, bench-copy and race: make test ARGS="-k claim -x"'
 
 .PHONY: run
-run: $(READY) ## Watch a real fleet at work, in the terminal
+run: $(READY) ## Start the service with a sample plan and agents at work, and print its URL
+	@.venv/bin/genlock dev $(ARGS)
+
+.PHONY: demo
+demo: $(READY) ## Watch a fleet with a crash, a zombie and a takeover, in the terminal
 	@.venv/bin/genlock demo $(ARGS)
 
 .PHONY: test

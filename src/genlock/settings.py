@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from genlock import service_settings as service
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.errors import BadArgument
 
@@ -64,10 +65,11 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "user": check_user,
     "api_key": check_key,
     "lease_seconds": check_lease_seconds,
+    **service.CHECKS,
 }
 """Every setting there is."""
 
-DEFAULTS: Final[dict[str, Any]] = dict.fromkeys(CHECKS) | {"tenant": "default", "project": "default"}
+DEFAULTS: Final[dict[str, Any]] = dict.fromkeys(CHECKS) | {"tenant": "default", "project": "default"} | service.DEFAULTS
 """None: it depends. `url` is the project's own store, `session` the process on whose behalf we run, and `agent` goes by the session."""
 
 NOT_IN_FILES: Final = {"session": "all that read the file would be one session; set GENLOCK_SESSION for each agent"}
@@ -111,7 +113,7 @@ def resolve(flags: Mapping[str, Any], project_folder: Path | None) -> dict[str, 
             found[name] = Setting(check(name, given, origin), origin)
     for name, value in flags.items():
         if value is not None:
-            origin = f"flag --{name.replace('_', '-')}"
+            origin = f"flag --{name.removeprefix(service.PREFIX).replace('_', '-')}"
             found[name] = Setting(check(name, value, origin), origin)
     return found
 
@@ -127,8 +129,15 @@ def check(name: str, value: object, origin: str) -> Any:
 def check_name(name: str) -> str:
     """The name of a setting that there is."""
     if name not in CHECKS:
-        raise BadSetting(f"there is no setting {name!r}; there are: {', '.join(CHECKS)}")
+        raise BadSetting(f"there is no setting {name!r}; there are: {_names(name)}")
     return name
+
+
+def _names(wrong: str) -> str:
+    """The names there are, as far as they could have been meant."""
+    if wrong.startswith(service.PREFIX):
+        return ", ".join(service.CHECKS)
+    return ", ".join(name for name in CHECKS if name not in service.CHECKS) + f", and those of a service, which begin with {service.PREFIX}"
 
 
 def read(path: Path) -> dict[str, Setting]:
@@ -154,7 +163,7 @@ def parse(text: str, path: Path) -> dict[str, Setting]:
     for name, value in values.items():
         origin = f"{path}:{line_of(text, name)}"
         if name not in CHECKS:
-            raise BadSetting(f"{origin}: there is no setting {name!r}; there are: {', '.join(CHECKS)}")
+            raise BadSetting(f"{origin}: there is no setting {name!r}; there are: {_names(name)}")
         if name in NOT_IN_FILES:
             raise BadSetting(f"{origin}: {name} cannot be set in a file: {NOT_IN_FILES[name]}")
         if not isinstance(value, (str, int, float)):

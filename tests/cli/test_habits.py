@@ -61,7 +61,7 @@ def arguments_of(name: str) -> list[str]:
 def test_the_verbs_of_the_issue_are_all_there() -> None:
     promised = """init plan add edit ready next claim renew submit release show history explain agents sessions assign spawn blocking unlock
     graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo
-    db copy keys tenant"""
+    db copy keys tenant serve dev"""
     assert set(promised.split()) == set(VERBS)
 
 
@@ -130,7 +130,19 @@ def test_an_unknown_option_is_a_mistake_of_the_caller(name: str, nowhere: Path, 
     assert list(nowhere.iterdir()) == []
 
 
-NEEDS_NO_STORE = {"init", "demo", "version", "completion", "config show", "config get", "config path", "plan check", "doctor", "db create"}
+NEEDS_NO_STORE = {
+    "init",
+    "dev",
+    "demo",
+    "version",
+    "completion",
+    "config show",
+    "config get",
+    "config path",
+    "plan check",
+    "doctor",
+    "db create",
+}
 NAMES_A_FILE = {"restore"}
 """Their file is missed first."""
 

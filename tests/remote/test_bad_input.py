@@ -18,7 +18,7 @@ class Remote(Fleet):
     """The same fleet, through a service on the same file."""
 
     def __init__(self, folder: Path, url: str, embedded: Fleet) -> None:
-        self.file, self.refused_id, self.raw = embedded.file, embedded.refused_id, embedded.raw
+        self.file, self.refused_id, self.key_id, self.raw = embedded.file, embedded.refused_id, embedded.key_id, embedded.raw
         self.coordinator: Coordinator = genlock.connect(url, session_id="s1", agent_id="alice")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -89,16 +89,17 @@ class App:
         raise click.exceptions.Exit(code)
 
 
-def verb(*, worker: bool = False, store: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def verb(*, worker: bool = False, store: bool = True, settings: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a verb's function, whose first argument becomes the App.
 
     Every verb has --json and --quiet; with `store` also --url, --tenant and --project; with `worker` also --session, --agent and --user.
+    `settings` are those that the verb has options of its own for, called set_ and the setting's name.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
-            names = [*(["url", "tenant", "project"] if store else []), *(["session", "agent", "user"] if worker else [])]
+            names = [*(["url", "tenant", "project"] if store else []), *(["session", "agent", "user"] if worker else []), *settings]
             app = App(as_json=as_json, quiet=quiet, flags={name: options.pop(f"set_{name}") for name in names}, worker=worker)
             click.get_current_context().find_root().obj = app
             try:

@@ -34,7 +34,7 @@ def write_setting(path: Path, name: str, value: Any) -> bool:
 
 def _toml(value: Any) -> str:
     if not isinstance(value, str):
-        return repr(value)
+        return repr(value).lower()  # numbers and truths
     import json
 
     return json.dumps(value, ensure_ascii=False)  # of a printable text this is TOML too

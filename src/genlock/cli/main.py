@@ -12,6 +12,8 @@ import sys
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
         "init": ("start:init", "Make a project's store here."),
+        "dev": ("serving:dev", "Try it: a service with a sample plan and agents at work."),
+        "serve": ("serving:serve", "Serve the store to agents on other machines, over HTTP."),
         "demo": ("demo:demo", "Watch a real fleet: a crash, a zombie, a takeover."),
         "doctor": ("doctor:doctor", "Check the store and say what to type."),
     },

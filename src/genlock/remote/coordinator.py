@@ -82,6 +82,13 @@ class RemoteCoordinator(Connection):
     list_agents = synchronous(o.list_agents)
     get_session_memory = synchronous(o.get_session_memory)
     read_events = synchronous(o.read_events)
+    create_key = synchronous(o.create_key)
+    list_keys = synchronous(o.list_keys)
+    rotate_key = synchronous(o.rotate_key)
+    revoke_key = synchronous(o.revoke_key)
+    list_tenants = synchronous(o.list_tenants)
+    get_tenant = synchronous(o.get_tenant)
+    set_tenant = synchronous(o.set_tenant)
 
     def watch(
         self,
@@ -156,6 +163,13 @@ class AsyncRemoteCoordinator(Connection):
     list_agents = asynchronous(o.list_agents)
     get_session_memory = asynchronous(o.get_session_memory)
     read_events = asynchronous(o.read_events)
+    create_key = asynchronous(o.create_key)
+    list_keys = asynchronous(o.list_keys)
+    rotate_key = asynchronous(o.rotate_key)
+    revoke_key = asynchronous(o.revoke_key)
+    list_tenants = asynchronous(o.list_tenants)
+    get_tenant = asynchronous(o.get_tenant)
+    set_tenant = asynchronous(o.set_tenant)
 
     async def watch(
         self,

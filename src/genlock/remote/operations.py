@@ -58,6 +58,13 @@ list_sessions = asking(c.ListSessions)
 list_agents = asking(c.ListAgents)
 get_session_memory = asking(c.GetSessionMemory)
 read_events = asking(c.ReadEvents)
+create_key = asking(c.CreateKey)
+list_keys = asking(c.ListKeys)
+rotate_key = asking(c.RotateKey)
+revoke_key = asking(c.RevokeKey)
+list_tenants = asking(c.ListTenants)
+get_tenant = asking(c.GetTenant)
+set_tenant = asking(c.SetTenant)
 
 
 def import_plan(

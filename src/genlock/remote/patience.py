@@ -23,6 +23,10 @@ _QUICK: Final = frozenset(
 """What is answered at once or not at all. A connection that has silently died is noticed in time to try another one."""
 
 
+_ONCE: Final = frozenset({c.CreateKey, c.RotateKey})
+"""What would be done once more: it shows a secret that nobody keeps, so it cannot be answered alike a second time."""
+
+
 class Patience:
     """The patience that is left for one call."""
 
@@ -48,7 +52,7 @@ class Patience:
         """How long to wait before the next attempt; raises when there is to be none."""
         self._maybe_done |= after.sent if isinstance(after, Lost) else after.done
         left = self._until - time.monotonic()
-        if left <= 0 or (isinstance(after, Lost) and after.hopeless):
+        if left <= 0 or (isinstance(after, Lost) and after.hopeless) or (self._maybe_done and request.route.call in _ONCE):
             raise self._over(request, after)
         longest = min(FIRST_PAUSE_SECONDS * 2**self._pauses, LONGEST_PAUSE_SECONDS)
         self._pauses += 1
@@ -74,6 +78,8 @@ class Patience:
     def _doubt(self, request: Request) -> str:
         if request.route.repeatable or not self._maybe_done:
             return ". Nothing was changed"
+        if request.route.call in _ONCE:
+            return ". It may have been done: list_keys shows which keys there are; revoke the one whose text you did not get"
         if request.operation is not None:
             return f". It may have been done: to repeat it safely, pass operation_id={request.operation!r}"
         return ". It may have been done; it is safe to repeat"

@@ -16,16 +16,17 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec import Struct
 
+from genlock.core.access import EVERYWHERE, check_key_id
 from genlock.core.identity import NO_AGENT, NO_SESSION, Identity
 from genlock.core.ids import check_task_id
 from genlock.core.names import check_agent, check_project, check_session, check_tenant
 from genlock.errors import BadArgument
 from genlock.wire import calls as c
 from genlock.wire.calls import Call, field_types
-from genlock.wire.routes import BY_CALL, PREFIX, Route
+from genlock.wire.routes import BY_CALL, NO_NAME, PREFIX, Route, Within
 
 _NEED_AGENT: Final = frozenset({c.ClaimTask, c.ClaimNext, c.BatchClaim})
-_SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult})
+_SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult, c.CreateKey})
 """Their session may be left out: an operator has none."""
 _SEVERAL: Final = frozenset({"task_ids", "tasks", "results", "subtasks", "tracks"})
 
@@ -49,10 +50,7 @@ def request_of(identity: Identity, call: Call[Any]) -> Request:
     route = BY_CALL[type(call)]
     given = {name: value for name, default in _fields(type(call)).items() if (value := getattr(call, name)) is not default}
     tenant, project = given.pop("tenant_id", None), given.pop("project_id", None)
-    place = (
-        identity.tenant_id if tenant is None else check_tenant(tenant),
-        identity.project_id if project is None else check_project(project),
-    )
+    place = _place(route, identity, tenant, project)
     name = _name(route, given, identity)
     _check_caller(identity, call)
     operation = given.get("operation_id")
@@ -61,6 +59,18 @@ def request_of(identity: Identity, call: Call[Any]) -> Request:
     if route.method == "GET":
         return Request(route, target + _query(type(call), given), None)
     return Request(route, target, _body(given), operation if isinstance(operation, str) else None)
+
+
+def _place(route: Route, identity: Identity, tenant: Any, project: Any) -> tuple[str, str]:
+    """What stands for tenant and project in the path."""
+    if route.within is Within.STORE:
+        return NO_NAME, NO_NAME
+    if route.within is Within.TENANT and tenant == EVERYWHERE:
+        return NO_NAME, NO_NAME
+    tenant = identity.tenant_id if tenant is None else check_tenant(tenant)
+    if route.within is Within.TENANT:
+        return tenant, NO_NAME
+    return tenant, identity.project_id if project is None else check_project(project)
 
 
 @functools.cache
@@ -75,6 +85,8 @@ def _name(route: Route, given: dict[str, Any], identity: Identity) -> str:
     value = given.pop(route.variable, None)
     if route.variable == "task_id":
         return check_task_id(value)
+    if route.variable == "key_id":
+        return check_key_id(value)
     session = identity.session_id if value is None else value
     if session is None:
         raise BadArgument(NO_SESSION)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from starlette.routing import Router
 
 from genlock import __version__
-from genlock.errors import GenlockError, RouteNotFound
+from genlock.errors import GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
 from genlock.service.running import Running
@@ -40,7 +40,7 @@ class App:
     def __init__(
         self, running: Running, door: Door, pages: Router, watch: Watch | None = None, on_fault: Callable[[Exchange], None] | None = None
     ) -> None:
-        self._running, self._door, self._pages = running, door, pages
+        self.running, self._door, self._pages = running, door, pages
         self._watch, self._on_fault = watch, on_fault
         self._v1 = V1(running)
         start = os.urandom(4).hex()
@@ -95,7 +95,7 @@ class App:
             check_protocol(protocol.decode("latin-1"), "client", __version__)
         path: str = scope["path"]
         if path not in _OPEN_PATHS:
-            exchange.grant = await self._door.admit(headers)
+            await self._let_in(exchange)
         if path.startswith("/v1/"):
             try:
                 found = self._v1.find(scope)
@@ -105,6 +105,18 @@ class App:
                 return await self._operation(found, exchange, receive)
         await self._page(exchange, receive, send)
         return None
+
+    async def _let_in(self, exchange: Exchange) -> None:
+        """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
+        rates = self.running.rates
+        try:
+            exchange.grant = await self._door.admit(exchange.headers)
+        except KeyRefused:
+            if rates is not None:
+                rates.take(exchange.client)
+            raise
+        if rates is not None:
+            rates.take(exchange.grant.key_id or exchange.client)
 
     async def _operation(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
         exchange.route, exchange.place = found[0].name, found[1]

@@ -47,7 +47,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Exchange:
     """One request on its way through the service."""
 
-    __slots__ = ("arguments", "client", "error", "grant", "headers", "place", "request", "route", "scope", "started", "status")
+    __slots__ = ("arguments", "client", "error", "grant", "headers", "place", "request", "result", "route", "scope", "started", "status")
 
     def __init__(self, scope: Scope, headers: dict[bytes, bytes], request: str) -> None:
         self.scope = scope
@@ -60,6 +60,8 @@ class Exchange:
         self.route = ""
         self.place: tuple[str, str] | None = None
         self.arguments: dict[str, Any] | None = None
+        self.result: Any = None
+        """What the coordinator answered."""
         self.status = 0
         self.error: BaseException | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from genlock.coordinator import AsyncCoordinator, speaking_for
@@ -11,6 +12,7 @@ from genlock.coordinator.base import Identity
 from genlock.core.names import check_agent, check_session, check_user
 from genlock.errors import BadArgument
 from genlock.service.access.grant import Grant
+from genlock.service.limits import Rates, Turns
 from genlock.wire.headers import (
     AGENT_HEADER,
     HOST_HEADER,
@@ -31,10 +33,15 @@ _HOST, _PROCESS = HOST_HEADER.encode(), PROCESS_HEADER.encode()
 class Running:
     """A service at work."""
 
-    def __init__(self, coordinator: AsyncCoordinator) -> None:
+    def __init__(self, coordinator: AsyncCoordinator, rates: Rates | None = None, turns: Turns | None = None) -> None:
         self.coordinator = coordinator
+        self.rates = rates
+        """None: nobody is counted."""
+        self.turns = Turns() if turns is None else turns
         self.stopping = asyncio.Event()
         """Set when nothing new is to be begun: who waits is answered."""
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        """Awaited one after the other after that, and before the last answers are waited for: streams are closed here."""
         self._speakers: OrderedDict[tuple[object, ...], AsyncCoordinator] = OrderedDict()
 
     def speaker(self, grant: Grant, client: str, headers: dict[bytes, bytes]) -> AsyncCoordinator:

@@ -1,37 +1,161 @@
-"""Starting a service and stopping it."""
+"""Starting a service and stopping it.
+
+A stop is in this order: who waits is answered, nothing new is let in, streams are told when to come again, what was accepted is
+finished, and only then is the coordinator closed. All of it takes at most the grace; a second signal ends it at once.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
 import socket
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from types import FrameType
+from typing import Any, Final
 
 import uvicorn
+import uvloop
 
+from genlock.service.addresses import listen as listen
 from genlock.service.app import App
+from genlock.service.protocol import Bounds, protocol_with
+from genlock.service.running import Running
+
+KEEP_ALIVE_SECONDS: Final = 75
+CONNECTIONS: Final = 20_000
+GRACE_SECONDS: Final = 10.0
+_FILES_BESIDES: Final = 200
+_ARRIVED_SECONDS: Final = 0.05
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named, since asyncio sends small answers at once (TCP_NODELAY) only where it is: otherwise each took 40 ms.
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind((host, port))
-    listening.listen(4096)
-    return listening
+class Server(uvicorn.Server):
+    """uvicorn's server, which begins in its own way and ends in ours."""
+
+    def __init__(self, app: Any, bounds: Bounds, grace_seconds: float = GRACE_SECONDS, forwarded_allow_ips: str = "") -> None:
+        super().__init__(_config(app, bounds, forwarded_allow_ips))
+        self._running: Running | None = app.running if isinstance(app, App) else None
+        self._bounds = bounds
+        self._grace_seconds = grace_seconds
+        self.before_stop: list[Callable[[], Awaitable[None]]] = []
+        """Done while everything still works: for those who started callers of their own."""
+        self.at_once: list[Callable[[], None]] = []
+        """The last that is done if we are told twice to end."""
+        self.cut_off = 0
+        """Connections that were not done when the grace was over."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # What has been made so far stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, but who was asked to stop and did has not failed: the signal is not raised again."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # in a test, say; who started us stops us by should_exit
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """As a signal does."""
+        self.should_exit = True
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            for act in self.at_once:
+                act()
+            os._exit(128 + sig)
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            async with asyncio.timeout(self._grace_seconds):
+                for act in self.before_stop:
+                    await act()
+                self._announce_the_end()
+                for server in self.servers:
+                    server.close()
+                for closing in sockets or ():
+                    closing.close()
+                for act in self._running.on_stop if self._running is not None else ():
+                    await act()
+                await self._drain()
+        except TimeoutError:
+            await self._cut_off()
+
+    def _announce_the_end(self) -> None:
+        self._bounds.ending = True
+        if self._running is not None:
+            self._running.stopping.set()
+
+    async def _drain(self) -> None:
+        """Until all that was accepted is answered and taken."""
+        state = self.server_state
+        await asyncio.sleep(_ARRIVED_SECONDS)  # what had arrived when we were told to stop is read in this time
+        for connection in list(state.connections):
+            connection.shutdown()
+        while state.tasks:
+            await asyncio.wait(set(state.tasks))
+        if state.connections:
+            await self._bounds.empty.wait()
+
+    async def _cut_off(self) -> None:
+        self._announce_the_end()
+        state = self.server_state
+        self.cut_off = len(state.connections)
+        for task in list(state.tasks):
+            task.cancel()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        if state.tasks:
+            await asyncio.wait(set(state.tasks), timeout=1)
 
 
-def server(app: App) -> uvicorn.Server:
-    """The server around the application."""
-    config = uvicorn.Config(
+def server(app: Any) -> Server:
+    """The server around the application, as it is where nothing is said."""
+    return Server(app, Bounds(CONNECTIONS))
+
+
+def _config(app: Any, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Config:
+    return uvicorn.Config(
         app,
-        http="httptools",
+        http=protocol_with(bounds),
+        ws="none",
         lifespan="off",
         access_log=False,
         log_config=None,
         server_header=False,
-        proxy_headers=False,
+        # What a request says of where it comes from is believed only of a proxy that was named.
+        proxy_headers=bool(forwarded_allow_ips),
+        forwarded_allow_ips=forwarded_allow_ips,
         backlog=4096,
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=10,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
-    return uvicorn.Server(config)
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    """Runs the service's main coroutine on the event loop that suits it."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def room_for(connections: int) -> int:
+    """How many connections the system lets us have, at most these; its own soft limit is raised for it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + connections // 10 + _FILES_BESIDES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        return min(connections, max(1, (soft - _FILES_BESIDES) * 10 // 11))
+    return connections

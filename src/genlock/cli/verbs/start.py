@@ -35,7 +35,7 @@ def make_store(app: App, url: str) -> None:
 
     path = sqlite_path(url)
     if path is not None and app.setting("url") is None:
-        _make_place(path.parent)
+        make_place(path.parent)
     made = create_store(url)
     answer = {"url": without_password(url), "path": None if path is None else str(path), "made": made}
     shown = str(path or without_password(url))
@@ -57,7 +57,8 @@ def _url(app: App, *, stealth: bool) -> str:
     return sqlite_url(hidden / FILE)
 
 
-def _make_place(folder: Path) -> None:
+def make_place(folder: Path) -> None:
+    """Makes a project's folder."""
     from genlock.errors import StoreUnavailable
     from genlock.places import make_folder
 

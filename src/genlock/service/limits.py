@@ -1,0 +1,108 @@
+"""How much one caller may ask, and how much one tenant may have under way: nobody is slow because of somebody else.
+
+Rates are counted per key, or per address where there are no keys. Of each only one number is kept: the instant at which its last
+request would have been due at the even pace; who is ahead of the pace by more than the burst is told to come again.
+
+Turns are per tenant: so many of its operations are with the engine at once, the others wait in a queue of the tenant's own, in order.
+What an operation waits for then is its own tenant's, however many others have sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from genlock.errors import TooManyRequests
+
+RATE: Final = 1000
+"""Requests a second of one key, unless set otherwise."""
+BURST_SECONDS: Final = 2.0
+AT_ONCE: Final = 256
+MOST_WAITING: Final = 10_000
+_MOST_CALLERS: Final = 50_000
+
+
+class Rates:
+    """So many requests a second from each caller, and a burst of two seconds' worth."""
+
+    def __init__(self, per_second: int = RATE, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.per_second = per_second
+        self._pace = 1 / per_second
+        self._ahead = BURST_SECONDS - self._pace
+        self._monotonic = monotonic
+        self._due: dict[str, float] = {}
+
+    def take(self, who: str) -> None:
+        """One request of this caller, or TooManyRequests."""
+        now = self._monotonic()
+        due = self._due.get(who, now)
+        if due <= now:
+            due = now
+        elif due - now > self._ahead:
+            raise TooManyRequests(f"more than {self.per_second} requests a second of one caller (limit rate); come again in a second")
+        self._due[who] = due + self._pace
+        if len(self._due) > _MOST_CALLERS:
+            self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Who is not ahead of the pace need not be remembered; if all are, the oldest half is forgotten."""
+        ahead = {who: due for who, due in self._due.items() if due > now}
+        self._due = dict(list(ahead.items())[-_MOST_CALLERS // 2 :])
+
+
+class Turns:
+    """So many operations of each tenant at once."""
+
+    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
+        self._at_once = at_once
+        self._most_waiting = most_waiting
+        self._busy: dict[str, int] = {}
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    def enter(self, tenant: str) -> asyncio.Future[None] | None:
+        """None: go on. Else what to wait for first. Whoever has entered must leave."""
+        busy = self._busy.get(tenant, 0)
+        if busy < self._at_once:
+            self._busy[tenant] = busy + 1
+            return None
+        queue = self._waiting.setdefault(tenant, deque())
+        if len(queue) >= self._most_waiting:
+            raise TooManyRequests(
+                f"tenant {tenant!r} has {self._at_once} operations under way and {self._most_waiting} more that wait "
+                "(limit tenant_operations); come again in a second"
+            )
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        return turn
+
+    async def wait(self, tenant: str, turn: asyncio.Future[None]) -> None:
+        """Until it is our turn. Who is called off meanwhile hands a turn that has come on."""
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(tenant)
+            raise
+
+    def leave(self, tenant: str) -> None:
+        """The operation is over; the next of the same tenant begins."""
+        queue = self._waiting.get(tenant)
+        while queue:
+            turn = queue.popleft()
+            if not queue:
+                del self._waiting[tenant]
+            if not turn.done():
+                turn.set_result(None)
+                return
+        busy = self._busy[tenant] - 1
+        if busy:
+            self._busy[tenant] = busy
+        else:
+            del self._busy[tenant]
+
+    def waiting(self, tenant: str) -> int:
+        """How many operations of a tenant wait for their turn."""
+        return len(self._waiting.get(tenant, ()))

@@ -1,0 +1,213 @@
+"""The service's log: one line a request, and what else an operator should know. JSON, or readable on a terminal.
+
+Only what is named here is ever written: no header, no body, no argument but those below, and of a key its id. What an unexpected
+exception says of itself is left out too, as it may repeat what it was given; where it happened is enough to find it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from genlock.errors import GenlockError
+from genlock.service.exchange import Exchange
+from genlock.service.logwriting import Writer
+from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
+from genlock.wire.routes import ROUTES
+
+LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+_READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | {"batch_get_states", "diff_plan", "check_plan"}
+_LONGEST: Final = 128
+_SESSION, _AGENT = SESSION_HEADER.encode(), AGENT_HEADER.encode()
+
+
+class Line(msgspec.Struct, omit_defaults=True):
+    """A request, as it is logged."""
+
+    timestamp: float
+    level: str
+    event: str
+    """The operation, or the path of a page."""
+    request: str
+    method: str
+    status: int
+    ms: float
+    tenant: str | None = None
+    project: str | None = None
+    session: str | None = None
+    agent: str | None = None
+    task: str | None = None
+    generation: int | None = None
+    reason: str | None = None
+    """A refusal's reason, or an error's code."""
+    key: str | None = None
+    client: str | None = None
+
+
+class Log:
+    """Where the service writes what happens."""
+
+    def __init__(self, *, level: str = "info", form: str | None = None, file: int = 2, terminal: bool | None = None) -> None:
+        self._least = LEVELS[level]
+        on_terminal = sys.stderr.isatty() if terminal is None else terminal
+        readable = on_terminal if form is None else form == "text"
+        self._writer = Writer(_text(colors=on_terminal) if readable else _json, file)
+        self._now = time.time
+        self._handler = _Foreign(self)
+
+    def request(self, what: Exchange) -> None:
+        """A request is over."""
+        level = _level_of(what)
+        if LEVELS[level] >= self._least:
+            self._writer.put(_line(what, level, self._now()))
+
+    def fault(self, what: Exchange) -> None:
+        """A request failed for a reason that is ours."""
+        error = what.error
+        if error is not None:
+            self.event("error", "fault", request=what.request, operation=what.route, **told(error))
+
+    def event(self, level: str, event: str, **fields: Any) -> None:
+        """Anything else, with fields by name."""
+        if LEVELS[level] >= self._least:
+            self._writer.put({"timestamp": self._now(), "level": level, "event": event, **fields})
+
+    def logger(self) -> Any:
+        """For those who log in structlog's way: a bound logger whose lines land here."""
+        import structlog
+
+        def hand_over(_: Any, level: str, fields: Any) -> Any:
+            event = str(fields.pop("event", ""))
+            self.event(level if level in LEVELS else "error", event, **fields)
+            raise structlog.DropEvent
+
+        return structlog.wrap_logger(None, processors=[hand_over])
+
+    def adopt(self, *names: str) -> None:
+        """Lines that libraries log under these names land here too."""
+        for name in names:
+            theirs = logging.getLogger(name)
+            theirs.addHandler(self._handler)
+            theirs.propagate = False
+            theirs.setLevel(logging.WARNING)
+
+    def close(self) -> None:
+        """Writes what is left."""
+        self._writer.close()
+
+
+class _Foreign(logging.Handler):
+    """Lines of libraries: what they say, cut short, and where an exception happened."""
+
+    def __init__(self, log: Log) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        said = record.getMessage().partition("\n")[0][:_LONGEST]
+        error = record.exc_info[1] if record.exc_info else None
+        level = record.levelname.lower()
+        self._log.event(level if level in LEVELS else "error", said, library=record.name, **(told(error) if error is not None else {}))
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """An exception, without what it may have been told: its kind, where it happened, and its words if they are ours or the system's."""
+    frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
+    words = str(error)[:500] if isinstance(error, (GenlockError, OSError)) else None
+    return {"error": type(error).__name__, "traceback": frames} | ({"message": words} if words else {})
+
+
+def _level_of(what: Exchange) -> str:
+    """Writes and refusals are told, reads only to those who want to know everything."""
+    if what.status >= 500:
+        return "warning"
+    if what.status >= 400:
+        return "info"
+    return "info" if what.route and what.route not in _READS else "debug"
+
+
+def _line(what: Exchange, level: str, now: float) -> Line:
+    arguments, place = what.arguments or {}, what.place or (None, None)
+    ms = round((time.perf_counter() - what.started) * 1000, 2)
+    return Line(
+        now,
+        level,
+        what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here"),
+        what.request,
+        what.scope["method"],
+        what.status,
+        ms,
+        place[0],
+        place[1],
+        _short(arguments.get("session_id") or _header(what, _SESSION)),
+        _short(arguments.get("agent_id") or _header(what, _AGENT)),
+        _short(arguments.get("task_id") or getattr(getattr(what.result, "claim", None), "task_id", None)),
+        _generation(what.result, arguments),
+        _reason(what),
+        what.grant.key_id or None,
+        what.client or None,
+    )
+
+
+def _header(what: Exchange, name: bytes) -> str | None:
+    value = what.headers.get(name)
+    return None if value is None else value.decode("latin-1")
+
+
+def _short(value: Any) -> str | None:
+    return value[:_LONGEST] if isinstance(value, str) else None
+
+
+def _generation(result: Any, arguments: dict[str, Any]) -> int | None:
+    claim = getattr(result, "claim", None)
+    found = claim.generation if claim is not None else arguments.get("generation", arguments.get("expected_generation"))
+    return found if isinstance(found, int) else None
+
+
+def _reason(what: Exchange) -> str | None:
+    if what.error is not None:
+        return what.error.code if isinstance(what.error, GenlockError) else type(what.error).__name__
+    reason = getattr(what.result, "reason", None)
+    return str(reason) if isinstance(reason, str) else None
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _fields(line: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(line, str_keys=True) if isinstance(line, Line) else dict(line)
+    fields["timestamp"] = _stamp(fields.get("timestamp", time.time()))
+    return fields
+
+
+def _json(line: Any) -> bytes:
+    try:
+        return _encoder.encode(_fields(line)) + b"\n"
+    except (TypeError, UnicodeEncodeError):
+        return _encoder.encode({"level": "warning", "event": "a log line could not be written"}) + b"\n"
+
+
+def _text(*, colors: bool) -> Any:
+    """What makes lines for people."""
+    import structlog
+
+    show = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=14)
+
+    def render(line: Any) -> bytes:
+        fields = _fields(line)
+        fields["timestamp"] = fields["timestamp"][11:23]
+        trace = str(fields.pop("traceback", ""))
+        shown = str(show(None, "", {name: value for name, value in fields.items() if value not in (None, "")}))
+        return (shown + "\n" + trace).encode(errors="backslashreplace")
+
+    return render

@@ -1,0 +1,186 @@
+"""HTTP on one connection: uvicorn's protocol, with patience that ends.
+
+Implementation notes:
+- A request that arrives in one piece, as almost all do, costs no timer. One is set when a piece has been read and the request is not
+  whole: ten seconds for the head, and for the body as long as something comes every thirty.
+- The size of a head is looked at only when a piece, or what came before it, is larger than a head may be.
+- An answer to a request that has not been read to its end is followed by the end of the connection: what is still to come would be read
+  for nothing.
+- What cannot be parsed is answered as a problem like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+import msgspec
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
+
+HEAD_BYTES: Final = 16 * 1024
+HEAD_SECONDS: Final = 10.0
+BODY_IDLE_SECONDS: Final = 30.0
+_LINGER_SECONDS: Final = 2.0
+_CLOSE_SECONDS: Final = 5.0
+
+
+class Bounds:
+    """What connections may take, and whether the service still wants any. One for all connections."""
+
+    def __init__(
+        self,
+        connections: int,
+        head_bytes: int = HEAD_BYTES,
+        head_seconds: float = HEAD_SECONDS,
+        body_idle_seconds: float = BODY_IDLE_SECONDS,
+    ) -> None:
+        self.connections = connections
+        self.head_bytes = head_bytes
+        self.head_seconds = head_seconds
+        self.body_idle_seconds = body_idle_seconds
+        self.ending = False
+        self.empty = asyncio.Event()
+        """Set when the last connection has gone, once the end has begun."""
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection."""
+
+    bounds: Bounds
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._usual, self._refused = self.app, False
+        self._in_head, self._whole, self._size, self._several = True, True, 0, False
+        self._patience: asyncio.TimerHandle | None = None
+        open_now, most = len(self.connections), self.bounds.connections
+        if open_now > most + most // 10 + 10:
+            transport.abort()
+            return
+        if open_now > most:
+            self.app = _full
+        self._patience = self.loop.call_later(self.bounds.head_seconds, self._lose_patience)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._be_patient()
+        super().connection_lost(exc)
+        if self.bounds.ending and not self.connections:
+            self.bounds.empty.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._size += len(data)
+        super().data_received(data)
+        if self._whole:
+            self._size, self._several = 0, False
+            if self._patience is not None:
+                self._be_patient()
+        elif self._in_head:
+            if self._several:  # what came was the end of one request and the beginning of another
+                self._size, self._several = 0, False
+            elif self._size > self.bounds.head_bytes:
+                self._refuse(431, "HEAD_TOO_LARGE", f"the request's head is over {self.bounds.head_bytes:,} bytes")
+            if self._patience is None and not self._refused:
+                self._patience = self.loop.call_later(self.bounds.head_seconds, self._lose_patience)
+        elif not self._refused:
+            self._be_patient()
+            self._patience = self.loop.call_later(self.bounds.body_idle_seconds, self._lose_patience)
+
+    # Called by the parser
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._whole = True, False
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
+            self.app = _large_head
+        super().on_headers_complete()
+        if self.bounds.ending or self.app is not self._usual:
+            self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        self._whole = self._several = True
+        super().on_message_complete()
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    # Patience
+
+    def _be_patient(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _lose_patience(self) -> None:
+        """Nothing more came in time. If it is we who do not read, the client is not to blame."""
+        self._patience = None
+        if self.flow.read_paused:
+            self._patience = self.loop.call_later(self.bounds.body_idle_seconds, self._lose_patience)
+        else:
+            self.end()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._whole and not self.transport.is_closing():
+            self.loop.call_later(_LINGER_SECONDS, self.end)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Closes; if the client does not take what is left for it, it is left untaken."""
+        if self.transport.get_write_buffer_size():
+            self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)
+        self.transport.close()
+
+    # What is said below ASGI
+
+    def send_400_response(self, msg: str) -> None:
+        """What is said to garbage. If it follows good requests that are not answered yet, they are, and then the connection ends."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if (self._whole or self._in_head) and cycle is not None and not cycle.response_complete:
+            self._refused = True
+            cycle.keep_alive = False
+            return
+        self._refuse(400, "BAD_REQUEST", "this is no HTTP/1.1 request that could be understood")
+
+    def _refuse(self, status: int, code: str, detail: str) -> None:
+        self._refused = True
+        self._be_patient()
+        body = _problem(status, code, detail)
+        more = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        if not self.transport.is_closing():
+            self.transport.write(STATUS_LINE[status] + more.encode() + body)
+            self.end()
+
+
+def _problem(status: int, code: str, detail: str) -> bytes:
+    return msgspec.json.encode(Problem(type_of(code), detail.capitalize(), status, detail, code))
+
+
+def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[None]]:
+    """An application that answers only this."""
+    body = _problem(status, code, detail)
+    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1")]
+
+    async def app(_: MutableMapping[str, Any], __: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return app
+
+
+_full = _refusing(503, "TOO_MANY_CONNECTIONS", "the service has as many connections as it may have; come again in a second")
+_large_head = _refusing(431, "HEAD_TOO_LARGE", "the request's head is larger than heads may be")
+
+
+def protocol_with(bounds: Bounds) -> type[Protocol]:
+    """The protocol under these bounds, for uvicorn, which makes one for each connection."""
+    return type("BoundProtocol", (Protocol,), {"bounds": bounds})

@@ -1,0 +1,133 @@
+"""The settings of a service, by name: what each may be. They are found where all settings are; their flags are without the `serve`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from genlock.errors import BadArgument
+
+PREFIX: Final = "serve_"
+PORT: Final = 8420
+
+_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,255}")
+_METRIC: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+_LEVELS: Final = ("debug", "info", "warning", "error")
+_FORMATS: Final = ("json", "text")
+_TRUE: Final = ("true", "1", "yes", "on")
+_FALSE: Final = ("false", "0", "no", "off")
+
+
+def check_host(value: object) -> str:
+    """An address or a name of this machine to listen at."""
+    if not isinstance(value, str) or not _HOST.fullmatch(value):
+        raise BadArgument(f"host is an address to listen at, such as 127.0.0.1, ::1 or 0.0.0.0, not {value!r}")
+    return value
+
+
+def check_names(value: object) -> str:
+    """Host names, with commas between them; `*` is any."""
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else [""]
+    for name in names:
+        if name != "*" and (value != "" and not _HOST.fullmatch(name.strip("[]"))):
+            raise BadArgument(f"allow_host is a host's name without port, several with commas, or * for any, not {value!r}")
+    return ",".join(name.lower() for name in names if name)
+
+
+def check_addresses(value: object) -> str:
+    """Addresses or networks, with commas between them; `*` is any."""
+    import ipaddress  # here: most calls of the command line have no use for it
+
+    if not isinstance(value, str):
+        raise BadArgument(f"forwarded_allow_ips is a list of addresses with commas, not {value!r}")
+    addresses = [one.strip() for one in value.split(",") if one.strip()]
+    for one in addresses:
+        try:
+            if one != "*":
+                ipaddress.ip_network(one, strict=False)
+        except ValueError:
+            raise BadArgument(f"forwarded_allow_ips is the proxy's address or network, or * for any, not {one!r}") from None
+    return ",".join(addresses)
+
+
+def check_switch(value: object) -> bool:
+    """Yes or no; from the environment it is a text."""
+    text = str(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise BadArgument(f"keys is true or false, not {value!r}")
+    return text in _TRUE
+
+
+def check_prefix(value: object) -> str:
+    """What the names of metrics begin with."""
+    if not isinstance(value, str) or not _METRIC.fullmatch(value):
+        raise BadArgument(f"metrics_prefix is a word of letters, digits and _, such as genlock or coditect, not {value!r}")
+    return value
+
+
+def one_of(name: str, choices: tuple[str, ...]) -> Callable[[object], str]:
+    """A check for one of these words."""
+
+    def check(value: object) -> str:
+        if value not in choices:
+            raise BadArgument(f"{name} is one of {', '.join(choices)}, not {value!r}")
+        return str(value)
+
+    return check
+
+
+def whole(name: str, least: int, most: int) -> Callable[[object], int]:
+    """A check for a whole number."""
+
+    def check(value: object) -> int:
+        text = str(value)
+        if isinstance(value, bool) or not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise BadArgument(f"{name} is a whole number from {least} to {most}, not {value!r}")
+        return int(text)
+
+    return check
+
+
+def check_grace(value: object) -> float:
+    """How long a stop may take, in seconds."""
+    try:
+        seconds = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= 3600:
+        raise BadArgument(f"grace_seconds is a number of seconds from 0 to 3600, not {value!r}")
+    return int(seconds) if seconds == int(seconds) else seconds
+
+
+CHECKS: Final[dict[str, Callable[[object], Any]]] = {
+    "serve_host": check_host,
+    "serve_port": whole("port", 0, 65535),
+    "serve_allow_host": check_names,
+    "serve_keys": check_switch,
+    "serve_forwarded_allow_ips": check_addresses,
+    "serve_metrics_prefix": check_prefix,
+    "serve_log_level": one_of("log_level", _LEVELS),
+    "serve_log_format": one_of("log_format", _FORMATS),
+    "serve_grace_seconds": check_grace,
+    "serve_connections": whole("connections", 1, 1_000_000),
+    "serve_rate": whole("rate", 0, 1_000_000),
+    "serve_tenant_operations": whole("tenant_operations", 1, 100_000),
+}
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "serve_host": "127.0.0.1",
+    "serve_port": PORT,
+    "serve_allow_host": "",
+    "serve_keys": None,
+    "serve_forwarded_allow_ips": "",
+    "serve_metrics_prefix": "genlock",
+    "serve_log_level": "info",
+    "serve_log_format": None,
+    "serve_grace_seconds": 10,
+    "serve_connections": 20_000,
+    "serve_rate": None,
+    "serve_tenant_operations": 256,
+}
+"""None: it depends. Keys are asked for wherever others could reach the service; the log is readable on a terminal, else JSON; a key may
+send 1,000 requests a second, and whoever needs none is not counted."""
