@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from genlock.coordinator.arguments import (
+    LONGEST_REFERENCE,
+    MOST_HOURS,
     check_flag,
     check_generation,
     check_mapping,
@@ -88,7 +90,7 @@ class Operating(Base):
     ) -> Script[OperatorResult]:
         """Reserve a task for one agent; a live claim of anyone is superseded."""
         if hours is not None:
-            hours = check_number("hours", hours, 0, 8784)
+            hours = check_number("hours", hours, 0, MOST_HOURS)
         key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
         return (yield from self._act(c.AssignTask(key, self.operator(), check_agent(agent_id), hours, operation)))
 
@@ -252,7 +254,7 @@ class Operating(Base):
         return list(seen)
 
     def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
-        check_text("refused_id", refused_id, 512)
+        check_text("refused_id", refused_id, LONGEST_REFERENCE)
         record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
         if not isinstance(record, RefusedRecord) or record.task != key.id:
             raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; list_refused_results shows what there is")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from genlock.coordinator.arguments import check_items, check_operation, check_whole
+from genlock.coordinator.arguments import MOST_IDS, check_items, check_operation, check_whole
 from genlock.coordinator.base import Base
 from genlock.coordinator.plans import AT_ONCE, adding, in_turn
 from genlock.coordinator.scripts import Read, Script
@@ -63,7 +63,7 @@ class Planning(Base):
     ) -> Script[str | tuple[str, ...]]:
         """The next free id: 0001 and so on, or below `parent`. With `count` more than 1, a tuple of so many."""
         place = self.place(tenant_id, project_id)
-        count = check_whole("count", count, 1, 1000)
+        count = check_whole("count", count, 1, MOST_IDS)
         prefix = _GLOBAL if parent is None else self.task_key(tenant_id, project_id, parent).id
         yield from self.ensure_place(place)
         hierarchical = (yield Read(lambda: self.read_settings(place)))[0].ids is Ids.HIERARCHICAL
