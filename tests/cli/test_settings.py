@@ -88,8 +88,10 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
         (
             "colour",
             "red",
-            "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, lease_seconds, "
-            "and those of a service, which begin with serve_",
+            (
+                "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, lease_seconds, "
+                "and those of a service, which begin with serve_"
+            ),
         ),
         ("tenant", "a/b", "config set: tenant 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -"),
         ("url", "genlock.db", "config set: url is a store's URL such as sqlite:///path/genlock.db, not 'genlock.db'"),
