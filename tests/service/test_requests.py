@@ -156,7 +156,8 @@ def test_a_bad_tenant_or_project_in_the_path_is_refused(here: Here, what: str, n
     refused(httpx2.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
 
 
-def test_where_no_project_is_meant_there_is_nothing_of_a_project(here: Here) -> None:
+def test_what_is_no_name_is_no_place_for_a_project_s_operations(here: Here) -> None:
+    refused(httpx2.get(f"{here.url}/v1/_/default/ready"), 400, "BAD_ARGUMENT", "tenant '_' is reserved")
     refused(httpx2.get(f"{here.url}/v1/default/_/ready"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
     refused(httpx2.get(f"{here.url}/v1/default/default/keys"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
 
