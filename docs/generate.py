@@ -24,7 +24,7 @@ import msgspec
 from genlock import errors
 from genlock.cli import exits, group
 from genlock.cli.main import SECTIONS
-from genlock.core import events, policy, reasons
+from genlock.core import access, events, policy, reasons
 from genlock.service.metrics import table as metrics
 from genlock.service.metrics.tallies import MOST_PLACES, OTHER
 
@@ -93,6 +93,17 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "KEPT": "It waits for someone to adopt or discard it.",
         "ADOPTED": "It became the task's result after all.",
         "DISCARDED": "Someone decided that it is not needed; its data is gone from the record.",
+    },
+    reasons.KeyState: {
+        "REVOKED": "Someone said that it opens nothing any more. It does not come back.",
+        "EXPIRED": "Its time is over. A rotation may give it more.",
+        "ACTIVE": "It opens what it says.",
+    },
+    access.Role: {
+        "observer": "Looks: states, history, events, the plan.",
+        "agent": "Works: claims, renews, releases, submits, spawns; registers sessions.",
+        "operator": "Operates: plans, resets, cancels, assigns, unlocks, adopts; sets the project's policy.",
+        "admin": "Has the keys of its tenant in hand; one of the whole store, those of all tenants and their limits.",
     },
     reasons.SpawnMode: {
         "sequential": "Each subtask depends on the one before; then the parent opens for whoever merges.",
@@ -172,6 +183,7 @@ RECORDS = {
     "a tenant": (events.TenantChanged,),
     "the denials of one coordinator in one hour": (events.ClaimDenied,),
     "settling": (events.Settled,),
+    "a key": (events.KeyCreated, events.KeyRotated, events.KeyRevoked),
 }
 
 
@@ -255,6 +267,8 @@ def states_and_reasons() -> str:
         enum_part(reasons.ReleaseReason, "How a claim ended", "reason"),
         enum_part(reasons.Cause, "Why a claim is over-due", "cause"),
         enum_part(reasons.RefusedState, "States of a refused result", "state"),
+        enum_part(reasons.KeyState, "States of a key", "state"),
+        enum_part(access.Role, "Roles of a key", "role"),
         enum_part(reasons.SpawnMode, "How subtasks follow each other", "mode"),
         enum_part(reasons.Verdict, "Answers to an operator", "verdict"),
     )

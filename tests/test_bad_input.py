@@ -134,9 +134,16 @@ GOOD: dict[str, dict[str, Any]] = {
     "list_agents": {},
     "get_session_memory": {},
     "read_events": {},
+    "create_key": {"name": "ci", "role": "agent"},
+    "list_keys": {},
+    "rotate_key": {},
+    "revoke_key": {},
+    "list_tenants": {},
+    "get_tenant": {},
+    "set_tenant": {},
     "watch": {"timeout_seconds": 0},
 }
-"""A call of each method that is right. `refused_id` is filled in: it is known only when the fleet stands."""
+"""A call of each method that is right. `refused_id` and `key_id` are filled in: they are known only when the fleet stands."""
 
 WRONG_FIELDS: list[dict[str, Any]] = [
     {"description": "x" * 20_000},
@@ -220,6 +227,14 @@ BAD: dict[str, list[Any]] = {
         *[{"min_lease_duration_seconds": value} for value in (0.5, -1, math.nan, None)],
     ],
     "profile": ["nonsense", "", "LOCAL", 5, ["local"], SURROGATE],
+    "name": [*NAME, None],
+    "role": ["boss", "", "ADMIN", "x" * 1000, SURROGATE, 5, True, ["agent"], b"agent", {"a": 1}, None],
+    "projects": ["", "x" * 65, "a\0b", "a/b", "a b", "a?b", "[ab]", "🙂", SURROGATE, 5, True, ["*"], b"*", None],
+    "expires_in_seconds": [0, *SECONDS],
+    "expires_at": ["", "tomorrow", "2026-02-01T00:00:00", "2020-01-01T00:00:00Z", SURROGATE, 5, True, ["a"], b"a", math.nan],
+    "overlap_seconds": [*SECONDS, 86_401, None],
+    "key_id": ["", "nonsense", "x" * 600, "A" * 12, "a\0b", "🙂", SURROGATE, 5, True, b"a", ["a"], {"a": 1}, None],
+    "include_revoked": FLAG,
     "after": CURSOR,
     "digest": ["", "nonsense", "../../../etc/passwd", "a\0b", SURROGATE, 5, True, b"a", ["a"], Odd()],
     "refused_id": ["", "nonsense", "x" * 600, "a\0b", SURROGATE, 5, True, b"a", ["a"], None],
@@ -315,6 +330,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "after": ("cursor", "after"),
     "digest": ("digest", "payload", "result"),
     "refused_id": ("refused",),
+    "key_id": ("key",),
     "pid": ("process", "pid"),
     "policy": ("policy",),
     "limits": ("limit",),
@@ -347,12 +363,15 @@ class Fleet:
         refused = fleet.submit_result(task_id=MINE, generation=0, result_data={"early": True})
         assert refused.refused_id is not None
         self.refused_id: str = refused.refused_id
+        self.key_id = fleet.create_key(name="ops", role="operator").key.key_id
         self.raw = apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY)
 
     def good(self, method: str) -> dict[str, Any]:
         arguments = dict(GOOD[method])
         if "refused_id" in parameters(method):
             arguments["refused_id"] = self.refused_id
+        if "key_id" in parameters(method):
+            arguments["key_id"] = self.key_id
         return arguments
 
     def content(self) -> str:

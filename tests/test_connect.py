@@ -205,6 +205,12 @@ def test_a_url_that_is_no_text_is_refused(url: object) -> None:
         genlock.connect(url)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("lanes", [0, -1, 65, 1.0, "4", True, None])
+def test_a_wrong_number_of_lanes_is_refused(lanes: object) -> None:
+    with pytest.raises(BadArgument, match="lanes is a whole number from 1 to 64"):
+        genlock.connect("memory://", lanes=lanes)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("profile", ["nonsense", "", None, 5, ["local"]])
 def test_an_unknown_profile_is_refused(profile: object) -> None:
     with pytest.raises(BadArgument, match="profile"):

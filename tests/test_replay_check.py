@@ -79,6 +79,10 @@ def write_a_fleet(url: str, clock: ManualClock, large: int = 40_000) -> None:
         fleet.register_session(session_id="s3")
         fleet.heartbeat_session(session_id="s3", metadata={"phase": "tests"})
         fleet.end_session(session_id="s3")
+        fleet.create_key(name="ops", role="admin", tenant_id="*")
+        bound = fleet.create_key(name="Ωmega", role="agent", projects="ap*", session_id="s3", expires_in_seconds=3600).key.key_id
+        fleet.rotate_key(key_id=bound, overlap_seconds=60)
+        fleet.revoke_key(key_id=bound)
     with genlock.connect(url, clock=clock, tenant_id="umbrella", **alice) as other:
         other.add_tasks(tasks=["A-001-core", {"id": "A-002-bus", "depends_on": ["A-001-core"]}])
         other.claim_next()

@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import uvloop
+
 from bench.http.load import request
 from bench.http.serving import Server, started
 from bench.plans import open_plan
@@ -77,10 +79,12 @@ async def _waiting(server: Server) -> list[Line]:
     asked = (after["asked"] - before["asked"]) / IDLE_SECONDS
     busy = (after["cpu"] - before["cpu"]) / IDLE_SECONDS * 100
     wake_ups = []
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     for number in range(WAKE_UPS):
         name = f"W-{number + 1:03d}-wake"
         sent = time.perf_counter()
-        await _ask(server.port, _post("tasks", {"tasks": [name]}))
+        writer.write(_post("tasks", {"tasks": [name]}))
+        await _answer(reader)
         task, at = await asyncio.wait_for(waiters.granted.get(), 10)
         assert task == name, (task, name)
         wake_ups.append(at - sent)
@@ -136,5 +140,5 @@ def main() -> None:
         open_plan(path, ["A-001-done"]).close()
         with started("service", f"sqlite://{path}") as server:
             asyncio.run(_ask(server.port, _post("tasks/A-001-done/claim", {"agent_id": "a", "session_id": "s"})))
-            show("A thousand agents that wait", asyncio.run(_waiting(server)))
-            show("Live events", asyncio.run(_streaming(server)))
+            show("A thousand agents that wait", uvloop.run(_waiting(server)))
+            show("Live events", uvloop.run(_streaming(server)))

@@ -14,6 +14,8 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     ├── NotFound
     │   ├── TaskNotFound
     │   ├── SessionNotFound
+    │   ├── TenantNotFound
+    │   ├── KeyNotFound         no such key of this tenant
     │   ├── ResultNotFound      no such refused result, or no such payload
     │   ├── RouteNotFound       nothing is at this path of the service, or nothing that this caller sees
     │   └── StoreMissing        there is no store at this URL yet; says how to make one
@@ -102,6 +104,14 @@ class TaskNotFound(NotFound):
 
 class SessionNotFound(NotFound):
     """There is no such session in this project."""
+
+
+class TenantNotFound(NotFound):
+    """There is no such tenant in this store."""
+
+
+class KeyNotFound(NotFound):
+    """There is no such key, or it is another tenant's."""
 
 
 class ResultNotFound(NotFound):

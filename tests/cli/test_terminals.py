@@ -29,6 +29,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     stage.claim(CORE, "alice", ago=3600, lease=60)
     stage.claim(CORE, "bob")
     stage.submit(CORE, 1, "alice", {"by": "alice"})
+    with stage.library() as fleet:
+        for name in ("ci", LONG):
+            fleet.create_key(name=name, role="agent", projects="team-*", session_id="s1", expires_in_seconds=60)
     return stage
 
 
@@ -43,6 +46,9 @@ VERBS = [
     ["sessions"],
     ["events"],
     ["refused"],
+    ["keys", "list", "--all-tenants"],
+    ["tenant", "list"],
+    ["tenant", "show"],
     ["claim", CORE],
     ["unlock", CORE],
 ]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from genlock.core import codec, keys
 from genlock.core import commands as c
+from genlock.core.access import Role
 from genlock.core.events import Event
 from genlock.core.model import Record
 from genlock.core.policy import Policy
@@ -51,6 +52,13 @@ def a_life() -> World:
     world.ask(c.ChangeTenant(key_of("acme", keys.TENANT), profile="default"))
     world.ask(c.NoteDenials(key_of("h", keys.ACCESS), denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),)))
     world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))
+    key = keys.access_key("abcdefgh2345")
+    bound = c.CreateKey(key, by("s1"), "ümläut", "acme", "team-*", Role.AGENT, "s1", "ab" * 32, expires_in_seconds=90)
+    world.ask(bound)
+    world.ask(c.RotateKey(key, tenant="acme", digest="cd" * 32, overlap_seconds=30))
+    other = keys.access_key("bbcdefgh2345")
+    world.ask(c.CreateKey(other, name="ops", tenant="*", role=Role.ADMIN, digest="ef" * 32))
+    world.ask(c.RevokeKey(other, tenant="*"))
     return world
 
 

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from genlock.core import commands as c
 from genlock.core import keys
+from genlock.core.access import Role
 from genlock.core.decision import Decision
 from genlock.core.model import (
     AccessRecord,
     CounterRecord,
+    KeyRecord,
     Process,
     ProjectRecord,
     Record,
@@ -772,6 +774,8 @@ EXPECTED = read_table(TABLE)
 S, R, N = key_of("s1", keys.SESSION), key_of("T/1/s1/abc", keys.REFUSED), key_of("T", keys.COUNTER)
 P, A, M = key_of("shop", keys.PROJECT), key_of("host-1/20260104T06", keys.ACCESS), key_of("settled", keys.SETTLED)
 TENANT = keys.tenant_key("acme")
+K = keys.access_key("abcdefgh2345")
+CREATE = c.CreateKey(K, name="ci", tenant="acme", role=Role.AGENT, digest="first")
 LAPTOP = c.Caller("s1", "alice", process=Process("laptop", "boot", 7, 100))
 KEEP = c.KeepRefused(R, HOLDER, "T", 1, 2, "STALE_GENERATION", content("late"), "wp-T-gen1-abc")
 DENIED = c.Denial("T", "s2", "bob", "DENIED_BLOCKED", 3, START)
@@ -812,6 +816,27 @@ _SETTLED_COMMANDS: dict[str, c.Command] = {
     "stay": c.MoveSettled(M, cursor="c1", seen="c1"),
 }
 
+_KEY_COMMANDS: dict[str, c.Command] = {
+    "create": CREATE,
+    "create of another secret": replace(CREATE, digest="other"),
+    "create everywhere": replace(CREATE, tenant="*"),
+    "create for an observer's session": replace(CREATE, role=Role.OBSERVER, session="s1"),
+    "create an admin of some projects": replace(CREATE, role=Role.ADMIN, projects="team-*"),
+    "create ended": replace(CREATE, expires_at=START),
+    "create with two ends": replace(CREATE, expires_at=START + timedelta(days=1), expires_in_seconds=1),
+    "create for no time": replace(CREATE, expires_in_seconds=0),
+    "rotate": c.RotateKey(K, tenant="acme", digest="second"),
+    "rotate as anyone's": c.RotateKey(K, tenant="*", digest="second"),
+    "rotate to the same": c.RotateKey(K, tenant="acme", digest="first"),
+    "rotate with an overlap": c.RotateKey(K, tenant="acme", digest="second", overlap_seconds=60),
+    "rotate with a long overlap": c.RotateKey(K, tenant="acme", digest="second", overlap_seconds=86_401),
+    "rotate for a minute": c.RotateKey(K, tenant="acme", digest="second", expires_in_seconds=60),
+    "rotate another's": c.RotateKey(K, tenant="umbrella", digest="second"),
+    "revoke": c.RevokeKey(K, tenant="acme"),
+    "revoke as anyone's": c.RevokeKey(K, tenant="*"),
+    "revoke another's": c.RevokeKey(K, tenant="umbrella"),
+}
+
 OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
     "session, absent": ((), _SESSION_COMMANDS),
     "session, active": ((c.RegisterSession(S, HOLDER),), _SESSION_COMMANDS),
@@ -830,6 +855,11 @@ OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
     "denials, some": ((c.NoteDenials(A, denials=(DENIED,)),), _ACCESS_COMMANDS),
     "settled, absent": ((), _SETTLED_COMMANDS),
     "settled at c1": ((c.MoveSettled(M, cursor="c1"),), _SETTLED_COMMANDS),
+    "key, absent": ((), _KEY_COMMANDS),
+    "key, active": ((CREATE,), _KEY_COMMANDS),
+    "key, rotated": ((CREATE, c.RotateKey(K, tenant="acme", digest="third", overlap_seconds=60)), _KEY_COMMANDS),
+    "key, expired": ((replace(CREATE, expires_in_seconds=0.5),), _KEY_COMMANDS),
+    "key, revoked": ((CREATE, c.RevokeKey(K, tenant="acme")), _KEY_COMMANDS),
 }
 
 OTHERS = """
@@ -915,6 +945,49 @@ DONE [SETTLED] c1: stay
 ## settled at c1
 UNCHANGED: move from the start, stay
 DONE [SETTLED] c2: move from c1
+
+## key, absent
+SETTINGS [KEY_CREATED] agent first: create
+SETTINGS [KEY_CREATED] agent other: create of another secret
+!BadArgument: create everywhere, create for an observer's session, create an admin of some projects, create ended, create with two ends,
+    create for no time
+!KeyNotFound: rotate, rotate as anyone's, rotate to the same, rotate with an overlap, rotate with a long overlap, rotate for a minute,
+    rotate another's, revoke, revoke as anyone's, revoke another's
+
+## key, active
+SETTINGS: create, create ended, create with two ends, create for no time, rotate to the same
+!NotAllowed: create of another secret
+!BadArgument: create everywhere, create for an observer's session, create an admin of some projects, rotate with a long overlap
+SETTINGS [KEY_ROTATED] agent second: rotate, rotate as anyone's
+SETTINGS [KEY_ROTATED] agent second first until 61: rotate with an overlap
+SETTINGS [KEY_ROTATED] agent second ends 61: rotate for a minute
+!KeyNotFound: rotate another's, revoke another's
+SETTINGS [KEY_REVOKED] agent first revoked: revoke, revoke as anyone's
+
+## key, rotated
+!NotAllowed: create, create of another secret, create ended, create with two ends, create for no time
+!BadArgument: create everywhere, create for an observer's session, create an admin of some projects, rotate with a long overlap
+SETTINGS [KEY_ROTATED] agent second: rotate, rotate as anyone's
+SETTINGS [KEY_ROTATED] agent first: rotate to the same
+SETTINGS [KEY_ROTATED] agent second third until 61: rotate with an overlap
+SETTINGS [KEY_ROTATED] agent second ends 61: rotate for a minute
+!KeyNotFound: rotate another's, revoke another's
+SETTINGS [KEY_REVOKED] agent third revoked: revoke, revoke as anyone's
+
+## key, expired
+SETTINGS: create, create ended, create with two ends, create for no time, rotate to the same
+!NotAllowed: create of another secret, rotate, rotate as anyone's, rotate with an overlap
+!BadArgument: create everywhere, create for an observer's session, create an admin of some projects, rotate with a long overlap
+SETTINGS [KEY_ROTATED] agent second ends 61: rotate for a minute
+!KeyNotFound: rotate another's, revoke another's
+SETTINGS [KEY_REVOKED] agent first ends 0.5 revoked: revoke, revoke as anyone's
+
+## key, revoked
+SETTINGS: create, create ended, create with two ends, create for no time, revoke, revoke as anyone's
+!NotAllowed: create of another secret, rotate, rotate as anyone's, rotate to the same, rotate with an overlap,
+    rotate with a long overlap, rotate for a minute
+!BadArgument: create everywhere, create for an observer's session, create an admin of some projects
+!KeyNotFound: rotate another's, revoke another's
 """
 
 
@@ -964,6 +1037,10 @@ def summary(record: Record) -> str:
             return " ".join(f"{reason}={count}" for reason, count in record.denials.items())
         case SettledRecord():
             return record.cursor
+        case KeyRecord():
+            before = f" {record.previous} until {_second(record.previous_until)}" if record.previous else ""
+            end = f" ends {_second(record.expires_at)}" if record.expires_at else ""
+            return f"{record.role} {record.digest}{before}{end}{' revoked' if record.revoked_at else ''}"
         case TaskRecord():
             return record.state
 

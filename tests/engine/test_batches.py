@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 import genlock
@@ -9,7 +11,7 @@ from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, ReleaseClaim, RenewLease, SubmitResult
 from genlock.core.reasons import RenewReason
 from genlock.errors import GenlockError
-from tests.engine.gates import GatedStore, Home, Stop, answered, caller, claim, complete, granted, later, task_key, told, writing
+from tests.engine.gates import PATIENCE, GatedStore, Home, Stop, answered, caller, claim, complete, granted, later, task_key, told, writing
 
 
 def held_up(home: Home, store: GatedStore, fleet: genlock.Coordinator) -> Stop:
@@ -46,6 +48,29 @@ def test_calls_that_come_in_during_a_commit_are_one_batch_after_it(home: Home) -
 
     assert all(answered(job)[0].success for job in jobs)
     assert [commit.tasks for commit in store.commits if commit.tasks] == [["X"], names]
+
+
+def test_lanes_do_not_wait_for_each_other(home: Home) -> None:
+    """There are as many as are asked for and the store gains by; where there is one writer, there is one."""
+    store = home.gated()
+    fleet = home.connect(store, lanes=4)
+    lanes = len(fleet.engine.depths())
+    assert lanes == min(4, store.limits.writers)
+    if lanes == 1:
+        return
+    by_lane = {crc32(f"default/p-{number}".encode()) % lanes: f"p-{number}" for number in range(32)}
+    for project in (by_lane[0], by_lane[1]):
+        fleet.add_tasks(tasks=["X"], project_id=project)
+    stop = home.stop()
+    store.on("commit", when=lambda changes: any(change.key.project == by_lane[0] for change in changes), before=stop)
+    first = later(lambda: claim(fleet, "X", "alice", project_id=by_lane[0]))
+    stop.wait()
+
+    assert claim(fleet, "X", "bob", project_id=by_lane[1]).success
+
+    assert not first.done()
+    stop.open()
+    assert first.result(PATIENCE).success
 
 
 @pytest.mark.large

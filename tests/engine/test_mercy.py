@@ -279,6 +279,23 @@ def test_it_is_noticed_wherever_it_fails(home: Home, where: str) -> None:
     assert claim(service, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
 
 
+def test_whatever_finds_the_store_again_ends_the_outage(home: Home) -> None:
+    """Also a look that finds nothing due: the mercy begins there, not with the next claim."""
+    store = home.gated()
+    service = home.connect(store, service=True, deadline_seconds=0.2)
+    service.add_tasks(tasks=["T"])
+    home.clock.set(100)
+    granted(service, "T", "alice", 150)
+    store.on("load", before=away, times=inf)
+    with pytest.raises(StoreUnavailable):
+        renew(service, "T", "alice")
+    store.clear()
+    home.clock.set(110)
+    assert next_for(service, "bob").reason == "NOTHING_READY"
+    home.clock.set(250)
+    assert granted(service, "T", "bob") == 2
+
+
 def test_others_who_could_work_meanwhile_leave_no_excuse(home: Home) -> None:
     """The store was there; only this service could not reach it."""
     store, other = home.gated(), home.connect()

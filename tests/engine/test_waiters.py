@@ -9,7 +9,7 @@ import pytest
 
 import genlock
 from genlock.core import events as e
-from genlock.core.keys import project_key
+from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.engine.watcher import Watcher
 from genlock.errors import Closed
@@ -299,3 +299,48 @@ def test_a_task_of_another_project_serves_only_who_waits_there(home: Home) -> No
     assert here.left == 1
     fleet.add_tasks(tasks=["U"])
     assert answered(here)[0].task_id == "U"
+
+
+# Many
+
+
+def waiting_at(fleet: genlock.Coordinator) -> int:
+    """How many wait for a task."""
+    return sum(waiters for _, waiters in fleet.engine.depths().values())
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_when_one_task_comes_only_one_of_many_who_wait_is_looked_up(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[])
+    waiting = [asks_for_next(fleet, f"waiter-{number}") for number in range(40)]
+    fleet.register_session(session_id="later")  # whoever came before has looked
+    assert waiting_at(fleet) == len(waiting)
+    before = len(store.calls)
+
+    fleet.add_tasks(tasks=["T"])
+
+    assert answered(waiting[0])[0].task_id == "T"
+    loaded = [keys for method, keys in store.calls[before:] if method == "load"]
+    assert {key.id for keys in loaded for key in keys if key.kind == SESSION} == {"s-waiter-0"}
+    assert [job.left for job in waiting[1:]] == [1] * (len(waiting) - 1)
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_whoever_comes_to_wait_where_there_is_nothing_makes_nobody_look(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[])
+    first = asks_for_next(fleet, "first")
+    fleet.register_session(session_id="later")
+    assert waiting_at(fleet) == 1
+    before = len(store.calls)
+
+    others = [asks_for_next(fleet, f"other-{number}") for number in range(5)]
+    fleet.register_session(session_id="last")
+    assert waiting_at(fleet) == 6
+    assert [query for method, query in store.calls[before:] if method == "find" and query.heads] == []
+
+    fleet.add_tasks(tasks=["T", "U"])
+    assert {answered(first)[0].task_id, answered(others[0])[0].task_id} == {"T", "U"}

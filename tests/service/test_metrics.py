@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import threading
@@ -558,6 +559,30 @@ def test_the_page_is_served(seen: Observed) -> None:
     assert 'genlock_completed_tasks{project="default",tenant="default"} 1.0' in plain.text
     assert openmetrics.headers["content-type"].startswith("application/openmetrics-text")
     assert openmetrics.text.endswith("# EOF\n")
+    seen.metrics.close()
+
+
+def test_however_many_ask_the_page_is_made_once_a_second(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+    complete_one(seen)
+    made: list[str] = []
+    stop = threading.Event()
+
+    def counted(accept: str = "") -> tuple[bytes, str]:
+        made.append(accept)
+        assert stop.wait(20)
+        return b"page", "text/plain"
+
+    monkeypatch.setattr(seen.metrics, "page", counted)
+    monkeypatch.setattr("genlock.service.metrics.metrics._PAGE_SECONDS", 3600.0)
+
+    async def twenty() -> list[tuple[bytes, str]]:
+        asking = [asyncio.ensure_future(seen.metrics.page_soon("")) for _ in range(20)]
+        await asyncio.sleep(0)  # all of them have asked
+        stop.set()
+        return await asyncio.gather(*asking)
+
+    assert set(asyncio.run(twenty())) == {(b"page", "text/plain")}
+    assert made == [""]
     seen.metrics.close()
 
 

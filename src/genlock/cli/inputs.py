@@ -92,3 +92,27 @@ def parse_json(text: str, what: str, advice: str = "") -> Any:
         raise BadArgument(f"{what} is no JSON: {error.msg} at {place}{advice}") from None
     except RecursionError:
         raise BadArgument(f"{what} is nested too deeply") from None
+
+
+def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
+    """NAME=VALUE. The value is JSON if it is JSON, else the text itself, so that a plain word needs no quotes."""
+    import json
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise BadArgument(f"{what} {text!r}: write {form}")
+    try:
+        return name, json.loads(value)
+    except (ValueError, RecursionError):
+        return name, value
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def read_span(text: str, what: str) -> float:
+    """A length of time in seconds: a number, or one with a unit."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
+    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
+        raise BadArgument(f"{what} {text!r} is no length of time: write seconds, or 15m, 12h, 90d")
+    return float(int(number) * _UNITS[unit])

@@ -54,6 +54,10 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "discard": ("refusals:discard", "Give a refused result up."),
         "sweep": ("operating:sweep", "Look once for what fell due or was cut off."),
     },
+    "Admit": {
+        "keys": ("keys:keys", "Create, list, rotate and revoke keys that open the service."),
+        "tenant": ("tenant:tenant", "List tenants, show and set their limits."),
+    },
     "Keep": {
         "export": ("keeping:export", "Everything as JSON lines."),
         "backup": ("keeping:backup", "A consistent copy of the live store."),

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from genlock.coordinator.access import Access
 from genlock.coordinator.base import Identity
 from genlock.coordinator.feed import Feeds, follow
 from genlock.coordinator.graphs import Graphs
@@ -25,7 +26,7 @@ from genlock.engine.processes import identify, own
 from genlock.errors import Closed
 
 
-class Operations(Working, Planning, Plans, Graphs, Operating, Sessions, Feeds):
+class Operations(Working, Planning, Plans, Graphs, Operating, Sessions, Feeds, Access):
     """Every operation, as a script."""
 
 
@@ -124,6 +125,13 @@ class Coordinator(Connection):
     list_agents = synchronous(Operations.list_agents)
     get_session_memory = synchronous(Operations.get_session_memory)
     read_events = synchronous(Operations.read_events)
+    create_key = synchronous(Operations.create_key)
+    list_keys = synchronous(Operations.list_keys)
+    rotate_key = synchronous(Operations.rotate_key)
+    revoke_key = synchronous(Operations.revoke_key)
+    list_tenants = synchronous(Operations.list_tenants)
+    get_tenant = synchronous(Operations.get_tenant)
+    set_tenant = synchronous(Operations.set_tenant)
 
     def watch(
         self,
@@ -198,6 +206,13 @@ class AsyncCoordinator(Connection):
     list_agents = asynchronous(Operations.list_agents)
     get_session_memory = asynchronous(Operations.get_session_memory)
     read_events = asynchronous(Operations.read_events)
+    create_key = asynchronous(Operations.create_key)
+    list_keys = asynchronous(Operations.list_keys)
+    rotate_key = asynchronous(Operations.rotate_key)
+    revoke_key = asynchronous(Operations.revoke_key)
+    list_tenants = asynchronous(Operations.list_tenants)
+    get_tenant = asynchronous(Operations.get_tenant)
+    set_tenant = asynchronous(Operations.set_tenant)
 
     async def watch(
         self,

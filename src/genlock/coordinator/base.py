@@ -54,8 +54,12 @@ class Base:
 
     def place(self, tenant_id: str | None, project_id: str | None) -> tuple[str, str]:
         """Tenant and project of a call."""
-        if (tenant_id, project_id) in self.places:
-            return tenant_id, project_id  # type: ignore[return-value]
+        try:
+            if (tenant_id, project_id) in self.places:
+                return tenant_id, project_id  # type: ignore[return-value]
+        except TypeError:
+            # A list or a mapping: no name, which is said below.
+            pass
         tenant = self.identity.tenant_id if tenant_id is None else check_tenant(tenant_id)
         project = self.identity.project_id if project_id is None else check_project(project_id)
         return tenant, project

@@ -75,6 +75,7 @@ _SHAPES: dict[str, type[Any]] = {
     keys.TENANT: model.TenantRecord,
     keys.ACCESS: model.AccessRecord,
     keys.SETTLED: model.SettledRecord,
+    keys.KEY: model.KeyRecord,
     "(envelope)": Envelope,
     "(base)": Base,
 }

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
+from genlock.core.access import EVERYWHERE, Role
 from genlock.core.keys import Key
 from genlock.core.model import NO_DATA, NOBODY, Actor, Process, Task
 from genlock.core.policy import Order
@@ -227,6 +228,35 @@ class MoveSettled(Command, frozen=True):
     cursor: str = ""
     seen: str = ""
     """The cursor that the caller started from; if it is another by now, someone else has settled meanwhile."""
+
+
+class CreateKey(Command, frozen=True):
+    """It ends `expires_in_seconds` from now or at `expires_at`, if either is given. Of the secret only the digest comes this far."""
+
+    name: str = ""
+    tenant: str = ""
+    projects: str = EVERYWHERE
+    role: Role = Role.OBSERVER
+    session: str | None = None
+    digest: str = ""
+    expires_in_seconds: float | None = None
+    expires_at: datetime | None = None
+
+
+class RotateKey(Command, frozen=True):
+    """Another secret for the same key. `tenant` is whose key it must be, or `*`; without an end of its own the key keeps the one it has."""
+
+    tenant: str = ""
+    digest: str = ""
+    overlap_seconds: float = 0.0
+    expires_in_seconds: float | None = None
+    expires_at: datetime | None = None
+
+
+class RevokeKey(Command, frozen=True):
+    """The key opens nothing any more. `tenant` is whose key it must be, or `*`."""
+
+    tenant: str = ""
 
 
 TaskCommand: TypeAlias = (

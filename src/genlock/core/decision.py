@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -56,6 +57,22 @@ class Draft(Generic[R]):
         return Decision(outcome, tuple(self.events), self.record, tuple(self.also))
 
 
+def decide_one(
+    record: Any,
+    command: Command,
+    facts: Facts,
+    fold: Callable[[Any, Any], Record],
+    kind: type[Event],
+    outcome: Any = None,
+    **fields: Any,
+) -> Decision:
+    """A decision of exactly one event; without an outcome of its own it is answered with the record after it."""
+    draft: Draft[Any] = Draft(record, command, facts)
+    event = kind(**(draft.common() | fields))
+    folded = fold(record, event)
+    return Decision(folded if outcome is None else outcome, (event,), folded)
+
+
 def present(record: R | None, error: GenlockError) -> R:
     """The record, or `error` if there is none."""
     if record is None:
@@ -63,4 +80,4 @@ def present(record: R | None, error: GenlockError) -> R:
     return record
 
 
-__all__ = ["Decision", "Draft", "Occurrence", "present"]
+__all__ = ["Decision", "Draft", "Occurrence", "decide_one", "present"]

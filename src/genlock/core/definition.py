@@ -435,7 +435,7 @@ def _check_choice(kind: type[E], name: str, value: object) -> E:
         raise BadArgument(f"{name} must be one of {', '.join(kind)}, not {shown(text)}") from None
 
 
-def _check_instant(name: str, value: object) -> datetime:
+def check_instant(name: str, value: object) -> datetime:
     wanted = f"{name} must be a time in ISO 8601, such as 2026-01-31T09:00:00Z, not {describe_value(value)}"
     try:
         instant = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
@@ -485,7 +485,7 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "coordination_mode": partial(_check_choice, SpawnMode),
     "assigned_to": _check_assignee,
     "waiting_for": check_text,
-    "not_before": _check_instant,
+    "not_before": check_instant,
     "lock_timeout_hours": partial(_check_number, MOST_SECONDS // 3600),
 }
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
+from genlock.core.access import Role
 from genlock.core.model import NO_DATA, NOBODY, Actor, Heard, Process, Task
 from genlock.core.policy import Order, Policy, TenantLimits
 from genlock.core.reasons import Cause, ReleaseReason, SpawnMode, Status
@@ -320,6 +321,36 @@ class Settled(Occurrence, frozen=True):
     cursor: str
 
 
+class KeyCreated(Occurrence, frozen=True):
+    """A key exists; `digest` is the SHA-256 of its secret, which nobody keeps."""
+
+    key_id: str
+    name: str
+    tenant: str
+    projects: str
+    role: Role
+    digest: str
+    bound_session: str | None = None
+    """The one session that the key is for."""
+    expires_at: datetime | None = None
+
+
+class KeyRotated(Occurrence, frozen=True):
+    """The key has another secret."""
+
+    key_id: str
+    digest: str
+    previous_until: datetime | None = None
+    """Until then the secret before it is taken too."""
+    expires_at: datetime | None = None
+
+
+class KeyRevoked(Occurrence, frozen=True):
+    """The key opens nothing any more."""
+
+    key_id: str
+
+
 TaskEvent: TypeAlias = (
     TaskAdded
     | TaskEdited
@@ -362,4 +393,7 @@ Event: TypeAlias = (
     | TenantChanged
     | ClaimDenied
     | Settled
+    | KeyCreated
+    | KeyRotated
+    | KeyRevoked
 )

@@ -20,28 +20,36 @@ def claim_history(record: TaskRecord, events: Iterable[e.Event], refused_generat
     for event in events:
         if isinstance(event, e.ClaimAcquired):
             current = event.generation
-            entries[current] = ClaimHistory(
-                id=event.claim_id,
-                tenant_id=event.tenant_id,
-                project_id=event.project_id,
-                task_id=event.task_id,
-                track=record.task.track,
-                sequence=record.task.sequence,
-                generation=current,
-                session_id=event.session_id,
-                agent_id=event.agent_id,
-                user_id=event.actor.user_id,
-                acquired_at=event.timestamp,
-                result_rejected=current in refused_generations,
+            entries[current] = begun(
+                event, track=record.task.track, sequence=record.task.sequence, result_rejected=current in refused_generations
             )
         elif current in entries:
-            entry = _after(entries[current], event)
+            entry = continued(entries[current], event)
             if entry is not None:
                 entries[current] = entry
     return tuple(entries.values())
 
 
-def _after(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
+def begun(event: e.ClaimAcquired, *, track: str | None = None, sequence: int | None = None, result_rejected: bool = False) -> ClaimHistory:
+    """The entry with which a claim begins."""
+    return ClaimHistory(
+        id=event.claim_id,
+        tenant_id=event.tenant_id,
+        project_id=event.project_id,
+        task_id=event.task_id,
+        track=track,
+        sequence=sequence,
+        generation=event.generation,
+        session_id=event.session_id,
+        agent_id=event.agent_id,
+        user_id=event.actor.user_id,
+        acquired_at=event.timestamp,
+        result_rejected=result_rejected,
+    )
+
+
+def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
+    """The entry after an event of its task, or None if the event does not concern it."""
     match event:
         case e.LeaseRenewed():
             return replace(entry, renewals=entry.renewals + 1)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec import Struct
 
 from genlock.core import model
-from genlock.core.reasons import ClaimState, Status
+from genlock.core.reasons import ClaimState, KeyState, Status
 from genlock.core.routing import order_of, pool_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,6 +47,8 @@ def index_of(record: model.Record) -> Index:
         return Index(state="ENDED" if record.ended_at else "ACTIVE")
     if isinstance(record, model.RefusedRecord):
         return Index(state=record.state, parent=record.task)
+    if isinstance(record, model.KeyRecord):
+        return Index(state=KeyState.REVOKED if record.revoked_at else KeyState.ACTIVE, parent=record.tenant)
     return Index()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 NOWHERE = "_"
-"""The reserved tenant, under which the tenants are listed, and the project of records that belong to none."""
+"""The reserved tenant, under which tenants and keys are listed, and the project of records that belong to none."""
 
 TASK = "task"
 SESSION = "session"
@@ -15,8 +15,9 @@ PROJECT = "project"
 TENANT = "tenant"
 ACCESS = "access"
 SETTLED = "settled"
+KEY = "key"
 
-KINDS = (TASK, SESSION, REFUSED, COUNTER, PROJECT, TENANT, ACCESS, SETTLED)
+KINDS = (TASK, SESSION, REFUSED, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY)
 
 
 class Key(NamedTuple):
@@ -43,6 +44,11 @@ def project_key(tenant: str, project: str) -> Key:
 
 def tenant_key(tenant: str) -> Key:
     return Key(NOWHERE, NOWHERE, TENANT, tenant)
+
+
+def access_key(id: str) -> Key:
+    """The record of a key that opens the service: found by its id alone, whatever its tenant is."""
+    return Key(NOWHERE, NOWHERE, KEY, id)
 
 
 def refused_id(task: str, generation: int, session: str, digest: str) -> str:

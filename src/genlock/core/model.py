@@ -1,4 +1,4 @@
-"""The records: what is remembered of tasks, sessions, refused results, counters, projects, tenants, denials and settling.
+"""The records: what is remembered of tasks, sessions, refused results, counters, projects, tenants, denials, settling and keys.
 
 Each is the fold of its events and nothing else (see `genlock.core.evolve`). Fields with their default are left out of the
 stored bytes, so a field can be added without a new format as long as its default means "as before". (The codec leaves a field out if
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
+from genlock.core.access import Role
 from genlock.core.policy import Order, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, Isolation, RefusedState, ReleaseReason, SpawnMode, Status
 
@@ -258,4 +259,26 @@ class SettledRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     updated_at: datetime
 
 
-Record: TypeAlias = TaskRecord | SessionRecord | RefusedRecord | CounterRecord | ProjectRecord | TenantRecord | AccessRecord | SettledRecord
+class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A key that opens the service: what it opens, and the digest of its secret; lives under the reserved tenant."""
+
+    id: str
+    name: str
+    tenant: str
+    projects: str
+    role: Role
+    digest: str
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    session: str | None = None
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    previous: str | None = None
+    """The digest before the last rotation, taken until `previous_until`."""
+    previous_until: datetime | None = None
+
+
+Record: TypeAlias = (
+    TaskRecord | SessionRecord | RefusedRecord | CounterRecord | ProjectRecord | TenantRecord | AccessRecord | SettledRecord | KeyRecord
+)

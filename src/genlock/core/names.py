@@ -46,6 +46,11 @@ def check_user(value: object) -> str:
     return _check_name("user", value)
 
 
+def check_key_name(value: object) -> str:
+    """Return the name of a key, which events have as the user, if it is one."""
+    return _check_name("name", value)
+
+
 def check_track(value: object) -> str:
     """Return the track's letters if they are a track."""
     text = check_length("track", value, LONGEST_TRACK)

@@ -7,9 +7,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from genlock.core import api_keys
 from genlock.core import commands as c
 from genlock.core import events as e
-from genlock.core.decision import Decision, Draft
+from genlock.core.decision import Decision, Draft, decide_one
 from genlock.core.facts import Facts
 from genlock.core.model import (
     NO_DATA,
@@ -29,9 +30,7 @@ from genlock.errors import BadArgument, LimitReached, NotAllowed, ResultNotFound
 
 def _decided(record: Any, command: c.Command, facts: Facts, outcome: Any, kind: type[e.Event], **fields: Any) -> Decision:
     """A decision of exactly one event."""
-    draft: Draft[Any] = Draft(record, command, facts)
-    event = kind(**(draft.common() | fields))
-    return Decision(outcome, (event,), evolve_other(record, event))
+    return decide_one(record, command, facts, evolve_other, kind, outcome, **fields)
 
 
 # Sessions
@@ -296,6 +295,7 @@ def _settled(_: SettledRecord | None, event: e.Settled) -> SettledRecord:
 
 
 _FOLDS: dict[type, Callable[[Any, Any], Record]] = {
+    **api_keys.FOLDS,
     e.SessionRegistered: _registered,
     e.SessionHeartbeat: _heartbeat,
     e.SessionEndedEvent: _ended,

@@ -116,6 +116,14 @@ class RefusedState(StrEnum):
     DISCARDED = "DISCARDED"
 
 
+class KeyState(StrEnum):
+    """Whether a key opens anything."""
+
+    REVOKED = "REVOKED"
+    EXPIRED = "EXPIRED"
+    ACTIVE = "ACTIVE"
+
+
 class SpawnMode(StrEnum):
     """How spawned subtasks follow each other."""
 

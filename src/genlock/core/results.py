@@ -8,11 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from genlock.core.access import Role
 from genlock.core.faults import Fault
 from genlock.core.model import Task
 from genlock.core.reasons import (
     ClaimReason,
     ClaimState,
+    KeyState,
     RefusedState,
     ReleaseAnswer,
     ReleaseReason,
@@ -350,6 +352,49 @@ class Settings(Struct, frozen=True, gc=False):
     limits: Mapping[str, Any]
     profile: str
     tracks: Mapping[str, str]
+
+
+class TenantInfo(Struct, frozen=True, gc=False, kw_only=True):
+    """A tenant as listed: its profile, and its limits one by one (None is unlimited)."""
+
+    tenant_id: str
+    profile: str
+    limits: Mapping[str, Any]
+    created_at: datetime
+    updated_at: datetime
+
+
+class KeyInfo(Struct, frozen=True, gc=False, kw_only=True):
+    """A key as listed: what it opens, for whom, until when. Nothing here helps to use it."""
+
+    key_id: str
+    name: str
+    tenant_id: str
+    projects: str
+    role: Role
+    session_id: str | None
+    state: KeyState
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    previous_until: datetime | None = None
+    """Until then the text before the last rotation is taken too."""
+
+
+class NewKey(Struct, frozen=True, gc=False):
+    """A key that was made or rotated, with its text: it is in no store and in no other answer."""
+
+    key: KeyInfo
+    text: str
+
+    def __repr__(self) -> str:
+        return f"NewKey(key={self.key!r}, text=…)"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """What a pretty-printer would show instead."""
+        return [("key", self.key)]
 
 
 class FeedEvent(Struct, frozen=True, gc=False):

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from genlock.core import api_keys, others
 from genlock.core import commands as c
 from genlock.core import events as e
-from genlock.core import others
 from genlock.core.decision import Decision
 from genlock.core.facts import Facts
 from genlock.core.index import MET
@@ -51,6 +51,9 @@ _DECIDE: dict[type, Callable[[Any, Any, Facts], Decision]] = {
     c.ChangeTenant: others.decide_change_tenant,
     c.NoteDenials: others.decide_note_denials,
     c.MoveSettled: others.decide_move_settled,
+    c.CreateKey: api_keys.decide_create,
+    c.RotateKey: api_keys.decide_rotate,
+    c.RevokeKey: api_keys.decide_revoke,
 }
 
 

@@ -184,6 +184,8 @@ class Round:
         start = time.perf_counter()
         records, self.now, self.epoch = self.store.load(unread)
         self.load_seconds += time.perf_counter() - start
+        if self._outages is not None:
+            self._outages.found(self.now)
         for key in unread:
             stored = records.get(key)
             cells[key] = Cell(key, stored, None if stored is None else memo.decode(stored))

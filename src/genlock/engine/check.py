@@ -17,7 +17,17 @@ from genlock.core.codec import decode_base, decode_event, decode_record, encode_
 from genlock.core.events import Event
 from genlock.core.index import index_of
 from genlock.core.keys import KINDS, NOWHERE, PROJECT, TENANT, Key, refused_id
-from genlock.core.model import AccessRecord, CounterRecord, ProjectRecord, Record, RefusedRecord, SessionRecord, TaskRecord, TenantRecord
+from genlock.core.model import (
+    AccessRecord,
+    CounterRecord,
+    KeyRecord,
+    ProjectRecord,
+    Record,
+    RefusedRecord,
+    SessionRecord,
+    TaskRecord,
+    TenantRecord,
+)
 from genlock.core.rules import evolve
 from genlock.engine.walk import records_of
 from genlock.errors import StoreCorrupt, StoreForeign
@@ -135,7 +145,7 @@ def _name_of(record: Record) -> str | None:
         return refused_id(record.task, record.generation, record.session, record.digest)
     if isinstance(record, CounterRecord):
         return record.prefix
-    if isinstance(record, (AccessRecord, SessionRecord, ProjectRecord, TenantRecord)):
+    if isinstance(record, (AccessRecord, SessionRecord, ProjectRecord, TenantRecord, KeyRecord)):
         return record.id
     return None
 

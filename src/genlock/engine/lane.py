@@ -16,7 +16,7 @@ from datetime import datetime
 from genlock.core.commands import Command, ReleaseClaim, RenewLease, SubmitResult
 from genlock.core.decision import Decision
 from genlock.core.index import index_of, microseconds
-from genlock.core.keys import SESSION, project_key, tenant_key
+from genlock.core.keys import project_key, tenant_key
 from genlock.core.model import TaskRecord
 from genlock.core.task.view import claimable
 from genlock.engine.answering import answer, releases_of
@@ -31,6 +31,7 @@ from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
 from genlock.engine.patience import given_up, pause_after
 from genlock.engine.upkeep import Upkeep
+from genlock.engine.waiting import Place, Waiting
 from genlock.engine.watcher import Watcher
 from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
 from genlock.store import Store
@@ -38,8 +39,6 @@ from genlock.store import Store
 MOST_COMMANDS = 512
 MOST_BYTES = 4 * 1024 * 1024
 _UPKEEP_PAUSE = 0.05
-Place = tuple[str, str]
-
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 
 
@@ -70,9 +69,9 @@ class Lane:
         self._normal: deque[Job] = deque()
         self._current: list[Item] = []
         self._again: list[Item] = []
-        self._waiting: list[Item] = []
-        self._quiet: set[Place] = set()
-        """Where those who wait have found nothing at all, and nothing has happened since."""
+        self._waiting = Waiting()
+        self._looks = False
+        """Are those who wait to look again with this batch?"""
         self._woken = False
         self._depth = 0
         """Jobs that were waiting when the last batch was gathered."""
@@ -141,7 +140,7 @@ class Lane:
                         self._upkeep.leave()
                     break
                 self._current = items
-                if items:
+                if items or self._looks:
                     self._process(items)
                 else:
                     self._land()
@@ -170,7 +169,8 @@ class Lane:
             self._returned.clear()
             if self._closing:
                 return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
-            items, self._again = self._again, []
+            again, self._again = self._again, []
+            items = [item for item in again if not isinstance(item.request, NextTask)]
             self._depth = self.depth
             room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
             for queue in (self._urgent, self._normal):
@@ -182,28 +182,30 @@ class Lane:
         for job in jobs:
             if not job.cancelled:
                 items += [Item(job, at, request) for at, request in enumerate(job.requests)]
-        if self._waiting:
-            items += self._stirred(items, woken)
-            items.sort(key=lambda item: item.number)
-        else:
-            self._quiet.clear()
+        for item in again:
+            if isinstance(item.request, NextTask):  # it lost a race, and keeps its place among those who wait
+                self._waiting.add(item)
+                woken = True
+        items += self._waiting.late(time.monotonic())
+        self._looks = bool(self._waiting) and (woken or self._must_look(items))
+        if self._looks:
+            self._waiting.quiet.clear()
+        items.sort(key=lambda item: item.number)
         return items
 
-    def _stirred(self, items: list[Item], woken: bool) -> list[Item]:
-        """Who of those who wait is to look again: all, so that who comes now does not pass them; or none, while nothing has changed.
+    def _must_look(self, items: list[Item]) -> bool:
+        """Are those who wait to look again? They are if somebody else does, who is not to pass them, and when it is time.
 
         Where there was nothing at the last look, whoever comes to wait does so at once, and whose time is up is told that.
         """
         now = time.monotonic()
-        late = {id(item) for item in self._waiting if item.request.wait_until <= now}  # type: ignore[union-attr]
-        looking = [item for item in items if isinstance(item.request, NextTask) and item.request.wait_until <= now]
-        places = {item.request.key.place for item in (*items, *self._waiting) if isinstance(item.request, NextTask)}
-        if woken or looking or (self._wake_at is not None and self._wake_at <= now) or not places <= self._quiet:
-            self._quiet.clear()
-            late = {id(item) for item in self._waiting}
-        stirred = [item for item in self._waiting if id(item) in late]
-        self._waiting = [item for item in self._waiting if id(item) not in late]
-        return [item for item in stirred if item.job is not None and not item.job.cancelled]
+        if self._wake_at is not None and self._wake_at <= now:
+            return True
+        asking = [item for item in items if isinstance(item.request, NextTask)]
+        return any(
+            item.request.key.place not in self._waiting.quiet or (item.request.wait_until <= now and not item.waited)  # type: ignore[union-attr]
+            for item in asking
+        )
 
     def _is_wanted(self) -> bool:
         """Is there anything to do at once?"""
@@ -220,7 +222,8 @@ class Lane:
         """How long nothing will happen by itself."""
         ends = []
         if self._waiting:
-            ends.append(min(item.request.wait_until for item in self._waiting))  # type: ignore[union-attr]
+            if self._waiting.first_end is not None:
+                ends.append(self._waiting.first_end)
             if self._wake_at is not None:
                 ends.append(self._wake_at)
         if self._upkeep.flush_at is not None:
@@ -231,7 +234,7 @@ class Lane:
         """One batch: decided, committed, and its reactions and answers. If others wait already, they are decided during the commit."""
         if self._flight is not None:
             items, held = self._flight.parted(items)
-            if not items:
+            if not items and not self._looks:
                 self._land()
                 items = held
             else:
@@ -306,21 +309,26 @@ class Lane:
         """Nothing was decided: whoever was set aside on the way is one of these again."""
         taken = set(map(id, items))
         self._again = [item for item in self._again if id(item) not in taken]
-        self._waiting = [item for item in self._waiting if id(item) not in taken]
+        for item in items:
+            if isinstance(item.request, NextTask):
+                self._waiting.remove(item)
 
     def _decide(self, round: Round, items: list[Item]) -> list[Item]:
-        requests = [item.request for item in items if isinstance(item.request, NextTask)]
-        known = {key for request in requests for key in (project_key(*request.key[:2]), tenant_key(request.key.tenant))}
+        asking = [item for item in items if isinstance(item.request, NextTask)]
+        waiting = list(self._waiting.places) if self._looks else []
+        places = {item.request.key.place for item in asking} | set(waiting)
+        known = {key for place in places for key in (project_key(*place), tenant_key(place[0]))}
         round.prepare([item for item in items if isinstance(item.request, Command)], known)
-        if self._flight is not None and any(round.is_limited(item.request.key) for item in items):
+        if self._flight is not None and any(round.is_limited(key) for key in (*(item.request.key for item in items), *known)):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
         if round.epoch:
-            round.heed_epoch({item.request.key.place for item in items})
-        decided: list[Item] = []
-        sessions = [request.key.beside(SESSION, request.by.session) for request in requests]
-        counter = Counter(round, sessions, frozenset() if self._flight is None else self._flight.tasks)
-        for item in items:
+            round.heed_epoch({item.request.key.place for item in items} | places)
+        counter = Counter(round, asking, self._waiting, frozenset() if self._flight is None else self._flight.tasks)
+        given, decided = list(items), []
+        for place in waiting:
+            decided += self._serve_waiting(counter, place, items)
+        for item in given:
             request = item.request
             if isinstance(request, NextTask):
                 if self._decide_next(counter, item, request):
@@ -333,8 +341,20 @@ class Lane:
             else:
                 decided.append(item)
         # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
-        self._quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
+        self._waiting.quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
         return decided
+
+    def _serve_waiting(self, counter: Counter, place: Place, items: list[Item]) -> list[Item]:
+        """Serves those who wait there, in their order, as long as there is something; who is served joins the batch."""
+        served = []
+        for item in self._waiting.at(place):
+            if self._decide_next(counter, item, item.request):  # type: ignore[arg-type]
+                self._waiting.remove(item)
+                items.append(item)
+                served.append(item)
+            elif counter.offers[place].is_empty:
+                break
+        return served
 
     def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
         """Serves one request for a next task; False if it goes on waiting."""
@@ -344,7 +364,7 @@ class Lane:
         if item.doubts and serve_in_doubt(round, item):
             return True
         waits = request.wait_until > time.monotonic()
-        if place in self._quiet and (waits or item.waited):
+        if place in self._waiting.quiet and (waits or item.waited):
             return self._find_nothing(item, waits)
         if waits and place not in counter.offers:
             # Watched from before we look: what changes after our look wakes us.
@@ -368,8 +388,7 @@ class Lane:
     def _find_nothing(self, item: Item, waits: bool) -> bool:
         """There is nothing for this request: it goes on waiting, or is told so."""
         if waits:
-            item.waited = True
-            self._waiting.append(item)
+            self._waiting.add(item)
             return False
         item.decision = Decision(NOTHING)
         return True
@@ -429,7 +448,7 @@ class Lane:
         """These were written here. Those who wait look again if one of them can be had, and when time will make one so."""
         if not self._waiting:
             return
-        places = {item.request.key.place for item in self._waiting}
+        places = self._waiting.places
         for cell in cells:
             record = cell.record
             if isinstance(record, TaskRecord) and cell.key[:2] in places:
@@ -466,7 +485,7 @@ class Lane:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
         under_way = [item for flight in flights for item in flight.items]
-        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting)}.values())
+        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting.all())}.values())
         for item in left:
             item.decision = Closed("the coordinator was closed before this was carried out")
         self._answer(left, None)

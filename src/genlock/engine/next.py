@@ -8,6 +8,7 @@ same task.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import chain, islice
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import claimable, spared_until
 from genlock.engine.batch import Cell, Round
 from genlock.engine.jobs import Item, NextTask, plain_item
+from genlock.engine.waiting import Waiting
 from genlock.errors import GenlockError
 from genlock.store import MAX_DUE, Query, Stored
 
@@ -137,11 +139,11 @@ class Offer:
 class Counter:
     """Where requests for a next task are served, in order of arrival, during one round."""
 
-    def __init__(self, round: Round, sessions: Sequence[Key], busy: Set[Key]) -> None:
-        """`sessions` are those that ask, in their order."""
+    def __init__(self, round: Round, asking: Sequence[Item], waiting: Waiting, busy: Set[Key]) -> None:
+        """`asking` are those who have come just now, behind those who wait."""
         self.round = round
-        self._sessions = sessions
-        self._known: set[Key] = set()
+        self._asking, self._waiting = asking, waiting
+        self._prepared: set[tuple[str, str]] = set()
         self.busy = busy
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
@@ -149,7 +151,7 @@ class Counter:
         self.planned: set[tuple[str, str]] = set()
         self.served: set[tuple[str, str]] = set()
         """Those where there was something for somebody."""
-        self._wanted = len(sessions)
+        self._wanted = len(asking) + len(waiting)
 
     def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
         """Claims the best task for this request; False if nothing suits."""
@@ -159,7 +161,7 @@ class Counter:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
         if self.offers[place].is_empty:
             return False
-        self._load_sessions(place, request)
+        self._load_sessions(place)
         if item.waited and request.operation and repeated(self.round, item):
             return True
         self.served.add(place)
@@ -170,14 +172,13 @@ class Counter:
             refused = self._serve(item, request, self.offers[place])
         return refused is None
 
-    def _load_sessions(self, place: tuple[str, str], request: NextTask) -> None:
-        """The caller's, and those of so many behind it as there is something for: often a thousand wait for one task."""
-        own = request.key.beside(SESSION, request.by.session)
-        if own not in self._known:
-            at = self._sessions.index(own)
-            keys = self._sessions[at : at + self.offers[place].size]
-            self.round.load(dict.fromkeys(keys))
-            self._known.update(keys)
+    def _load_sessions(self, place: tuple[str, str]) -> None:
+        """Those of so many callers as there is something for, at once: often a thousand wait for one task."""
+        if place not in self._prepared:
+            self._prepared.add(place)
+            here = (item for item in self._asking if item.request.key.place == place)
+            first = islice(chain(self._waiting.at(place), here), self.offers[place].size)
+            self.round.load({Key(*place, SESSION, item.request.by.session): None for item in first})  # type: ignore[union-attr]
 
     def _serve(self, item: Item, request: NextTask, offer: Offer) -> int | None:
         """None if the request is answered, else how many tasks were tried in vain."""

@@ -10,5 +10,7 @@ logs.py        what is logged; logwriting.py how it gets to stderr
 running.py     what all parts share: the coordinator, and who speaks
 exchange.py    reading requests and writing answers
 v1/            every operation, below /v1/{tenant}/{project}/
+compat/        the session-claiming interface, below /api/
+pages/         the status page, and whether all is well
 access/        keys and roles
 """

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
 from msgspec import Struct
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from genlock.coordinator import AsyncCoordinator
+from genlock.core.access import EVERYWHERE
 from genlock.errors import RouteNotFound
 from genlock.service.access.door import Door
-from genlock.service.app import App
-from genlock.service.exchange import Receive, Scope, Send
+from genlock.service.access.keyring import Keyring
+from genlock.service.app import App, Watch
+from genlock.service.compat.app import api_routes
+from genlock.service.compat.config import ClaimConfig
+from genlock.service.exchange import Exchange, Receive, Scope, Send
 from genlock.service.limits import AT_ONCE, Rates, Turns
 from genlock.service.logs import Log
+from genlock.service.metrics import Metrics, metrics_endpoint
 from genlock.service.pages.health import Health
+from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
+from genlock.service.streams import Hub
+from genlock.service.streams.mount import stream_routes
+
+OTHER_ROUTES: Final = "pages"
+"""What requests that are no operations are counted as."""
 
 
 class Choices(Struct, frozen=True, kw_only=True):
@@ -23,6 +40,11 @@ class Choices(Struct, frozen=True, kw_only=True):
     """Does every request need a key?"""
     hosts: frozenset[str] | None = frozenset()
     """The names it answers for besides loopback's; None for any."""
+    claim_config: ClaimConfig = ClaimConfig()
+    """Of the claims under /api."""
+    api_tenant: str = "default"
+    api_project: str = "default"
+    """What /api acts on."""
     requests_a_second: int | None = None
     """Of one key, or of one address where there are no keys; None: they are not counted."""
     tenant_operations: int = AT_ONCE
@@ -31,17 +53,55 @@ class Choices(Struct, frozen=True, kw_only=True):
     """What the names of metrics begin with."""
 
 
-def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = None) -> App:
-    """The service on this coordinator."""
+def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = None, metrics: Metrics | None = None) -> App:
+    """The service on this coordinator. `metrics` are those that its engine tells of its batches, if it does."""
+    if metrics is None:
+        metrics = Metrics(prefix=choices.metrics_prefix)
     rates = None if choices.requests_a_second is None else Rates(choices.requests_a_second)
     running = Running(coordinator, rates, Turns(choices.tenant_operations))
-    door = Door(None, choices.hosts)
+    door = Door(Keyring(coordinator.engine).find if choices.keys else None, choices.hosts)
+    hub = Hub(coordinator.engine)
+    running.on_stop.append(hub.close)
+    metrics.attach(coordinator.engine)
+    metrics.sse_clients = lambda: hub.clients
     health = Health(running)
     pages = Router(
-        [Route("/healthz", health.healthz), Route("/readyz", health.readyz)],
+        [
+            Route("/healthz", health.healthz),
+            Route("/readyz", health.readyz),
+            *StatusPage(running).routes(),
+            Route("/metrics", only_of_the_whole_store(metrics_endpoint(metrics))),
+            *stream_routes(hub, door),
+            *api_routes(running, config=choices.claim_config, tenant_id=choices.api_tenant, project_id=choices.api_project),
+        ],
         default=nothing_here,
     )
-    return App(running, door, pages, None if log is None else log.request, None if log is None else log.fault)
+    return App(running, door, pages, _watch(metrics, log), None if log is None else log.fault)
+
+
+def _watch(metrics: Metrics, log: Log | None) -> Watch:
+    """Counts a request when it is over, and logs it."""
+    count = metrics.count_request
+    note = None if log is None else log.request
+
+    def watch(what: Exchange) -> None:
+        count(what.route or OTHER_ROUTES, what.status, time.perf_counter() - what.started)
+        if note is not None:
+            note(what)
+
+    return watch
+
+
+def only_of_the_whole_store(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """For those who see all tenants; for others there is nothing."""
+
+    async def guarded(request: Request) -> Response:
+        exchange: Exchange = request.scope["genlock"]
+        if not exchange.grant.sees(EVERYWHERE, EVERYWHERE):
+            raise RouteNotFound(f"there is nothing at {request.scope['path']} for this key; a key for tenant '*' is needed")
+        return await endpoint(request)
+
+    return guarded
 
 
 async def nothing_here(scope: Scope, _: Receive, __: Send) -> None:

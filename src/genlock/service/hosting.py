@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
@@ -14,10 +15,12 @@ from genlock import __version__
 from genlock.coordinator import AsyncCoordinator
 from genlock.errors import BadArgument
 from genlock.open import connect_async
+from genlock.service.access.keyring import has_keys
 from genlock.service.addresses import asks_for_keys, is_loopback, listen, url_of
 from genlock.service.building import Choices, build
 from genlock.service.limits import RATE
 from genlock.service.logs import Log
+from genlock.service.metrics import Metrics
 from genlock.service.protocol import Bounds
 from genlock.service.serving import Server, room_for
 
@@ -81,18 +84,18 @@ async def host(
     create: bool = False,
     profile: str = "default",
     beside: Callable[[Hosted], AbstractAsyncContextManager[Any]] | None = None,
-    has_keys: Callable[[AsyncCoordinator], Awaitable[bool]] | None = None,
 ) -> None:
     """Serves the store at `url` until told to stop. `beside` lives as long as it does."""
     needs_keys = options.asks_for_keys
-    async with _opened(url, create=create, profile=profile) as coordinator:
-        if needs_keys and has_keys is not None and not await has_keys(coordinator):
+    metrics = Metrics(prefix=options.metrics_prefix)
+    async with _opened(url, metrics, create=create, profile=profile) as coordinator:
+        if needs_keys and not await asyncio.to_thread(has_keys, coordinator.engine):
             raise BadArgument("keys are asked for, and there is none yet; make one first, type: genlock keys create me --role admin")
         listening = listen(options.host, options.port) if listening is None else listening
         log = Log(level=options.log_level, form=options.log_format)
         log.adopt(*_LIBRARIES)
         try:
-            hosted = _assemble(coordinator, listening, options, log)
+            hosted = _assemble(coordinator, listening, options, log, metrics)
             async with beside(hosted) if beside is not None else _nothing():
                 await _serve(hosted, listening, announce)
         finally:
@@ -101,11 +104,14 @@ async def host(
 
 
 @asynccontextmanager
-async def _opened(url: str, *, create: bool, profile: str) -> AsyncIterator[AsyncCoordinator]:
-    coordinator = connect_async(url, create=create, process=None, profile=profile, monitor=True, lanes=_LANES, service=True)
+async def _opened(url: str, metrics: Metrics, *, create: bool, profile: str) -> AsyncIterator[AsyncCoordinator]:
+    coordinator = connect_async(
+        url, create=create, process=None, profile=profile, monitor=True, lanes=_LANES, service=True, observer=metrics
+    )
     try:
         yield coordinator
     finally:
+        metrics.close()
         await coordinator.close()
 
 
@@ -114,7 +120,7 @@ async def _nothing() -> AsyncIterator[None]:
     yield
 
 
-def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: Options, log: Log) -> Hosted:
+def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: Options, log: Log, metrics: Metrics) -> Hosted:
     choices = Choices(
         keys=options.asks_for_keys,
         hosts=options.hosts,
@@ -122,7 +128,7 @@ def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: 
         tenant_operations=options.tenant_operations,
         metrics_prefix=options.metrics_prefix,
     )
-    app = build(coordinator, choices, log)
+    app = build(coordinator, choices, log, metrics)
     server = Server(app, Bounds(room_for(options.connections)), options.grace_seconds, options.forwarded_allow_ips)
     return Hosted(url_of(listening), server, coordinator, log)
 

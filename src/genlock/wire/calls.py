@@ -7,6 +7,7 @@ from keywords, the service makes keywords from a request, and the OpenAPI docume
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
@@ -22,7 +23,9 @@ from genlock.core.results import (
     ClaimResult,
     Explanation,
     Feed,
+    KeyInfo,
     Lineage,
+    NewKey,
     OperatorResult,
     PlanResult,
     Progress,
@@ -39,6 +42,7 @@ from genlock.core.results import (
     TaskClaim,
     TaskResult,
     TaskState,
+    TenantInfo,
 )
 from genlock.errors import GenlockError
 
@@ -419,6 +423,56 @@ class GetSessionMemory(InProject[SessionMemory], kw_only=True):
     """What a session has done, holds and has completed, read from the project's feed."""
 
     session_id: str | None = None
+
+
+# Admins
+
+
+class CreateKey(InTenant[NewKey], kw_only=True):
+    """Make a key, called `name`. Its text is in the answer, once: nobody can show it again."""
+
+    name: str
+    role: str
+    projects: str = "*"
+    session_id: str | None = None
+    expires_in_seconds: float | None = None
+    expires_at: datetime | str | None = None
+
+
+class ListKeys(InTenant[tuple[KeyInfo, ...]], kw_only=True):
+    """The keys of a tenant, or of all (`*`), the oldest first: what each opens, never what opens it."""
+
+    include_revoked: bool = False
+
+
+class RotateKey(InTenant[NewKey], kw_only=True):
+    """Give a key another text; the one before it is taken for `overlap_seconds` more."""
+
+    key_id: str
+    overlap_seconds: float = 0
+    expires_in_seconds: float | None = None
+    expires_at: datetime | str | None = None
+
+
+class RevokeKey(InTenant[KeyInfo], kw_only=True):
+    """Let a key open nothing any more: within a second, wherever the store is served."""
+
+    key_id: str
+
+
+class ListTenants(Call[tuple[TenantInfo, ...]], kw_only=True):
+    """The tenants of the store."""
+
+
+class GetTenant(InTenant[TenantInfo], kw_only=True):
+    """One tenant: its profile and its limits."""
+
+
+class SetTenant(InTenant[TenantInfo], kw_only=True):
+    """Make a tenant, or change its profile (which sets every limit) or some limits."""
+
+    profile: str | None = None
+    limits: Mapping[str, Any] | None = None
 
 
 def answer_type(call: type[Call[Any]]) -> Any:

@@ -1,25 +1,33 @@
 """The routes: where every operation is found, and which role it needs. Service, client, OpenAPI and the tests of access all read this.
 
-Paths stand below `/v1/{tenant}/{project}/`. A path has at most one variable, always its second part, so that a request is routed by
-looking it up, however many routes there are.
+Paths stand below `/v1/{tenant}/{project}/`; `_`, which is no name, stands where no project is meant, and for the tenant where all are.
+A path has at most one variable, always its second part, so that a request is routed by looking it up, however many routes there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
+from genlock.core.access import Role
+from genlock.core.keys import NOWHERE
 from genlock.wire import calls as c
 from genlock.wire.calls import Call
 
-OBSERVER: Final = "observer"
-AGENT: Final = "agent"
-OPERATOR: Final = "operator"
-ADMIN: Final = "admin"
-ROLES: Final = (OBSERVER, AGENT, OPERATOR, ADMIN)
-"""From the least to the most."""
+OBSERVER, AGENT, OPERATOR, ADMIN = Role
 
 PREFIX: Final = "/v1"
+NO_NAME: Final = NOWHERE
+"""Stands in a path where no project is meant, or every tenant."""
+
+
+class Within(Enum):
+    """What an operation is about."""
+
+    PROJECT = "a project"
+    TENANT = "a tenant"
+    STORE = "the whole store"
 
 
 class Route(NamedTuple):
@@ -29,9 +37,10 @@ class Route(NamedTuple):
     call: type[Call[Any]]
     method: str
     path: str
-    role: str
+    role: Role
     fenced: bool = False
     """Does it act for a session? A key that is bound to one session may do so for that one alone."""
+    within: Within = Within.PROJECT
 
     @property
     def variable(self) -> str | None:
@@ -45,7 +54,7 @@ class Route(NamedTuple):
         return self.method == "GET"
 
 
-def _task(name: str, call: type[Call[Any]], verb: str, role: str, *, fenced: bool = False) -> Route:
+def _task(name: str, call: type[Call[Any]], verb: str, role: Role, *, fenced: bool = False) -> Route:
     return Route(name, call, "POST", f"tasks/{{task_id}}/{verb}", role, fenced)
 
 
@@ -100,6 +109,14 @@ ROUTES: Final = (
     _task("discard_result", c.DiscardResult, "discard", OPERATOR),
     Route("set_policy", c.SetPolicy, "PATCH", "policy", OPERATOR),
     Route("sweep", c.Sweep, "POST", "sweep", OPERATOR),
+    # Admins
+    Route("create_key", c.CreateKey, "POST", "keys", ADMIN, within=Within.TENANT),
+    Route("list_keys", c.ListKeys, "GET", "keys", ADMIN, within=Within.TENANT),
+    Route("rotate_key", c.RotateKey, "POST", "keys/{key_id}/rotate", ADMIN, within=Within.TENANT),
+    Route("revoke_key", c.RevokeKey, "POST", "keys/{key_id}/revoke", ADMIN, within=Within.TENANT),
+    Route("get_tenant", c.GetTenant, "GET", "tenant", ADMIN, within=Within.TENANT),
+    Route("set_tenant", c.SetTenant, "PATCH", "tenant", ADMIN, within=Within.TENANT),
+    Route("list_tenants", c.ListTenants, "GET", "tenants", ADMIN, within=Within.STORE),
 )
 
 BY_CALL: Final[dict[type[Call[Any]], Route]] = {route.call: route for route in ROUTES}

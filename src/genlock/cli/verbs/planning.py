@@ -99,26 +99,16 @@ def next_id(app: App, parent: str | None, count: int) -> None:
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
     """The fields that were given, by their names in a definition."""
+    from genlock.cli.inputs import read_assignment
+
     assignments = options.pop("assignments")
     fields = {name: list(value) if isinstance(value, tuple) else value for name, value in options.items() if value not in (None, ())}
     for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals or not name:
-            raise BadArgument(f"--set {assignment!r}: write FIELD=VALUE")
+        name, value = read_assignment(assignment, "--set", "FIELD=VALUE")
         if name in fields:
             raise BadArgument(f"{name} is given twice")
-        fields[name] = _value(value)
+        fields[name] = value
     return fields
-
-
-def _value(text: str) -> Any:
-    """JSON if it is JSON, else the text itself, so that a plain word needs no quotes."""
-    import json
-
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _give(app: App, result: AddResult, done: str, unchanged: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from genlock.errors import AccessRefused, HostRefused, KeyRefused
+from genlock.errors import AccessRefused, BadArgument, HostRefused, KeyRefused
 from genlock.service.access.grant import OPEN, Grant
 
 Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
@@ -39,7 +39,10 @@ class Door:
         text = _key_of(headers)
         if text is None:
             raise KeyRefused("a key is needed: send the header 'authorization: Bearer glk_…'; `genlock keys create` makes one")
-        grant = await self._find(text)
+        try:
+            grant = await self._find(text)
+        except BadArgument as error:  # it says what is wrong with the key, and nothing of it
+            raise KeyRefused(str(error)) from None
         if grant is None:
             raise KeyRefused("this key is not good: it is unknown, expired or revoked")
         return grant

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,6 +27,8 @@ from genlock.service.metrics.requests import Requests
 from genlock.service.metrics.tallies import MOST_PLACES, Histogram, Tallies
 
 PREFIX = "genlock"
+_OPENMETRICS = "application/openmetrics-text"
+_PAGE_SECONDS = 1.0
 _A_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -44,6 +47,7 @@ class Metrics(Collector):
         self._build = {"version": genlock.__version__, "python": platform.python_version(), "store": ""}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        self._pages: dict[bool, tuple[float, tuple[bytes, str]]] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="genlock-metrics")
         self.sse_clients: Callable[[], int] = int
         """Says how many listen to events just now; whoever has the streams sets it."""
@@ -63,13 +67,21 @@ class Metrics(Collector):
         if self._census is not None:
             self._census.refresh()
         # Not by the library's own choice, which repeats what the client says of versions, and fails on some of it.
-        if "application/openmetrics-text" in accept:
+        if _OPENMETRICS in accept:
             return openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]
         return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_PLAIN_0_0_4
 
     async def page_soon(self, accept: str) -> tuple[bytes, str]:
-        """The same, beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self.page, accept)
+        """The same, beside the event loop; a page that was made within the last second is given again."""
+        return await asyncio.get_running_loop().run_in_executor(self._writer, self._recent_page, accept)
+
+    def _recent_page(self, accept: str) -> tuple[bytes, str]:
+        """With a thousand projects a page is five megabytes and takes a second: however many ask, it is made once in that time."""
+        known = self._pages.get(_OPENMETRICS in accept)
+        if known is None or time.monotonic() - known[0] >= _PAGE_SECONDS:
+            page = self.page(accept)
+            known = self._pages[_OPENMETRICS in accept] = time.monotonic(), page
+        return known[1]
 
     def close(self) -> None:
         """Ends the thread."""

@@ -6,13 +6,14 @@ import functools
 from typing import Any, Final
 
 from genlock.coordinator import AsyncCoordinator
+from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
 from genlock.errors import KindRefused, MethodRefused, RouteNotFound
 from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
 from genlock.service.v1.router import Router
-from genlock.wire.routes import ROUTES
+from genlock.wire.routes import NO_NAME, PREFIX, ROUTES, Within
 
 MOST_BYTES: Final = 110 * 1024 * 1024
 """The largest result that any profile admits, and the request around it."""
@@ -22,8 +23,10 @@ _JSON: Final = b"application/json"
 
 @functools.lru_cache(maxsize=4096)
 def check_place(tenant: str, project: str) -> tuple[str, str]:
-    """Tenant and project if they are names; most requests are for a few places."""
-    return check_tenant(tenant), check_project(project)
+    """Tenant and project if they are names, `*` for those that are not meant; most requests are for a few places."""
+    if project != NO_NAME:
+        return check_tenant(tenant), check_project(project)
+    return EVERYWHERE if tenant == NO_NAME else check_tenant(tenant), EVERYWHERE
 
 
 class V1:
@@ -31,12 +34,15 @@ class V1:
 
     def __init__(self, running: Running, most_bytes: int = MOST_BYTES) -> None:
         self._running = running
-        self._router = Router((route, Endpoint(route, most_bytes)) for route in ROUTES)
+        endpoints = [(route, Endpoint(route, most_bytes)) for route in ROUTES]
+        self._router = Router((route, endpoint) for route, endpoint in endpoints if route.within is Within.PROJECT)
+        self._beyond = Router((route, endpoint) for route, endpoint in endpoints if route.within is not Within.PROJECT)
+        """What is about no project."""
 
     def find(self, scope: Scope) -> tuple[Endpoint, tuple[str, str], str | None]:
         """The endpoint that a request is for, its tenant and project, and the name in its path."""
         parts = scope["path"].split("/", 4)
-        match = self._router.match(parts[4]) if len(parts) == 5 else None
+        match = (self._beyond if parts[3] == NO_NAME else self._router).match(parts[4]) if len(parts) == 5 else None
         if match is None:
             raise RouteNotFound(f"there is nothing at {scope['path'][:200]}; /openapi.json lists what there is")
         endpoint = match.methods.get(scope["method"])
@@ -44,7 +50,10 @@ class V1:
             error = MethodRefused(f"this path takes {', '.join(sorted(match.methods))}, not {scope['method'][:20]}")
             error.allowed = tuple(sorted(match.methods))
             raise error
-        return endpoint, check_place(parts[2], parts[3]), match.name
+        place = check_place(parts[2], parts[3])
+        if endpoint.route.within is Within.STORE and place[0] != EVERYWHERE:
+            raise RouteNotFound(f"{endpoint.name} is about no tenant: its path begins with {PREFIX}/{NO_NAME}/{NO_NAME}/")
+        return endpoint, place, match.name
 
     async def answer(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
         """The answer to a request; what is refused on the way is raised."""

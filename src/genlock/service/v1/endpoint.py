@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from genlock.coordinator import AsyncCoordinator
+from genlock.core.access import EVERYWHERE
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult, TaskClaim
 from genlock.errors import BadArgument, Closed, RoleRefused
 from genlock.plans import PlanFile
@@ -34,6 +35,7 @@ class Endpoint:
         self.keywords = Keywords(route)
         self.method: Callable[..., Awaitable[Any]] = getattr(AsyncCoordinator, route.name)
         self.most_bytes = most_bytes if route.name in _LARGE else min(most_bytes, _MEGABYTE)
+        self.in_tenant = "tenant_id" in route.call.__struct_fields__
         self.in_project = "project_id" in route.call.__struct_fields__
         self.variable = route.variable
         self.reads_body = route.method != "GET"
@@ -42,7 +44,8 @@ class Endpoint:
 
     def arguments(self, place: tuple[str, str], name: str | None, given: dict[str, Any], headers: dict[bytes, bytes]) -> dict[str, Any]:
         """The keywords for the coordinator."""
-        given["tenant_id"] = place[0]
+        if self.in_tenant:
+            given["tenant_id"] = place[0]
         if self.in_project:
             given["project_id"] = place[1]
         if self.variable is not None:
@@ -58,13 +61,18 @@ class Endpoint:
         needed = self._needed(given)
         if not grant.may(needed):
             raise RoleRefused(f"{self.name} needs the role {needed}; this key has the role {grant.role}")
+        if self._changes_limits(given) and not grant.sees(EVERYWHERE, EVERYWHERE):
+            raise RoleRefused("profile and limits of a tenant are set by an admin of the whole store, whose key is for tenant '*'")
         if grant.session is not None and self.route.fenced:
             session = given.get("session_id")
             if not grant.is_session(session if session is not None else speaker.identity.session_id):
                 raise RoleRefused(f"this key acts for session {grant.session!r} alone")
 
+    def _changes_limits(self, given: dict[str, Any]) -> bool:
+        return self.name == "set_tenant" or (self.name == "set_policy" and (given["profile"] is not None or bool(given["limits"])))
+
     def _needed(self, given: dict[str, Any]) -> str:
-        if self.name == "set_policy" and (given["profile"] is not None or given["limits"]):
+        if self._changes_limits(given):
             return ADMIN
         return OPERATOR if self.name == "adopt_result" and given["generation"] is None else self.route.role
 

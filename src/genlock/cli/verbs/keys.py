@@ -1,0 +1,176 @@
+"""Keys that open the service: create, list, rotate, revoke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import click
+
+from genlock.cli.app import App, verb
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from genlock.core.results import KeyInfo, NewKey
+
+
+@click.group()
+def keys() -> None:
+    """Create, list, rotate and revoke keys that open the service.
+
+    A key is of one tenant, a pattern of projects and a role: observer, agent, operator or admin.
+    """
+
+
+def _everywhere(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--all-tenants", "everywhere", is_flag=True, help="Not of one tenant, but of all.")(function)
+
+
+def _expires_in(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option("--expires-in", metavar="TIME", help="How long it lasts: seconds, or 15m, 12h, 90d; default: until it is revoked.")(
+        function
+    )
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--role", required=True, metavar="ROLE", help="observer, agent, operator or admin.")
+@click.option("--projects", default="*", metavar="PATTERN", help="Of which projects; * stands for anything; default: all.")
+@click.option("--session", metavar="ID", help="For one session only; of role agent.")
+@_expires_in
+@_everywhere
+@verb()
+def create(app: App, name: str, role: str, projects: str, session: str | None, expires_in: str | None, everywhere: bool) -> None:
+    """Make a key, and show its text once.
+
+    NAME says whose it is, for those who read the list or the events. With --quiet only the text is printed, for a script to keep.
+    As JSON: {"key": {…}, "text"}.
+    """
+    new = app.fleet.create_key(
+        name=name, role=role, projects=projects, session_id=session, expires_in_seconds=_seconds(expires_in), tenant_id=_tenant(everywhere)
+    )
+    _give_new(app, new)
+
+
+@keys.command("list")
+@click.option("--all", "every", is_flag=True, help="Those that were revoked, too.")
+@_everywhere
+@verb()
+def list_(app: App, every: bool, everywhere: bool) -> None:
+    """The keys of the tenant, and what they open.
+
+    As JSON: {"keys": […]}. What opens them is not stored and cannot be shown.
+    """
+    found = app.fleet.list_keys(include_revoked=every, tenant_id=_tenant(everywhere))
+
+    def text(console: Console) -> None:
+        from genlock.cli.tables import print_lines
+
+        if found:
+            _print_keys(console, found, everywhere=everywhere)
+        else:
+            print_lines(console, "there are none")
+
+    app.answers.give({"keys": found}, text=text, bare=(key.key_id for key in found))
+
+
+@keys.command()
+@click.argument("key")
+@click.option("--overlap", metavar="TIME", help="How long the text before it is still taken, up to 24h; default: not at all.")
+@_expires_in
+@_everywhere
+@verb()
+def rotate(app: App, key: str, overlap: str | None, expires_in: str | None, everywhere: bool) -> None:
+    """Give a key another text, and show it once.
+
+    KEY is the id that `keys list` shows. The key keeps its end unless another one is given. As JSON: {"key": {…}, "text"}.
+    """
+    new = app.fleet.rotate_key(
+        key_id=key,
+        overlap_seconds=_seconds(overlap, "--overlap") or 0,
+        expires_in_seconds=_seconds(expires_in),
+        tenant_id=_tenant(everywhere),
+    )
+    _give_new(app, new)
+
+
+@keys.command()
+@click.argument("key")
+@_everywhere
+@verb()
+def revoke(app: App, key: str, everywhere: bool) -> None:
+    """Let a key open nothing any more.
+
+    KEY is the id that `keys list` shows. It counts within a second wherever the store is served, and is never taken back.
+    """
+    gone = app.fleet.revoke_key(key_id=key, tenant_id=_tenant(everywhere))
+
+    def text(console: Console) -> None:
+        from genlock.cli.tables import print_lines
+
+        print_lines(console, f"{gone.key_id} ({gone.name}) opens nothing any more")
+
+    app.answers.give({"key": gone}, text=text, bare=[gone.key_id])
+
+
+def _tenant(everywhere: bool) -> str | None:
+    from genlock.core.access import EVERYWHERE
+
+    return EVERYWHERE if everywhere else None
+
+
+def _seconds(text: str | None, option: str = "--expires-in") -> float | None:
+    from genlock.cli.inputs import read_span
+
+    return None if text is None else read_span(text, option)
+
+
+def _give_new(app: App, new: NewKey) -> None:
+    def text(console: Console) -> None:
+        from genlock.cli.tables import print_commands
+
+        print_commands(console, new.text, indent="")
+
+    app.answers.give(new, text=text, bare=[new.text])
+    app.answers.say(f"this is key {new.key.key_id} ({new.key.name}): {_scope(new.key)}. Keep the text now: it is shown only this once")
+
+
+def _scope(key: KeyInfo) -> str:
+    where = "all tenants" if key.tenant_id == "*" else f"tenant {key.tenant_id}"
+    projects = "all projects" if key.projects == "*" else f"projects {key.projects}"
+    session = f", session {key.session_id}" if key.session_id is not None else ""
+    return f"{key.role} of {where}, {projects}{session}"
+
+
+def _print_keys(console: Console, found: tuple[KeyInfo, ...], *, everywhere: bool) -> None:
+    from genlock.cli.tables import Column, from_now, print_table
+
+    columns = [
+        Column("key", least=12),
+        Column("name", least=8),
+        *([Column("tenant", 6)] if everywhere else []),
+        Column("role", 7, least=8),
+        Column("projects", 5),
+        Column("session", 4),
+        Column("state", 6, least=7),
+        Column("ends", 3, least=9),
+        Column("made by", 1),
+        Column("made", 2, least=9),
+    ]
+    rows = [
+        (
+            key.key_id,
+            key.name,
+            *([key.tenant_id] if everywhere else []),
+            key.role.value,
+            key.projects,
+            key.session_id,
+            key.state.value.lower(),
+            from_now(key.expires_at),
+            key.created_by,
+            from_now(key.created_at),
+        )
+        for key in found
+    ]
+    print_table(console, columns, rows)

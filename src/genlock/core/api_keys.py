@@ -1,0 +1,148 @@
+"""Rules and fold of the keys that open the service.
+
+1. A key is of one tenant, or, an admin's, of all (`*`). Whoever asks for another tenant's key is told that there is none.
+2. A key opens what it says until it is revoked, or `now >= expires_at`. A revoked key does not come back.
+3. A rotation gives the key another secret. The one before it is taken for an overlap of at most a day; none older than that.
+4. An end that has passed already is refused, also at a rotation: a key that nobody can use is a slip of the pen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.access import EVERYWHERE, MOST_OVERLAP_SECONDS, check_scope, same_digest
+from genlock.core.decision import Decision, decide_one
+from genlock.core.facts import Facts
+from genlock.core.model import KeyRecord, Record
+from genlock.core.reasons import KeyState
+from genlock.errors import BadArgument, KeyNotFound, NotAllowed
+
+
+def decide_create(record: KeyRecord | None, command: c.CreateKey, facts: Facts) -> Decision:
+    check_scope(command.role, command.tenant, command.projects, command.session)
+    if record is not None:
+        # The same again: the answer to the first was lost.
+        if record.digest == command.digest:
+            return Decision(record)
+        raise NotAllowed(f"there is a key {record.id!r} already; create one of another id")
+    return decide_one(
+        record,
+        command,
+        facts,
+        _created,
+        e.KeyCreated,
+        key_id=command.key.id,
+        name=command.name,
+        tenant=command.tenant,
+        projects=command.projects,
+        role=command.role,
+        digest=command.digest,
+        bound_session=command.session,
+        expires_at=_end(command, facts.now),
+    )
+
+
+def decide_rotate(record: KeyRecord | None, command: c.RotateKey, facts: Facts) -> Decision:
+    record = _own(record, command)
+    if record.revoked_at is not None:
+        raise NotAllowed(f"key {record.id!r} is revoked; create another one")
+    if record.digest == command.digest:
+        return Decision(record)
+    overlap = command.overlap_seconds
+    if not 0 <= overlap <= MOST_OVERLAP_SECONDS:
+        raise BadArgument(f"overlap_seconds is a number from 0 to {MOST_OVERLAP_SECONDS:,.0f}, not {overlap:g}")
+    end = _end(command, facts.now) or record.expires_at
+    if end is not None and end <= facts.now:
+        raise NotAllowed(f"key {record.id!r} has expired; say how long it is to last from now on, with expires_in_seconds")
+    until = facts.now + timedelta(seconds=overlap) if overlap else None
+    return decide_one(
+        record, command, facts, _rotated, e.KeyRotated, key_id=record.id, digest=command.digest, previous_until=until, expires_at=end
+    )
+
+
+def decide_revoke(record: KeyRecord | None, command: c.RevokeKey, facts: Facts) -> Decision:
+    record = _own(record, command)
+    if record.revoked_at is not None:
+        return Decision(record)
+    return decide_one(record, command, facts, _revoked, e.KeyRevoked, key_id=record.id)
+
+
+def _own(record: KeyRecord | None, command: c.RotateKey | c.RevokeKey) -> KeyRecord:
+    if record is None or command.tenant not in (EVERYWHERE, record.tenant):
+        where = "in this store" if command.tenant == EVERYWHERE else f"of tenant {command.tenant!r}"
+        raise KeyNotFound(f"there is no key {command.key.id!r} {where}; list_keys shows what there is")
+    return record
+
+
+def _end(command: c.CreateKey | c.RotateKey, now: datetime) -> datetime | None:
+    if command.expires_in_seconds is not None:
+        if command.expires_at is not None:
+            raise BadArgument("a key ends expires_in_seconds from now or at expires_at; say one of them")
+        if command.expires_in_seconds <= 0:
+            raise BadArgument(f"expires_in_seconds is more than 0, not {command.expires_in_seconds:g}")
+        return now + timedelta(seconds=command.expires_in_seconds)
+    if command.expires_at is not None and command.expires_at <= now:
+        raise BadArgument(f"expires_at {command.expires_at:%Y-%m-%dT%H:%M:%SZ} has passed; it is {now:%Y-%m-%dT%H:%M:%SZ} now")
+    return command.expires_at
+
+
+# What a key is worth
+
+
+def state_of_key(record: KeyRecord, now: datetime) -> KeyState:
+    """Whether it opens anything now."""
+    if record.revoked_at is not None:
+        return KeyState.REVOKED
+    expired = record.expires_at is not None and now >= record.expires_at
+    return KeyState.EXPIRED if expired else KeyState.ACTIVE
+
+
+def opens(record: KeyRecord, digest: str, now: datetime) -> bool:
+    """Is this the digest of a secret that the key has now?"""
+    current = same_digest(digest, record.digest)
+    before = record.previous is not None and same_digest(digest, record.previous)
+    in_time = record.previous_until is not None and now < record.previous_until
+    return (current or (before and in_time)) and state_of_key(record, now) is KeyState.ACTIVE
+
+
+# Fold
+
+
+def _created(_: KeyRecord | None, event: e.KeyCreated) -> KeyRecord:
+    return KeyRecord(
+        id=event.key_id,
+        name=event.name,
+        tenant=event.tenant,
+        projects=event.projects,
+        role=event.role,
+        digest=event.digest,
+        created_at=event.timestamp,
+        created_by=event.actor.user_id,
+        updated_at=event.timestamp,
+        session=event.bound_session,
+        expires_at=event.expires_at,
+    )
+
+
+def _rotated(record: KeyRecord, event: e.KeyRotated) -> KeyRecord:
+    return replace(
+        record,
+        digest=event.digest,
+        previous=record.digest if event.previous_until is not None else None,
+        previous_until=event.previous_until,
+        expires_at=event.expires_at,
+        updated_at=event.timestamp,
+    )
+
+
+def _revoked(record: KeyRecord, event: e.KeyRevoked) -> KeyRecord:
+    return replace(record, revoked_at=event.timestamp, previous=None, previous_until=None, updated_at=event.timestamp)
+
+
+FOLDS: dict[type, Callable[[Any, Any], Record]] = {e.KeyCreated: _created, e.KeyRotated: _rotated, e.KeyRevoked: _revoked}

@@ -1,0 +1,82 @@
+"""Those who wait for a task, by project and in order of arrival.
+
+Often a thousand agents wait for one task. So nothing here is done for each of them when one is served, when somebody else comes, or
+when a batch is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from genlock.engine.jobs import Item, NextTask
+
+Place = tuple[str, str]
+
+
+class Waiting:
+    """Requests for a next task that have found none. Only the lane's own thread comes here."""
+
+    def __init__(self) -> None:
+        self._at: dict[Place, dict[int, Item]] = {}
+        self._size = 0
+        self.first_end: float | None = None
+        """When the first of them gives up, or one that is gone would have."""
+        self.quiet: set[Place] = set()
+        """Where they have found nothing at all, and nothing has happened since."""
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def places(self) -> Iterable[Place]:
+        """Where somebody waits."""
+        return self._at.keys()
+
+    def add(self, item: Item) -> None:
+        """It has looked, and found nothing; at its old place if it has waited before."""
+        request = item.request
+        assert isinstance(request, NextTask)
+        item.waited = True
+        group = self._at.setdefault(request.key.place, {})
+        if item.number not in group:
+            self._size += 1
+            in_order = not group or item.number > next(reversed(group))
+            group[item.number] = item
+            if not in_order:
+                self._at[request.key.place] = dict(sorted(group.items()))
+        if self.first_end is None or request.wait_until < self.first_end:
+            self.first_end = request.wait_until
+
+    def remove(self, item: Item) -> None:
+        """It is served, or goes."""
+        place = item.request.key.place
+        group = self._at.get(place, {})
+        if group.pop(item.number, None) is not None:
+            self._size -= 1
+        if not group and place in self._at:
+            del self._at[place]
+            # From now on nobody is told when that changes.
+            self.quiet.discard(place)
+
+    def at(self, place: Place) -> Iterator[Item]:
+        """Those who wait there; who was cancelled meanwhile is not among them any more."""
+        for item in list(self._at.get(place, {}).values()):
+            if item.job is None or item.job.cancelled:
+                self.remove(item)
+            else:
+                yield item
+
+    def late(self, now: float) -> list[Item]:
+        """Those whose time is up. They are taken out."""
+        if self.first_end is None or self.first_end > now:
+            return []
+        ends = [(item.request.wait_until, item) for group in self._at.values() for item in group.values()]  # type: ignore[union-attr]
+        late = [item for end, item in ends if end <= now]
+        for item in late:
+            self.remove(item)
+        self.first_end = min((end for end, _ in ends if end > now), default=None)
+        return late
+
+    def all(self) -> list[Item]:
+        """Everybody."""
+        return [item for group in self._at.values() for item in group.values()]

@@ -1,0 +1,147 @@
+"""The keyring: finds what a key admits, for every request, at the cost of a hash.
+
+What was loaded of a key counts for half a second; then it is loaded again. So nobody need be told of a revocation: whatever replica a
+request reaches, it is not let in by a record that was read more than half a second before the request came. That a key does not exist
+is remembered just as long.
+
+There is one load at a time, for all the keys that were asked for since the one before it began. However many requests come, with
+however many keys that nobody has made, the store sees no more than that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, TypeAlias
+
+from genlock.core.access import digest_of, parse_key
+from genlock.core.api_keys import opens, state_of_key
+from genlock.core.codec import decode_record
+from genlock.core.keys import KEY, NOWHERE, access_key
+from genlock.core.model import KeyRecord
+from genlock.core.reasons import KeyState
+from genlock.engine.engine import Engine
+from genlock.engine.walk import records_of
+from genlock.service.access.grant import Grant, grant_of
+from genlock.store import Stored
+
+FRESH_SECONDS: Final = 0.5
+MOST_AT_ONCE: Final = 500
+MOST_KNOWN: Final = 50_000
+MOST_UNKNOWN: Final = 5_000
+
+
+class _Look(NamedTuple):
+    """What was found of one key, and when."""
+
+    began: float
+    """On our clock, before the store was asked."""
+    now: datetime
+    """On the store's clock, by which keys end."""
+    record: KeyRecord | None
+    grant: Grant | None
+
+
+_Looks: TypeAlias = dict[str, _Look]
+
+
+class _Flight:
+    """One load for several keys: until it begins, more may come aboard."""
+
+    __slots__ = ("began", "ids", "task")
+
+    def __init__(self) -> None:
+        self.ids: dict[str, None] = {}
+        self.began: float | None = None
+        self.task: asyncio.Task[_Looks] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.task is not None and self.task.done()
+
+
+class Keyring:
+    """Keys as the service knows them. Belongs to one event loop."""
+
+    def __init__(self, engine: Engine, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._monotonic = monotonic
+        self._known: _Looks = {}
+        self._unknown: _Looks = {}
+        self._last: _Flight | None = None
+
+    async def find(self, text: str) -> Grant | None:
+        """What the key admits; None if it is unknown, expired or revoked. BadArgument, without a look, if it is no key at all."""
+        key = parse_key(text)
+        came = self._monotonic()
+        look = self._known.get(key.id) or self._unknown.get(key.id)
+        if look is None or came - look.began >= FRESH_SECONDS:
+            look = await self._look(key.id, came)
+        if look.record is None:
+            return None
+        now = look.now + timedelta(seconds=self._monotonic() - look.began)
+        return look.grant if opens(look.record, digest_of(key.secret), now) else None
+
+    # Loading
+
+    async def _look(self, id: str, came: float) -> _Look:
+        task = self._flight_of(id, came).task
+        assert task is not None
+        # Whoever goes away must not take the flight from the others.
+        return (await asyncio.shield(task))[id]
+
+    def _flight_of(self, id: str, came: float) -> _Flight:
+        """The flight that brings this key: one that is under way and has just begun, or the next."""
+        last = self._last
+        if last is not None and not last.is_over:
+            if last.began is None and len(last.ids) < MOST_AT_ONCE:
+                last.ids[id] = None
+                return last
+            if last.began is not None and id in last.ids and came - last.began < FRESH_SECONDS:
+                return last
+        flight = self._last = _Flight()
+        flight.ids[id] = None
+        flight.task = asyncio.get_running_loop().create_task(self._fly(flight, None if last is None else last.task))
+        return flight
+
+    async def _fly(self, flight: _Flight, before: asyncio.Task[_Looks] | None) -> _Looks:
+        if before is not None and not before.done():
+            await asyncio.wait([before])
+        began = flight.began = self._monotonic()
+        keys = [access_key(id) for id in flight.ids]
+        store = self._engine.store
+        read = asyncio.get_running_loop().run_in_executor(None, self._engine.read, lambda: store.load(keys))
+        found, now, _ = await read
+        looks = {key.id: _seen(began, now, found.get(key)) for key in keys}
+        for id, look in looks.items():
+            self._keep(id, look)
+        return looks
+
+    def _keep(self, id: str, look: _Look) -> None:
+        """At the end, so that what was loaded longest ago goes first."""
+        self._known.pop(id, None)
+        self._unknown.pop(id, None)
+        kept, most = (self._unknown, MOST_UNKNOWN) if look.record is None else (self._known, MOST_KNOWN)
+        kept[id] = look
+        if len(kept) > most:
+            del kept[next(iter(kept))]
+
+
+def _seen(began: float, now: datetime, stored: Stored | None) -> _Look:
+    record = None if stored is None else decode_record(KEY, stored.body)
+    if not isinstance(record, KeyRecord):
+        return _Look(began, now, None, None)
+    return _Look(began, now, record, grant_of(record))
+
+
+def has_keys(engine: Engine) -> bool:
+    """Is there a key that opens anything? Who has none and serves others than this machine is not to start."""
+
+    def look() -> bool:
+        now = engine.store.load([]).now
+        records = (decode_record(KEY, stored.body) for stored in records_of(engine.store, NOWHERE, NOWHERE, KEY))
+        return any(isinstance(record, KeyRecord) and state_of_key(record, now) is KeyState.ACTIVE for record in records)
+
+    return engine.read(look)

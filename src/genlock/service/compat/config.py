@@ -1,0 +1,51 @@
+"""SC's `claimConfig`: eight settings by its names, in milliseconds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from genlock.core.policy import TenantLimits
+from genlock.errors import BadArgument
+
+_NAMES: Final = {
+    "default_ttl": "defaultTTL",
+    "max_ttl": "maxTTL",
+    "min_ttl": "minTTL",
+    "heartbeat_interval": "heartbeatInterval",
+    "cleanup_interval": "cleanupInterval",
+    "orphan_threshold": "orphanThreshold",
+    "warning_threshold": "warningThreshold",
+    "expiring_threshold": "expiringThreshold",
+}
+
+
+class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=_NAMES):
+    """How long claims last under /api, and when they give cause for concern."""
+
+    default_ttl: int = 1_800_000
+    max_ttl: int = 7_200_000
+    min_ttl: int = 60_000
+    heartbeat_interval: int = 60_000
+    """How often a holder is expected to be heard."""
+    cleanup_interval: int = 300_000
+    """How often the service sweeps; no answer depends on it."""
+    orphan_threshold: int = 600_000
+    """Silence of a session after which its claims count as orphaned."""
+    warning_threshold: int = 300_000
+    expiring_threshold: int = 60_000
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise BadArgument(f"claimConfig {_NAMES[name]} is a number of milliseconds above 0, not {getattr(self, name)}")
+        if not self.min_ttl <= self.default_ttl <= self.max_ttl:
+            raise BadArgument(f"claimConfig: minTTL {self.min_ttl} <= defaultTTL {self.default_ttl} <= maxTTL {self.max_ttl} does not hold")
+
+    def lease_seconds(self, ttl_ms: float | None, limits: TenantLimits) -> float:
+        """The lease that is granted for a TTL: within our own bounds, and then within the tenant's."""
+        ttl = self.default_ttl if ttl_ms is None else ttl_ms
+        seconds = max(self.min_ttl, min(ttl, self.max_ttl)) / 1000
+        seconds = max(seconds, limits.min_lease_duration_seconds)
+        return min(seconds, limits.max_lease_duration_seconds or seconds)

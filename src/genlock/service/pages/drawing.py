@@ -1,0 +1,143 @@
+"""The status page's moving part as HTML."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from genlock.service.pages.markup import Html, Part, join, tag
+from genlock.service.pages.picture import Bar, Holding, Line, Picture, ProjectPicture
+
+_STATES: Final = {
+    "COMPLETED": "completed",
+    "IN_PROGRESS": "in progress",
+    "IN_REVIEW": "in review",
+    "PENDING": "ready",
+    "BACKLOG": "backlog",
+    "BLOCKED": "blocked",
+    "HELD": "held",
+    "CANCELLED": "cancelled",
+}
+"""In the order of a bar, with the words for people."""
+
+_WIDTH: Final = 1000
+
+
+def fragment(picture: Picture, *, version: str, store: str, uptime_seconds: float) -> Html:
+    """All that changes."""
+    about = f"{version} · {store} store · up {length(uptime_seconds)}"
+    return join(
+        tag("p", about, _class="about"),
+        _tiles(picture),
+        _projects(picture),
+        _holdings(picture),
+        _events(picture),
+    )
+
+
+def length(seconds: float) -> str:
+    """How long, in one or two units."""
+    whole = int(seconds)
+    for size, unit, below, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size} {unit} {rest} {smaller}" if rest else f"{whole // size} {unit}"
+    return f"{max(whole, 0)} s"
+
+
+def _tiles(picture: Picture) -> Html:
+    refused = sum(project.refused for project in picture.projects)
+    total = sum(project.whole.total for project in picture.projects)
+    return tag(
+        "section",
+        _tile("ready", picture.count("PENDING")),
+        _tile("in progress", picture.count("IN_PROGRESS")),
+        _tile("completed", picture.count("COMPLETED"), f"of {total:,}"),
+        _tile("blocked", picture.count("BLOCKED")),
+        _tile("refused results kept", refused, kind="warn" if refused else None),
+        _class="tiles",
+    )
+
+
+def _tile(name: str, number: int, beside: str = "", *, kind: str | None = None) -> Html:
+    aside = tag("small", f" {beside}") if beside else None
+    return tag("div", tag("b", f"{number:,}", aside), tag("span", name), _class=kind)
+
+
+def _projects(picture: Picture) -> Html:
+    if not picture.projects:
+        return tag("section", tag("h2", "Projects"), tag("p", "There are none yet: import a plan.", _class="none"))
+    several = len({project.place[0] for project in picture.projects}) > 1
+    more = tag("p", f"There are more; these are the first {len(picture.projects)}.", _class="none") if picture.more_projects else None
+    return tag("section", tag("h2", "Projects"), _legend(picture), *(_project(one, several) for one in picture.projects), more)
+
+
+def _legend(picture: Picture) -> Html:
+    present = [state for state in _STATES if picture.count(state)]
+    return tag("p", *(tag("span", tag("i", _class=state.lower()), _STATES[state]) for state in present), _class="legend")
+
+
+def _project(project: ProjectPicture, several: bool) -> Html:
+    tenant, name = project.place
+    bars = project.tracks if len(project.tracks) > 1 or (project.tracks and project.tracks[0].name) else [project.whole]
+    done = project.whole.counts.get("COMPLETED", 0)
+    head = tag("h3", f"{tenant}/{name}" if several else name, tag("small", f"{done:,} of {project.whole.total:,}"))
+    return tag("article", head, *map(_bar, bars))
+
+
+def _bar(bar: Bar) -> Html:
+    done, total = bar.counts.get("COMPLETED", 0), bar.total
+    said = ", ".join(f"{bar.counts[state]:,} {word}" for state, word in _STATES.items() if bar.counts.get(state))
+    label: Part = join(tag("b", bar.name), f" {bar.purpose}") if bar.name else ("no track" if total else "no tasks")
+    drawn = tag("svg", *_pieces(bar), viewBox=f"0 0 {_WIDTH} 10", preserveAspectRatio="none", role="img", aria_label=said)
+    return tag("div", tag("span", label, _class="name"), drawn, tag("span", f"{done:,}/{total:,}", _class="of"), _class="bar", title=said)
+
+
+def _pieces(bar: Bar) -> list[Html]:
+    pieces, seen = [], 0
+    for state in _STATES:
+        count = bar.counts.get(state, 0)
+        if count:
+            start, end = seen * _WIDTH // bar.total, (seen + count) * _WIDTH // bar.total
+            pieces.append(tag("rect", x=start, width=max(end - start, 2), height=10, _class=state.lower()))
+            seen += count
+    return pieces
+
+
+def _holdings(picture: Picture) -> Html:
+    if not picture.holdings:
+        return tag("section", tag("h2", "Who holds what"), tag("p", "Nobody is at work.", _class="none"))
+    more = tag("p", f"There are more than these {len(picture.holdings)}.", _class="none") if picture.more_holdings else None
+    head = tag("tr", *(tag("th", name, _class=kind) for name, kind in _COLUMNS))
+    several = len({one.place for one in picture.holdings}) > 1
+    rows = tag("tbody", *(_holding(one, several) for one in picture.holdings))
+    return tag("section", tag("h2", "Who holds what"), tag("table", tag("thead", head), rows), more)
+
+
+_COLUMNS: Final = (("agent", None), ("session", "wide"), ("task", None), ("gen", "number"), ("lease left", "number"), ("looks", None))
+
+
+def _holding(one: Holding, several: bool) -> Html:
+    over = one.left_seconds <= 0
+    project = tag("small", f" {one.place[1]}") if several else None
+    title = tag("small", one.title, _class="title") if one.title and one.title != one.task else None
+    return tag(
+        "tr",
+        tag("td", one.agent),
+        tag("td", one.session if one.session != one.agent else "", _class="wide"),
+        tag("td", tag("code", one.task), project, title),
+        tag("td", one.generation, _class="number"),
+        tag("td", "over" if over else length(one.left_seconds), _class="number"),
+        tag("td", tag("span", "alive" if one.alive else "lost", _class="alive" if one.alive else "lost")),
+    )
+
+
+def _events(picture: Picture) -> Html:
+    if not picture.events:
+        return tag("section", tag("h2", "Lately"), tag("p", "Nothing since this service began to look.", _class="none"))
+    several = len({line.place for line in picture.events}) > 1
+    return tag("section", tag("h2", "Lately"), tag("ol", *(_line(line, several) for line in picture.events)))
+
+
+def _line(line: Line, several: bool) -> Html:
+    at = tag("time", f"{line.at:%H:%M:%S}", datetime=f"{line.at:%Y-%m-%dT%H:%M:%SZ}")
+    return tag("li", at, tag("span", line.words), tag("small", line.place[1]) if several else None)
