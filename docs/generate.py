@@ -27,6 +27,12 @@ from genlock.cli.main import SECTIONS
 from genlock.core import access, events, policy, reasons
 from genlock.service.metrics import table as metrics
 from genlock.service.metrics.tallies import MOST_PLACES, OTHER
+from genlock.service.openapi.answers import by_status
+from genlock.service.openapi.compat import api_paths
+from genlock.service.openapi.document import GROUPS, document, path_of
+from genlock.service.openapi.others import OTHERS, STREAMS
+from genlock.wire import routes
+from genlock.wire.problems import CONTENT_TYPE
 
 REFERENCE = Path(__file__).parent / "reference"
 NOTICE = "<!-- Made by docs/generate.py from the code. Change the code or that script, not this page. -->"
@@ -358,6 +364,55 @@ def error_reference() -> str:
     )
 
 
+def http_reference() -> str:
+    described = document(keys=True)["paths"]
+    parts = [
+        f"""
+        Every operation of the coordinator is found below `{routes.PREFIX}/{{tenant}}/{{project}}/`, its keywords in the query of a GET and
+        in a JSON body of anything else. A role covers those before it: {", ".join(access.Role)}. Where GET is taken HEAD is too; any
+        other method is 405. A running service tells all of this at `/openapi.json`, and as a page with every field and a line for the
+        shell at `/docs`; both need no key.
+
+        What is not 200 is a problem (RFC 9457, `{CONTENT_TYPE}`). A refusal has all fields of the answer and a `reason`; an error has a
+        `code`, and changed nothing unless it says so. 429 and 503 say in `Retry-After` when to come again. Any operation may answer
+        {", ".join(map(str, sorted(EVERYWHERE)))}; the tables have the others.
+        """
+    ]
+    for theme in dict.fromkeys(GROUPS.values()):
+        rows = [http_row(route) for route in routes.ROUTES if GROUPS[route.role] == theme]
+        parts.append(f"## {theme}\n\n{table(['method', 'path', 'operation', 'role', 'what', 'statuses'], rows)}")
+    others = [
+        (method.upper(), code(path), told["summary"])
+        for path in {**OTHERS, **STREAMS, **api_paths()}
+        for method, told in described[path].items()
+    ]
+    parts.append(f"## Beside the operations\n\n{table(['method', 'path', 'what'], others)}")
+    meant: dict[int, list[str]] = {}
+    for route in routes.ROUTES:
+        for status, names in by_status(route).items():
+            known = meant.setdefault(status, [])
+            known += [name for name in names if name not in known]
+    statuses = [(str(status), ", ".join(map(code, names))) for status, names in sorted(meant.items())]
+    parts.append(f"## Statuses\n\n{table(['status', 'reasons and codes'], statuses)}")
+    return page("HTTP", *parts)
+
+
+def http_row(route: routes.Route) -> tuple[str, ...]:
+    own = [status for status in by_status(route) if status not in EVERYWHERE]
+    return (
+        route.method,
+        code(path_of(route).removeprefix(HTTP_PLACE)),
+        code(route.name),
+        route.role,
+        doc(route.call),
+        " ".join(map(str, [200, *own])),
+    )
+
+
+HTTP_PLACE = f"{routes.PREFIX}/{{tenant}}/{{project}}/"
+EVERYWHERE = frozenset({400, 401, 403, 421, 426, 429, 500, 503})
+"""Statuses of any operation, which need not be said of each."""
+
 COMMON_OPTIONS = ("json", "quiet", "url", "tenant", "project", "session", "agent", "user", "help")
 
 
@@ -474,6 +529,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "events.md": event_reference,
     "policies-and-limits.md": policies_and_limits,
     "errors.md": error_reference,
+    "http.md": http_reference,
     "metrics.md": metric_reference,
 }
 

@@ -32,6 +32,7 @@ from genlock.core.results import (
 )
 from genlock.errors import BadArgument, CursorLost, NotAllowed, ResultNotFound, SessionEnded, SessionNotFound, TaskNotFound
 from genlock.testing.clock import ManualClock
+from tests.servers.service import serving
 
 GC = {
     "claim_task": {"tenant_id", "project_id", "task_id", "agent_id", "session_id", "lease_duration_seconds"},
@@ -146,8 +147,15 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "http"])
 def fleet(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Iterator[Coordinator]:
+    if request.param == "http":
+        with (
+            serving("memory://", clock) as service,
+            genlock.connect(service.url, session_id="s1", agent_id="alice", user_id="ann") as fleet,
+        ):
+            yield fleet
+        return
     url = "memory://" if request.param == "memory" else f"sqlite://{tmp_path}/genlock.db"
     with genlock.connect(url, clock=clock, session_id="s1", agent_id="alice", user_id="ann") as fleet:
         yield fleet

@@ -1,4 +1,4 @@
-"""Every scenario script, on every store; on the embedded ones by the synchronous and by the asynchronous API."""
+"""Every scenario script, on every store and through a service; on the embedded ones by the synchronous and by the asynchronous API."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
 from tests.servers import stores
+from tests.servers.service import serving
 
 FOLDER = Path(__file__).parent / "scenarios"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.txt"))
@@ -30,10 +31,19 @@ CORE = {
     "dependencies", "gc-4.1-happy-path", "gc-4.2-lease-expiration", "gc-4.3-rapid-failover", "gc-4.4-subtasks", "limits-retention",
     "operations", "order-track", "reset", "rule-1-epoch", "rule-4-submit", "rule-6-no-work-is-lost", "rule-7-takeover", "spawn-fan-in",
 }  # fmt: skip
-PLAYED = [pytest.param(name, marks=[pytest.mark.core] if name in CORE else []) for name in SCRIPTS]
 APIS = ("sync", "async")
 # What the two APIs do differently they do above the store: on a server one of them will do.
-STAGES = [(store, api) for store in stores.ALL for api in APIS if store not in stores.SERVERS or api == "sync"]
+STAGES = [(store, api) for store in (*stores.ALL, "http") for api in APIS if store not in stores.SERVERS or api == "sync"]
+
+
+def _marks(name: str, store: str, api: str) -> list[pytest.MarkDecorator]:
+    """What differs between the two APIs by HTTP is only who waits for the answer: the core will do for every change."""
+    if name in CORE:
+        return [pytest.mark.core]
+    return [pytest.mark.slow] if (store, api) == ("http", "async") else []
+
+
+PLAYED = [pytest.param(name, store, api, marks=_marks(name, store, api)) for name in SCRIPTS for store, api in STAGES]
 
 
 class Performance(NamedTuple):
@@ -77,7 +87,10 @@ class Theatre:
     def play(self, script: str, store: str, api: str) -> Performance:
         clock = ManualClock()
         opened, reopen = self._open(store, clock)
-        run = _play_async(script, opened, clock) if api == "async" else _play_sync(script, opened, clock)
+        if store == "http":
+            run = _play_by_http(script, opened, clock, api)
+        else:
+            run = _play_async(script, opened, clock) if api == "async" else _play_sync(script, opened, clock)
         # The coordinator is closed by now: the denials it had not written yet are checked with the rest.
         kept = reopen()
         try:
@@ -86,7 +99,7 @@ class Theatre:
             kept.close()
 
     def _open(self, store: str, clock: ManualClock) -> tuple[Store, Callable[[], Store]]:
-        if store == "memory":
+        if store in ("memory", "http"):
             memory = MemoryStore(clock=clock)
             handle = memory.handle(clock=clock)
             return memory, lambda: handle
@@ -108,6 +121,21 @@ def _play_async(script: str, store: Store, clock: ManualClock) -> Run:
             return play(script, awaited, clock, store=store, verbs=_accidents(awaited, fleet.engine))
         finally:
             loop.run(fleet.close())
+
+
+def _play_by_http(script: str, store: Store, clock: ManualClock, api: str) -> Run:
+    """Through a service on the store, which has the clock; the client knows nothing of either."""
+    with serving(store, clock) as service, asyncio.Runner() as loop:
+        engine = service.coordinator.engine
+        if api == "sync":
+            with genlock.connect(service.url) as fleet:
+                return play(script, fleet, clock, store=store, verbs=_accidents(fleet, engine))
+        remote = genlock.aio.connect(service.url)
+        try:
+            awaited = Awaited(remote, loop)
+            return play(script, awaited, clock, store=store, verbs=_accidents(awaited, engine))
+        finally:
+            loop.run(remote.close())
 
 
 def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
@@ -137,8 +165,7 @@ def rewrite(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--rewrite-scenarios")) or os.environ.get("GENLOCK_REWRITE") == "1"
 
 
-@pytest.mark.parametrize(("store", "api"), STAGES)
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize(("name", "store", "api"), PLAYED)
 def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_replay(
     name: str, store: str, api: str, theatre: Theatre, rewrite: bool
 ) -> None:
@@ -152,7 +179,7 @@ def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_repla
     assert performance.faults == []
 
 
-@pytest.mark.parametrize("store", stores.ALL)
+@pytest.mark.parametrize("store", [*stores.ALL, "http"])
 @pytest.mark.parametrize("enum", [ClaimReason, RenewReason, ReleaseAnswer, SubmitReason])
 def test_every_reason_occurs_in_some_scenario(enum: type[StrEnum], store: str, theatre: Theatre) -> None:
     occurred = {reason for name in SCRIPTS for reason in theatre.performance(name, store, "sync").run.reasons}

@@ -6,6 +6,7 @@ genlock.connect("postgresql://…")        that database; ?schema=… if not in 
 genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
 genlock.connect("redis://…")             that server; rediss:// with TLS, ?prefix=… if not under genlock
 genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
+genlock.connect("http://host:8420")      the service there, or https://; api_key=… if it wants one
 genlock.connect("memory://")             nothing that lasts; for tests
 genlock.connect("other://…")             a store that was installed beside Genlock; see schemes.py
 """
@@ -28,11 +29,12 @@ from genlock.engine.observing import Observer
 from genlock.engine.processes import host, identify
 from genlock.errors import BadArgument, StoreError, StoreMissing
 from genlock.places import FILE, make_folder, project_folder, sqlite_url
-from genlock.schemes import scheme_of
-from genlock.settings import resolve
+from genlock.schemes import is_service, scheme_of
+from genlock.settings import check_key, resolve
 from genlock.store import Clock, Store
 
 if TYPE_CHECKING:
+    from genlock.remote.link import Link
     from genlock.stores.migrations import About, Migrated
 
 
@@ -62,16 +64,28 @@ def connect(
     lanes: int = 1,
     observer: Observer | None = None,
     service: bool = False,
+    api_key: str | None = None,
+    ca_file: str | None = None,
 ) -> Coordinator:
-    """A coordinator on the store at `url`. What is given here is the default of every call.
+    """A coordinator on the store at `url`, or that of the service there. What is given here is the default of every call.
 
     `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
     then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
     `lanes` is how many projects may be worked on at once, where the store gains by it: a service uses four on a server. An
     `observer` is told of every batch (see engine/observing.py). A `service`, on which a fleet depends, spares for a while the claims that
     fell due while it or its store was away (see engine/outages.py).
+
+    If `url` is a service's, `api_key` (else $GENLOCK_API_KEY, else the settings') is sent along, and with `ca_file` the certificates in
+    it count instead of the system's.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
+    url = url if url is not None else default_url()
+    if is_service(url):
+        from genlock.remote.coordinator import RemoteCoordinator
+
+        remote: Any = RemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
+        coordinator: Coordinator = remote  # by its methods: a test holds the signatures of both together
+        return coordinator
     return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
 
 
@@ -92,10 +106,35 @@ def connect_async(
     lanes: int = 1,
     observer: Observer | None = None,
     service: bool = False,
+    api_key: str | None = None,
+    ca_file: str | None = None,
 ) -> AsyncCoordinator:
     """The same for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
+    url = url if url is not None else default_url()
+    if is_service(url):
+        from genlock.remote.coordinator import AsyncRemoteCoordinator
+
+        remote: Any = AsyncRemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
+        coordinator: AsyncCoordinator = remote
+        return coordinator
     return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
+
+
+def _link(
+    url: str, identity: Identity, key: str | None, ca_file: str | None, deadline_seconds: float, clock: Clock | None, monitor: bool
+) -> Link:
+    """The way to a service."""
+    from importlib import import_module
+
+    from genlock.remote.link import Link
+
+    version = import_module("genlock").__version__  # the package itself, which sees all of us
+    check_number("deadline_seconds", deadline_seconds, 0, 86400)
+    if clock is not None or monitor:
+        raise BadArgument("clock and monitor are the service's own business; leave them out for a service's address")
+    key = check_key(key) if key is not None else resolve({}, project_folder())["api_key"].value
+    return Link(url, identity, api_key=key, deadline_seconds=deadline_seconds, ca_file=ca_file, version=version, identify=identify)
 
 
 def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
@@ -145,7 +184,7 @@ def default_url() -> str:
 
 
 def _opener(
-    url: str | Store | None,
+    url: str | Store,
     clock: Clock | None,
     profile: str,
     monitor: bool,
@@ -157,11 +196,11 @@ def _opener(
 ) -> Callable[[], Engine]:
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
     check_whole("lanes", lanes, 1, MOST_LANES)
-    if url is not None and not isinstance(url, str) and not hasattr(url, "limits"):
+    if not isinstance(url, str) and not hasattr(url, "limits"):
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
-    if url is None or isinstance(url, str):
-        given = url if url is not None else default_url()
+    if isinstance(url, str):
+        given = url
         home = os.getpid()
 
         def open_it() -> Store:

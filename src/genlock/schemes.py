@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from genlock.errors import BadArgument, StoreError
 from genlock.places import sqlite_path
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from genlock.stores.migrations import About, Migrated
 
 GROUP = "genlock.stores"
+
+SERVICES = ("http", "https")
+"""The schemes of what is no store, but a service that has one."""
 
 
 class Opener(Protocol):
@@ -41,6 +44,11 @@ class Scheme(NamedTuple):
     migrate: Callable[[str], Migrated] | None = None
 
 
+def is_service(url: object) -> TypeGuard[str]:
+    """Is it the address of a service?"""
+    return isinstance(url, str) and url.partition("://")[0].lower() in SERVICES
+
+
 def scheme_of(url: str) -> Scheme:
     """What is to be done with this URL; `BadArgument` if nobody knows its scheme."""
     if not isinstance(url, str):
@@ -48,6 +56,8 @@ def scheme_of(url: str) -> Scheme:
     name, separator, _ = url.partition("://")
     if not separator:
         raise BadArgument(_no_url(url))
+    if is_service(url):
+        raise BadArgument("a service is named, and this needs the store itself: type it where the store can be reached, with its own URL")
     if name in _OURS:
         if name not in _LOCAL:
             _check_characters(url)

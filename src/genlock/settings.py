@@ -34,7 +34,14 @@ class BadSetting(BadArgument):
 def check_url(value: object) -> str:
     """A store's URL; whether there is such a store is seen when it is opened."""
     if not isinstance(value, str) or "://" not in value or not value.isprintable():
-        raise BadArgument(f"url is a store's URL such as sqlite:///path/genlock.db, not {value!r}")
+        raise BadArgument(f"url is a store's URL such as sqlite:///path/genlock.db, or a service's, not {value!r}")
+    return value
+
+
+def check_key(value: object) -> str:
+    """A service's key. What is wrong with it is said without showing it."""
+    if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable() or " " in value:
+        raise BadArgument("api_key is a key as `genlock keys create` shows it, glk_…, and this is none")
     return value
 
 
@@ -56,6 +63,7 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "session": check_session,
     "agent": check_agent,
     "user": check_user,
+    "api_key": check_key,
     "lease_seconds": check_lease_seconds,
     **service.CHECKS,
 }

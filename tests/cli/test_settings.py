@@ -46,6 +46,7 @@ def test_show_says_what_counts_and_with_origin_why(project: Path) -> None:
         "session": SESSION,
         "agent": SESSION,
         "user": "vera",
+        "api_key": None,
         "lease_seconds": None,
     }
     assert run("config", "show", "--origin", cwd=project, env={"GENLOCK_LEASE_SECONDS": "60"}).json()["lease_seconds"] == {
@@ -89,12 +90,12 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
             "colour",
             "red",
             (
-                "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, lease_seconds, "
+                "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, api_key, lease_seconds, "
                 "and those of a service, which begin with serve_"
             ),
         ),
         ("tenant", "a/b", "config set: tenant 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -"),
-        ("url", "genlock.db", "config set: url is a store's URL such as sqlite:///path/genlock.db, not 'genlock.db'"),
+        ("url", "genlock.db", "config set: url is a store's URL such as sqlite:///path/genlock.db, or a service's, not 'genlock.db'"),
         ("lease_seconds", "soon", "config set: lease_seconds is a number of seconds over 0 and up to a year, not 'soon'"),
         ("lease_seconds", "-1", "config set: lease_seconds is a number of seconds over 0 and up to a year, not '-1'"),
         (
@@ -174,3 +175,30 @@ def test_get_answers_bare_for_scripts(project: Path) -> None:
     assert run("config", "get", "tenant", "-q", cwd=project).out == "default\n"
     ran = run("config", "get", "colour", cwd=project)
     assert (ran.code, ran.out) == (2, "")
+
+
+def test_show_shows_neither_keys_nor_passwords(project: Path, own: dict[str, str | None]) -> None:
+    secrets = {"GENLOCK_API_KEY": "glk_abc_verysecret_1234", "GENLOCK_URL": "postgresql://ada:verysecret@db.example.com/plans"}
+    shown = run("config", "show", cwd=project, env=secrets)
+    assert "verysecret" not in shown.out
+    assert shown.json()["api_key"] == "glk_abc_…"
+    assert shown.json()["url"] == "postgresql://ada:…@db.example.com/plans"
+    assert run("config", "get", "api_key", cwd=project, env=secrets).json()["value"] == "glk_abc_verysecret_1234"
+
+
+def test_a_key_is_kept_in_one_s_own_file_which_nobody_else_can_read(project: Path, own: dict[str, str | None], tmp_path: Path) -> None:
+    refused = run("config", "set", "api_key", "glk_abc_verysecret_1234", cwd=project, env=own)
+    assert refused.code == 2
+    assert "--user" in refused.error()["message"]
+    written = run("config", "set", "--user", "api_key", "glk_abc_verysecret_1234", cwd=project, env=own)
+    assert written.code == 0
+    assert "verysecret" not in written.out
+    assert (tmp_path / "own/genlock/config.toml").stat().st_mode & 0o777 == 0o600
+    assert run("config", "show", cwd=project, env=own).json()["api_key"] == "glk_abc_…"
+
+
+def test_a_key_that_is_none_is_refused_without_being_shown(project: Path) -> None:
+    refused = run("config", "get", "api_key", cwd=project, env={"GENLOCK_API_KEY": "very secret"})
+    assert refused.code == 2
+    assert "environment GENLOCK_API_KEY: api_key is a key" in refused.error()["message"]
+    assert "very secret" not in refused.err

@@ -212,7 +212,7 @@ SCOPES = [
     (Role.AGENT, "acme", "team-*", "s1", ""),
     (Role.OPERATOR, "acme", "shop", None, ""),
     (Role.OPERATOR, "*", "*", None, "is of one tenant"),
-    (Role.OBSERVER, "*", "*", None, "is of one tenant"),
+    (Role.OBSERVER, "*", "*", None, ""),
     (Role.AGENT, "*", "*", None, "is of one tenant"),
     (Role.ADMIN, "acme", "team-*", None, "projects is '*'"),
     (Role.ADMIN, "*", "shop", None, "projects is '*'"),

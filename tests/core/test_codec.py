@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -276,3 +278,37 @@ def test_any_bytes_at_all_are_corrupt_or_foreign(body: bytes) -> None:
 def test_content_is_told_apart_by_its_canonical_bytes() -> None:
     assert content({"b": 1, "a": [1, 2]}).digest == content({"a": [1, 2], "b": 1}).digest
     assert content({"a": 1}).digest != content({"a": 1.0}).digest
+
+
+AT_ONCE = """
+import sys, threading
+from datetime import UTC, datetime
+from genlock.core import codec, keys
+from genlock.core.events import IdsTaken
+from genlock.core.model import CounterRecord
+
+event = codec.seal(IdsTaken(timestamp=datetime.now(UTC), tenant_id="t", project_id="p", prefix="x", value=1, count=1), 1, b"").body
+record = codec.encode_record(CounterRecord("x", 1, datetime.now(UTC)))
+sys.setswitchinterval(1e-6)
+barrier = threading.Barrier(6)
+read = []
+
+def run(number):
+    barrier.wait()
+    for _ in range(20):
+        read.append(codec.decode_event(event) if number % 2 else codec.decode_record(keys.COUNTER, record))
+
+threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(len(read))
+"""
+
+
+def test_threads_that_read_their_first_records_and_events_at_once_do_so() -> None:
+    # Made by each thread for itself, the decoders crash the process in most of such runs.
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60)
+        assert (run.returncode, run.stdout) == (0, "120\n"), run.stderr[-2000:]

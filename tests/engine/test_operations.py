@@ -253,3 +253,56 @@ def test_a_repeated_spawn_makes_its_children_once(home: Home) -> None:
     assert [(answer.success, answer.children) for answer in answers] == [(True, ("c1", "c2"))] * 2
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
     assert [told(fleet, child) for child in ("c1", "c2")] == [["TASK_ADDED"], ["TASK_ADDED"]]
+
+
+# Operators
+
+
+def test_an_act_without_an_id_makes_none_forgotten(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    fleet.hold_task(task_id="T", operation_id="op-1")
+    fleet.reopen_task(task_id="T")
+
+    again = fleet.hold_task(task_id="T", operation_id="op-1")
+
+    assert (again.verdict, again.state) == ("DONE", "PENDING")
+    assert told(fleet, "T").count("TASK_HELD") == 1
+
+
+def test_another_operator_s_id_is_another_act(home: Home) -> None:
+    """Ids belong to a session; those of nobody's session are one's own only by being made up well."""
+    fleet, other = home.connect(), home.connect(session_id="s-olga")
+    fleet.add_tasks(tasks=["T"])
+
+    generations = [each.reset_task(task_id="T", operation_id="op-1").generation for each in (fleet, other, other)]
+
+    assert told(fleet, "T").count("TASK_RESET") == 2
+    assert generations[1] == generations[2]
+
+
+def test_a_claim_and_a_result_in_between_change_nothing_about_it(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    fleet.reset_task(task_id="T", operation_id="op-1")
+    complete(fleet, "T")
+
+    again = fleet.reset_task(task_id="T", operation_id="op-1")
+
+    assert (again.verdict, again.state) == ("DONE", "COMPLETED")
+
+
+def test_a_repeated_spawn_of_nameless_children_that_keeps_the_claim_names_those_that_were_made(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["P"])
+    generation = granted(fleet, "P", "alice")
+
+    answers = [
+        fleet.spawn_subtasks(
+            task_id="P", generation=generation, session_id="s-alice", subtasks=["one", "two"], keep=True, operation_id="op-1"
+        )
+        for _ in range(2)
+    ]
+
+    assert [answer.children for answer in answers] == [("P::1", "P::2")] * 2
+    assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1

@@ -89,7 +89,9 @@ def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path) -> None:
 
 
 def test_an_address_that_is_not_ours_is_refused(tmp_path: Path) -> None:
-    ran = run("serve", "--host", "203.0.113.9", "--url", make_store(tmp_path))
+    url = make_store(tmp_path)
+    assert run("keys", "create", "ci", "--role", "agent", "--url", url).code == 0
+    ran = run("serve", "--host", "203.0.113.9", "--url", url)
     assert ran.code == 2
     assert "cannot listen at 203.0.113.9" in ran.error()["message"]
 

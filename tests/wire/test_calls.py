@@ -11,6 +11,7 @@ import pytest
 from genlock import errors
 from genlock.coordinator import Coordinator, Operations
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
+from genlock.service.v1.request import Keywords
 from genlock.wire.answers import decoder
 from genlock.wire.problems import KINDS, TITLES, error_of, problem_of
 from genlock.wire.routes import ROUTES, Route
@@ -33,6 +34,11 @@ def test_a_call_has_the_operation_s_keywords_and_defaults(route: Route) -> None:
         name: parameter.default for name, parameter in signature.parameters.items() if name != "self" and (route.name, name) not in NOT_SENT
     }
     assert _defaults(route) == {name: _REQUIRED if default is inspect.Parameter.empty else default for name, default in wanted.items()}
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
+def test_a_request_of_it_can_be_decoded(route: Route) -> None:
+    assert set(Keywords(route).type.__struct_fields__) == set(_defaults(route)) - {"tenant_id", "project_id", route.variable}
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)

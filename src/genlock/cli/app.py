@@ -117,7 +117,9 @@ def verb(*, worker: bool = False, store: bool = True, settings: Sequence[str] = 
         if store:
             wrapped = click.option("--project", "set_project", metavar="NAME", help="The project; default: default.")(wrapped)
             wrapped = click.option("--tenant", "set_tenant", metavar="NAME", help="The tenant; default: default.")(wrapped)
-            wrapped = click.option("--url", "set_url", metavar="URL", help="The store; default: the project's own.")(wrapped)
+            wrapped = click.option("--url", "set_url", metavar="URL", help="The store or service; default: the project's own store.")(
+                wrapped
+            )
         return wrapped
 
     return decorate

@@ -63,8 +63,11 @@ def _app(ctx: click.Context) -> App:
 
 
 def _names(app: App, incomplete: str) -> list[str]:
+    from genlock.schemes import is_service
     from genlock.store import Query
 
+    if is_service(app.url):
+        return _names_by_service(app, incomplete)
     place = app.setting("tenant"), app.setting("project")
     found: list[str] = []
     after: str | None = None
@@ -79,3 +82,11 @@ def _names(app: App, incomplete: str) -> list[str]:
     finally:
         app.close()
     return found[:_MOST_OFFERED]
+
+
+def _names_by_service(app: App, incomplete: str) -> list[str]:
+    try:
+        tasks = app.fleet.get_graph().tasks
+    finally:
+        app.close()
+    return [task.id for task in tasks if task.id.startswith(incomplete)][:_MOST_OFFERED]

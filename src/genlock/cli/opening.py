@@ -33,6 +33,7 @@ def open_fleet(app: App) -> Coordinator:
             agent_id=app.setting("agent") or (who.agent if who else None),
             user_id=app.setting("user") or login_name(),
             process=who.process if who else None,
+            api_key=app.setting("api_key"),
         )
 
 
@@ -51,7 +52,9 @@ def open_instant(url: str) -> Store:
 def must_exist(app: App) -> None:
     """`StoreMissing` if there is nothing that a doctor could look at; what is wrong with what is there is for him to say."""
     from genlock.places import sqlite_path
+    from genlock.schemes import scheme_of
 
+    scheme_of(app.url)
     path = sqlite_path(app.url)
     if path is not None and not path.exists():
         from genlock.stores.sqlite.opening import missing

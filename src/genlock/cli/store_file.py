@@ -17,6 +17,9 @@ def store_file(app: App, *, must_exist: bool = True) -> Path:
 
     path = sqlite_path(app.url)
     if path is None:
+        from genlock.schemes import scheme_of
+
+        scheme_of(app.url)
         scheme = app.url.partition("://")[0]
         raise BadArgument(f"only an SQLite store is a file; for {scheme}:// use the server's own tools")
     if must_exist:

@@ -37,7 +37,7 @@ from genlock.core.results import KeyInfo, NewKey, TenantInfo
 from genlock.errors import StoreCorrupt, TenantNotFound
 from genlock.store import Query, Stored
 
-_MOST_SECONDS = 100 * 366 * 86400
+MOST_SECONDS = 100 * 366 * 86400
 
 
 class Access(Queries):
@@ -159,7 +159,7 @@ class Access(Queries):
 
 
 def _seconds(value: float | None) -> float | None:
-    return None if value is None else check_number("expires_in_seconds", value, 0, _MOST_SECONDS)
+    return None if value is None else check_number("expires_in_seconds", value, 0, MOST_SECONDS)
 
 
 def _instant(value: datetime | str | None) -> datetime | None:

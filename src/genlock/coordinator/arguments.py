@@ -18,10 +18,21 @@ from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES
 from genlock.errors import BadArgument
 
 LEASE_SECONDS = 300.0
-_YEAR_SECONDS = 366 * 86400
-_LARGEST_LIMIT = 100_000
-_LARGEST_METADATA = 4096
+MOST_LEASE_SECONDS = 366 * 86400
+MOST_WAIT_SECONDS = 86400
+MOST_HOURS = 366 * 24
+MOST_LINES = 100_000
+MOST_IDS = 1000
+MOST_STEPS = 1000
 MOST_NESTING = 64
+LONGEST_TEXT = 1000
+LONGEST_WORD = 64
+LONGEST_REFERENCE = 512
+LONGEST_DIGEST = 128
+LONGEST_OPERATION = 128
+GENERATIONS_END = 2**53
+"""What a double still holds exactly: numbers travel as JSON."""
+_LARGEST_METADATA = 4096
 
 
 @cache
@@ -46,7 +57,7 @@ def check_whole(name: str, value: Any, least: int, most: int) -> int:
     return value
 
 
-def check_text(name: str, text: Any, longest: int = 1000) -> str:
+def check_text(name: str, text: Any, longest: int = LONGEST_TEXT) -> str:
     """A text that a person or a program wrote."""
     if not isinstance(text, str) or len(text) > longest or "\0" in text or not _is_utf8(text):
         raise BadArgument(
@@ -93,16 +104,16 @@ def check_tracks(tracks: Any) -> frozenset[str] | None:
 
 def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
     """A lease that is a length of time at all; whether it is within the tenant's limits is a rule of the core."""
-    if type(seconds) is int and 0 < seconds <= _YEAR_SECONDS:
+    if type(seconds) is int and 0 < seconds <= MOST_LEASE_SECONDS:
         return float(seconds)
-    if check_number(name, seconds, 0, _YEAR_SECONDS) == 0:
+    if check_number(name, seconds, 0, MOST_LEASE_SECONDS) == 0:
         raise BadArgument(f"{name} is 0; a lease lasts longer")
     return float(seconds)
 
 
 def check_generation(generation: Any, name: str = "generation") -> int:
     """A generation is a whole number; which one counts is a rule of the core."""
-    if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < 2**53:
+    if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < GENERATIONS_END:
         raise BadArgument(f"{name} is the number that the claim was granted at, not {generation!r}")
     return generation
 
@@ -111,8 +122,8 @@ def check_operation(operation_id: Any) -> str:
     """An operation id: a short text that the caller makes up, once an act."""
     if operation_id is None:
         return ""
-    if not isinstance(operation_id, str) or not 1 <= len(operation_id) <= 128 or not operation_id.isprintable():
-        raise BadArgument(f"operation_id is a text of 1 to 128 printable characters, not {operation_id!r}")
+    if not isinstance(operation_id, str) or not 1 <= len(operation_id) <= LONGEST_OPERATION or not operation_id.isprintable():
+        raise BadArgument(f"operation_id is a text of 1 to {LONGEST_OPERATION} printable characters, not {operation_id!r}")
     return operation_id
 
 
@@ -125,7 +136,7 @@ def check_profile(profile: Any) -> str:
 
 def check_limit(limit: Any) -> int:
     """How many lines a listing may have."""
-    return check_whole("limit", limit, 1, _LARGEST_LIMIT)
+    return check_whole("limit", limit, 1, MOST_LINES)
 
 
 def plain(metadata: Any) -> dict[str, Any]:

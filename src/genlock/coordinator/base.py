@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from genlock.coordinator.scripts import Ask, Script
 from genlock.core.codec import decode_record
 from genlock.core.commands import Caller, ChangeProject, ChangeTenant, Command
+from genlock.core.identity import NO_AGENT, NO_SESSION
+from genlock.core.identity import Identity as Identity
 from genlock.core.ids import check_task_id
 from genlock.core.keys import TASK, Key, project_key, tenant_key
-from genlock.core.model import Actor, Process, ProjectRecord, Record, TaskRecord, TenantRecord
+from genlock.core.model import Actor, ProjectRecord, Record, TaskRecord, TenantRecord
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.engine.engine import Engine
@@ -20,22 +21,6 @@ from genlock.errors import BadArgument, StoreCorrupt, TaskNotFound
 from genlock.store import Stored
 
 _CALLERS_KEPT = 4096
-
-
-class Identity(Struct, frozen=True, kw_only=True):
-    """Who a connection speaks for where a call does not say."""
-
-    tenant_id: str = "default"
-    project_id: str = "default"
-    session_id: str | None = None
-    agent_id: str | None = None
-    user_id: str = ""
-    client_ip: str = ""
-    host: str = ""
-    role: str = ""
-    process: Process | None = None
-    own_process: bool = True
-    """Is it the process that made the connection? Then a forked child is another."""
 
 
 class Base:
@@ -74,10 +59,10 @@ class Base:
         session = session_id if session_id is not None else self.identity.session_id
         agent = agent_id if agent_id is not None else self.identity.agent_id
         if session is None:
-            raise BadArgument("session_id is missing: pass it, or give one to connect()")
+            raise BadArgument(NO_SESSION)
         if agent is None:
             if need_agent:
-                raise BadArgument("agent_id is missing: pass it, or give one to connect()")
+                raise BadArgument(NO_AGENT)
             agent = ""
         try:
             known = self._callers.get((session, agent))

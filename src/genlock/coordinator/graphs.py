@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from genlock.coordinator.arguments import check_tracks, check_whole
+from genlock.coordinator.arguments import MOST_STEPS, check_tracks, check_whole
 from genlock.coordinator.base import Base, task_of
 from genlock.coordinator.plans import all_tasks
 from genlock.coordinator.scripts import Read, Script
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from genlock.core.graph import Graph
 
 _AT_ONCE = 500
-_DEEPEST = 1000
 
 
 class Graphs(Base):
@@ -36,7 +35,7 @@ class Graphs(Base):
         """Who waits for whom: in the whole plan, in some tracks, or up to `depth` steps before and behind the task `around`."""
         place = self.place(tenant_id, project_id)
         wanted = check_tracks(tracks)
-        depth = check_whole("depth", depth, 0, _DEEPEST)
+        depth = check_whole("depth", depth, 0, MOST_STEPS)
         key = None if around is None else self.task_key(tenant_id, project_id, around)
 
         def read() -> Graph:

@@ -7,7 +7,17 @@ from typing import Any
 
 import msgspec
 
-from genlock.coordinator.arguments import check_flag, check_generation, check_mapping, check_number, check_profile, check_text
+from genlock.coordinator.arguments import (
+    LONGEST_REFERENCE,
+    MOST_HOURS,
+    check_flag,
+    check_generation,
+    check_mapping,
+    check_number,
+    check_operation,
+    check_profile,
+    check_text,
+)
 from genlock.coordinator.base import Base
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
@@ -31,15 +41,22 @@ class Operating(Base):
     """Operations of operators. None of them is fenced; those that take a right away raise the generation."""
 
     def reset_task(
-        self, *, task_id: str, cascade: bool = False, tenant_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        task_id: str,
+        cascade: bool = False,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[OperatorResult]:
         """Have a task done again. With `cascade` also every completed task that depends on it, listed in the answer."""
         key = self.task_key(tenant_id, project_id, task_id)
         check_flag("cascade", cascade)
+        operation = check_operation(operation_id)
         descendants: list[Key] = (yield Read(lambda: self._completed_dependents(key))) if cascade else []
-        result: OperatorResult = yield from self.ask_one(c.ResetTask(key, self.operator()))
+        result: OperatorResult = yield from self.ask_one(c.ResetTask(key, self.operator(), operation))
         for start in range(0, len(descendants), _AT_ONCE):
-            yield Ask([c.ResetTask(other, self.operator()) for other in descendants[start : start + _AT_ONCE]])
+            yield Ask([c.ResetTask(other, self.operator(), operation) for other in descendants[start : start + _AT_ONCE]])
         return msgspec.structs.replace(result, cascade=tuple(other.id for other in descendants))
 
     def preview_reset(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[tuple[str, ...]]:
@@ -49,11 +66,17 @@ class Operating(Base):
         return tuple(other.id for other in found)
 
     def cancel_task(
-        self, *, task_id: str, reason: str = "", tenant_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        task_id: str,
+        reason: str = "",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[OperatorResult]:
         """The task will not be done; for its dependents it counts as met (policy `cancelled_dependency`)."""
-        command = c.CancelTask(self.task_key(tenant_id, project_id, task_id), self.operator(), check_text("reason", reason))
-        return (yield from self._act(command))
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
+        return (yield from self._act(c.CancelTask(key, self.operator(), check_text("reason", reason), operation)))
 
     def assign_task(
         self,
@@ -63,27 +86,40 @@ class Operating(Base):
         hours: float | None = None,
         tenant_id: str | None = None,
         project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[OperatorResult]:
         """Reserve a task for one agent; a live claim of anyone is superseded."""
         if hours is not None:
-            hours = check_number("hours", hours, 0, 8784)
-        key = self.task_key(tenant_id, project_id, task_id)
-        return (yield from self._act(c.AssignTask(key, self.operator(), check_agent(agent_id), hours)))
+            hours = check_number("hours", hours, 0, MOST_HOURS)
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
+        return (yield from self._act(c.AssignTask(key, self.operator(), check_agent(agent_id), hours, operation)))
 
-    def force_release(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[OperatorResult]:
+    def force_release(
+        self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None, operation_id: str | None = None
+    ) -> Script[OperatorResult]:
         """Take a claim away; whoever held it is fenced off from now on."""
-        return (yield from self._act(c.ForceRelease(self.task_key(tenant_id, project_id, task_id), self.operator())))
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
+        return (yield from self._act(c.ForceRelease(key, self.operator(), operation)))
 
     def hold_task(
-        self, *, task_id: str, reason: str = "", tenant_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        task_id: str,
+        reason: str = "",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[OperatorResult]:
         """Nobody is granted the task until it is reopened; a present holder may finish."""
-        command = c.HoldTask(self.task_key(tenant_id, project_id, task_id), self.operator(), check_text("reason", reason))
-        return (yield from self._act(command))
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
+        return (yield from self._act(c.HoldTask(key, self.operator(), check_text("reason", reason), operation)))
 
-    def reopen_task(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[OperatorResult]:
+    def reopen_task(
+        self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None, operation_id: str | None = None
+    ) -> Script[OperatorResult]:
         """Lift a hold, or take a task out of the backlog."""
-        return (yield from self._act(c.ReopenTask(self.task_key(tenant_id, project_id, task_id), self.operator())))
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
+        return (yield from self._act(c.ReopenTask(key, self.operator(), operation)))
 
     def adopt_result(
         self,
@@ -94,9 +130,10 @@ class Operating(Base):
         generation: int | None = None,
         tenant_id: str | None = None,
         project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[SubmissionResult]:
         """Make a refused result the task's result: by the holder with its generation, or by an operator without one."""
-        key = self.task_key(tenant_id, project_id, task_id)
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
         refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
         if refused.state is RefusedState.DISCARDED:
             raise NotAllowed(f"refused result {refused_id!r} was discarded")
@@ -110,6 +147,7 @@ class Operating(Base):
             refused.work_product_ref,
             refused.generation,
             refused.session,
+            operation,
         )
         result: SubmissionResult = yield from self.ask_one(command)
         return result
@@ -216,7 +254,7 @@ class Operating(Base):
         return list(seen)
 
     def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
-        check_text("refused_id", refused_id, 512)
+        check_text("refused_id", refused_id, LONGEST_REFERENCE)
         record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
         if not isinstance(record, RefusedRecord) or record.task != key.id:
             raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; list_refused_results shows what there is")

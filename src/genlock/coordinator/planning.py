@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from genlock.coordinator.arguments import check_items, check_whole
+from genlock.coordinator.arguments import MOST_IDS, check_items, check_operation, check_whole
 from genlock.coordinator.base import Base
 from genlock.coordinator.plans import AT_ONCE, adding, in_turn
 from genlock.coordinator.scripts import Read, Script
@@ -42,14 +42,20 @@ class Planning(Base):
         return tuple(results[definition.task.id] for definition in definitions)
 
     def edit_task(
-        self, *, task_id: str, changes: Mapping[str, Any], tenant_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        task_id: str,
+        changes: Mapping[str, Any],
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
     ) -> Script[AddResult]:
         """Change fields of a definition. Claims stay; new dependencies block the task as soon as it is free."""
-        key = self.task_key(tenant_id, project_id, task_id)
+        key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
         fields = _edited_fields(key.id, changes)
         if fields.get("depends_on"):
             yield Read(lambda: self._check_edit(key, fields["depends_on"]))
-        result: AddResult = yield from self.ask_one(c.EditTask(key, self.operator(), fields))
+        result: AddResult = yield from self.ask_one(c.EditTask(key, self.operator(), fields, operation))
         return result
 
     def next_id(
@@ -57,7 +63,7 @@ class Planning(Base):
     ) -> Script[str | tuple[str, ...]]:
         """The next free id: 0001 and so on, or below `parent`. With `count` more than 1, a tuple of so many."""
         place = self.place(tenant_id, project_id)
-        count = check_whole("count", count, 1, 1000)
+        count = check_whole("count", count, 1, MOST_IDS)
         prefix = _GLOBAL if parent is None else self.task_key(tenant_id, project_id, parent).id
         yield from self.ensure_place(place)
         hierarchical = (yield Read(lambda: self.read_settings(place)))[0].ids is Ids.HIERARCHICAL

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, BinaryIO
 
-from genlock.coordinator.arguments import check_flag, check_items, check_lease, check_limit, check_text, check_tracks, unpack
+from genlock.coordinator.arguments import (
+    LONGEST_DIGEST,
+    check_flag,
+    check_items,
+    check_lease,
+    check_limit,
+    check_text,
+    check_tracks,
+    unpack,
+)
 from genlock.coordinator.base import Base, task_of
 from genlock.coordinator.explain import explanation, opened_by_time
 from genlock.coordinator.scripts import Ask, Read, Script
@@ -205,7 +214,7 @@ class Queries(Base):
         """The data of a task's accepted result, or of a result by its digest, large ones too."""
         key = self.task_key(tenant_id, project_id, task_id)
         if digest is not None:
-            check_text("digest", digest, 128)
+            check_text("digest", digest, LONGEST_DIGEST)
 
         def read() -> Any:
             record = self.read_task(key)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from genlock.coordinator.arguments import check_flag, check_text, check_whole, plain
+from genlock.coordinator.arguments import LONGEST_WORD, check_flag, check_text, check_whole, plain
 from genlock.coordinator.base import task_of
 from genlock.coordinator.queries import Queries
 from genlock.coordinator.scripts import Ask, Read, Script
@@ -54,7 +54,7 @@ class Sessions(Queries):
         """Say that a session begins, and which process it is: `pid` on this machine, or a `process` identity from elsewhere."""
         place = self.place(tenant_id, project_id)
         caller = self.caller(session_id)
-        check_text("agent_type", agent_type, 64)
+        check_text("agent_type", agent_type, LONGEST_WORD)
         if process is not None and not isinstance(process, Process):
             raise BadArgument(f"process is a Process, not {process!r}")
         if pid is not None:

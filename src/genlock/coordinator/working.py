@@ -11,6 +11,9 @@ from msgspec.structs import replace
 
 from genlock.coordinator.arguments import (
     LEASE_SECONDS,
+    LONGEST_REFERENCE,
+    LONGEST_WORD,
+    MOST_WAIT_SECONDS,
     check_flag,
     check_generation,
     check_items,
@@ -38,7 +41,7 @@ from genlock.core.task.spawn import check_spawn
 from genlock.engine.jobs import Job, NextTask
 from genlock.errors import BadArgument, GenlockError, NotAllowed, ResultTooLarge, TaskNotFound
 
-_RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
+RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
 
 
 class Working(Base):
@@ -63,7 +66,7 @@ class Working(Base):
             self.caller(session_id, agent_id, need_agent=True),
             check_lease(lease_duration_seconds),
             check_operation(operation_id) if operation_id is not None else "",
-            check_text("agent_role", agent_role, 64) if agent_role != "" else "",
+            check_text("agent_role", agent_role, LONGEST_WORD) if agent_role != "" else "",
             plain(metadata) if metadata is not None else {},
         )
         job = yield Ask((command,))
@@ -102,7 +105,7 @@ class Working(Base):
         operation_id: str | None = None,
     ) -> Script[ReleaseResult]:
         """Give the claim back: VOLUNTARY, or ERROR if the work failed (the circuit breaker counts those)."""
-        if reason not in _RELEASES:
+        if reason not in RELEASES:
             raise BadArgument(f"reason of a release is VOLUNTARY or ERROR, not {reason!r}; to complete a task, submit its result")
         generation = check_generation(expected_generation, "expected_generation")
         key = self.task_key(tenant_id, project_id, task_id)
@@ -148,14 +151,14 @@ class Working(Base):
         """Claim whatever ready task comes first for this agent, waiting up to `wait_seconds` for one."""
         place = self.place(tenant_id, project_id)
         lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
-        wait_seconds = check_number("wait_seconds", wait_seconds, 0, 86400)
+        wait_seconds = check_number("wait_seconds", wait_seconds, 0, MOST_WAIT_SECONDS)
         request = NextTask(
             project_key(*place),
             self.caller(session_id, agent_id, need_agent=True),
             lease,
             check_tracks(tracks),
             check_operation(operation_id),
-            check_text("agent_role", agent_role, 64),
+            check_text("agent_role", agent_role, LONGEST_WORD),
             time.monotonic() + wait_seconds if wait_seconds else 0,
         )
         job = yield Ask([request], patience=wait_seconds)
@@ -311,7 +314,7 @@ class Working(Base):
         operation_id: str | None,
     ) -> tuple[c.SubmitResult, bytes]:
         content, data = pack(result_data)
-        check_text("work_product_ref", work_product_ref, 512)
+        check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
         command = c.SubmitResult(
             self.task_key(tenant_id, project_id, task_id),
             self.caller(session_id, agent_id),

@@ -183,9 +183,7 @@ def check_key_id(value: object) -> str:
 def check_scope(role: Role, tenant: str, projects: str, session: str | None) -> None:
     """Refuses what would mean less, or more, than it says."""
     if tenant == EVERYWHERE and role not in (Role.ADMIN, Role.OBSERVER):
-        raise BadArgument(
-            f"a key of role {role} is of one tenant, not of '*'; only an admin or an observer (of metrics, say) sees them all"
-        )
+        raise BadArgument(f"a key of role {role} is of one tenant, not of '*'; only an admin or an observer (of metrics) sees them all")
     if role is Role.ADMIN and projects != EVERYWHERE:
         raise BadArgument(f"an admin has the keys of a whole tenant in hand: projects is '*', not {projects!r}")
     if session is not None and role is not Role.AGENT:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from genlock.core import keys, model
+from genlock.core import model
 from genlock.core.events import Event
 from genlock.errors import StoreCorrupt, StoreForeign
 
@@ -66,29 +66,21 @@ class Sealed(NamedTuple):
     body: bytes
 
 
-_SHAPES: dict[str, type[Any]] = {
-    keys.TASK: model.TaskRecord,
-    keys.SESSION: model.SessionRecord,
-    keys.REFUSED: model.RefusedRecord,
-    keys.COUNTER: model.CounterRecord,
-    keys.PROJECT: model.ProjectRecord,
-    keys.TENANT: model.TenantRecord,
-    keys.ACCESS: model.AccessRecord,
-    keys.SETTLED: model.SettledRecord,
-    keys.KEY: model.KeyRecord,
-    "(envelope)": Envelope,
-    "(base)": Base,
-}
+ENVELOPE = "(envelope)"
+BASE = "(base)"
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
 
 
 def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
-    """Made when first used: all of them together take as long as the rest of the core's import."""
-    shape = _SHAPES.get(kind)
-    if shape is None:
+    """Made when first used: all of them together take as long as the rest of the core's import. One thread makes them, by an import."""
+    if kind in (ENVELOPE, BASE):
+        from genlock.core.event_decoders import DECODERS
+    else:
+        from genlock.core.record_decoders import DECODERS
+    if kind not in DECODERS:
         raise StoreCorrupt(f"there is no kind of record {kind!r}")
-    made = _decoders[kind] = msgspec.json.Decoder(shape)
-    return made
+    _decoders.update(DECODERS)
+    return DECODERS[kind]
 
 
 def encode_record(record: model.Record) -> bytes:
@@ -110,7 +102,7 @@ def seal(event: Event, version: int, previous: bytes) -> Sealed:
 
 def decode_event(body: bytes) -> Envelope:
     """The event of these bytes."""
-    envelope: Envelope = _decode(_decoders.get("(envelope)") or _decoder("(envelope)"), body)
+    envelope: Envelope = _decode(_decoders.get(ENVELOPE) or _decoder(ENVELOPE), body)
     return envelope
 
 
@@ -122,7 +114,7 @@ def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
 
 def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
     """Version, digest and record of a base."""
-    base: Base = _decode(_decoders.get("(base)") or _decoder("(base)"), body)
+    base: Base = _decode(_decoders.get(BASE) or _decoder(BASE), body)
     try:
         digest = bytes.fromhex(base.digest)
     except ValueError:

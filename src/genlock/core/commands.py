@@ -53,6 +53,7 @@ class AddTask(Command, frozen=True):
 
 class EditTask(Command, frozen=True):
     changes: dict[str, Any] = {}
+    operation: str = ""
 
 
 class ReorderTask(Command, frozen=True):
@@ -104,34 +105,38 @@ class AdoptResult(Command, frozen=True):
     work_product_ref: str = ""
     from_generation: int = 0
     from_session: str = ""
+    operation: str = ""
 
 
 # Tasks: acts of operators
 
 
 class ForceRelease(Command, frozen=True):
-    pass
+    operation: str = ""
 
 
 class AssignTask(Command, frozen=True):
     agent: str = ""
     hours: float | None = None
+    operation: str = ""
 
 
 class ResetTask(Command, frozen=True):
-    pass
+    operation: str = ""
 
 
 class CancelTask(Command, frozen=True):
     reason: str = ""
+    operation: str = ""
 
 
 class HoldTask(Command, frozen=True):
     reason: str = ""
+    operation: str = ""
 
 
 class ReopenTask(Command, frozen=True):
-    pass
+    operation: str = ""
 
 
 # Tasks: what time and others bring

@@ -53,6 +53,7 @@ class TaskEdited(Occurrence, frozen=True):
     task: Task
     changed: tuple[str, ...]
     early: bool = False
+    operation: str = ""
 
 
 class TaskReordered(Occurrence, frozen=True):
@@ -129,6 +130,7 @@ class ClaimSuperseded(Occurrence, frozen=True):
     """The verb: unlock, assign, reset, cancel, adopt."""
     holder_session_id: str = ""
     holder_agent_id: str = ""
+    operation: str = ""
 
 
 class TaskAssigned(Occurrence, frozen=True):
@@ -136,6 +138,7 @@ class TaskAssigned(Occurrence, frozen=True):
 
     assigned_to: str
     assigned_until: datetime
+    operation: str = ""
 
 
 class AssignmentLapsed(Occurrence, frozen=True):
@@ -168,6 +171,7 @@ class TaskReset(Occurrence, frozen=True):
     previous_state: Status
     holder_session_id: str = ""
     holder_agent_id: str = ""
+    operation: str = ""
 
 
 class TaskCancelled(Occurrence, frozen=True):
@@ -177,6 +181,7 @@ class TaskCancelled(Occurrence, frozen=True):
     reason: str = ""
     holder_session_id: str = ""
     holder_agent_id: str = ""
+    operation: str = ""
 
 
 class TaskHeld(Occurrence, frozen=True):
@@ -184,6 +189,7 @@ class TaskHeld(Occurrence, frozen=True):
 
     reason: str
     until: datetime | None = None
+    operation: str = ""
 
 
 class TaskReopened(Occurrence, frozen=True):
@@ -191,6 +197,7 @@ class TaskReopened(Occurrence, frozen=True):
 
     by_time: bool = False
     """The hold had an end; nobody has judged the failures that led to it."""
+    operation: str = ""
 
 
 # Tasks: others they depend on

@@ -149,6 +149,17 @@ class Hold(Struct, frozen=True, gc=False, omit_defaults=True):
     until: datetime | None = None
 
 
+class Act(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The last act with an operation id that no claim, release or result remembers, kept so that its repeat is answered alike."""
+
+    operation: str
+    session: str
+    what: str
+    """Its event, and for whom."""
+    children: tuple[str, ...] = ()
+    """Of a spawn: what it made, since their names may have been taken from a counter."""
+
+
 class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """A task: definition, state, clock, claim, result, and what it has heard of others."""
 
@@ -179,6 +190,7 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     inputs_changed: tuple[str, ...] = ()
     assigned_until: datetime | None = None
     """When the reservation for `task.assigned_to` lapses."""
+    act: Act | None = None
 
 
 class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -18,7 +18,7 @@ _NOT_SCOPE = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_TRACK = re.compile(r"[^A-Z]")
 
 # `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are listed.
-_RESERVED = frozenset({".", "..", "_"})
+RESERVED = frozenset({".", "..", "_"})
 
 
 def check_tenant(value: object) -> str:
@@ -101,7 +101,7 @@ def _check_scope(what: str, value: object) -> str:
     text = check_length(what, value, LONGEST_SCOPE)
     if found := _NOT_SCOPE.search(text):
         raise BadArgument(f"{what} {shown(text)}: {describe_character(text, found.start())}; allowed are A-Z a-z 0-9 . _ -")
-    if text in _RESERVED:
+    if text in RESERVED:
         raise BadArgument(f"{what} {text!r} is reserved; '.', '..' and '_' are no names")
     return text
 

@@ -24,8 +24,8 @@ from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""What anyone may ask: whoever restarts the service has no key."""
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+"""What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it."""
 
 
 class Watch(Protocol):
@@ -85,7 +85,9 @@ class App:
             exchange.error = error
             if self._on_fault is not None:
                 self._on_fault(exchange)
-            return problem(GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"))
+            return problem(
+                GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"), exchange.request
+            )
 
     async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
         scope, headers = exchange.scope, exchange.headers

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, Router
+from starlette.routing import Router
 
 from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
@@ -23,7 +23,9 @@ from genlock.service.exchange import Exchange, Receive, Scope, Send
 from genlock.service.limits import AT_ONCE, Rates, Turns
 from genlock.service.logs import Log
 from genlock.service.metrics import Metrics, metrics_endpoint
+from genlock.service.openapi.serving import Manual
 from genlock.service.pages.health import Health
+from genlock.service.pages.route import Page
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.service.streams import Hub
@@ -65,15 +67,19 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
     metrics.attach(coordinator.engine)
     metrics.sse_clients = lambda: hub.clients
     health = Health(running)
+    manual = Manual(keys=choices.keys)
     pages = Router(
         [
-            Route("/healthz", health.healthz),
-            Route("/readyz", health.readyz),
+            Page("/healthz", health.healthz),
+            Page("/readyz", health.readyz),
+            Page("/openapi.json", manual.openapi),
+            Page("/docs", manual.docs),
             *StatusPage(running).routes(),
-            Route("/metrics", only_of_the_whole_store(metrics_endpoint(metrics))),
+            Page("/metrics", only_of_the_whole_store(metrics_endpoint(metrics))),
             *stream_routes(hub, door),
             *api_routes(running, config=choices.claim_config, tenant_id=choices.api_tenant, project_id=choices.api_project),
         ],
+        redirect_slashes=False,
         default=nothing_here,
     )
     return App(running, door, pages, _watch(metrics, log), None if log is None else log.fault)

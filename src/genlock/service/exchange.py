@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -81,6 +81,14 @@ def asides(status: int) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"www-authenticate", b'Bearer realm="genlock"'),)
     wait = RETRY_AFTER_SECONDS.get(status)
     return () if wait is None else ((b"retry-after", str(wait).encode()),)
+
+
+def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
+    """The refusal of a method; where GET is taken HEAD is too."""
+    allowed = sorted({*takes, *(["HEAD"] if "GET" in takes else [])})
+    error = MethodRefused(f"this path takes {', '.join(allowed)}, not {method[:20]}")
+    error.allowed = tuple(allowed)
+    return error
 
 
 async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:

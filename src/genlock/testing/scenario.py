@@ -331,8 +331,9 @@ class Player:
         return f"{'added' if answer.verdict == 'DONE' else 'unchanged'} {answer.state.value}"
 
     def do_edit(self, line: Arguments) -> str:
-        """edit TASK field=value …"""
-        answer = self._coordinator.edit_task(task_id=line.word("the task"), changes=self._fields(line))
+        """edit TASK field=value … [operation=]"""
+        task_id, keywords = line.word("the task"), line.renamed(operation_id="operation")
+        answer = self._coordinator.edit_task(task_id=task_id, changes=self._fields(line), **keywords)
         return " ".join([answer.verdict.value.lower(), answer.state.value, *_listed("changed", answer.changed)])
 
     def _fields(self, line: Arguments) -> dict[str, Any]:
@@ -354,34 +355,36 @@ class Player:
         return "set"
 
     def do_reset(self, line: Arguments) -> str:
-        """reset TASK [cascade]"""
-        cascade = line.flag("cascade")
-        return _operated(self._coordinator.reset_task(task_id=line.word("the task"), cascade=cascade))
+        """reset TASK [cascade] [operation=]"""
+        cascade, keywords = line.flag("cascade"), line.renamed(operation_id="operation")
+        return _operated(self._coordinator.reset_task(task_id=line.word("the task"), cascade=cascade, **keywords))
 
     def do_preview(self, line: Arguments) -> str:
         """preview TASK: what a cascading reset would reset too"""
         return " ".join(self._coordinator.preview_reset(task_id=line.word("the task"))) or "none"
 
     def do_cancel(self, line: Arguments) -> str:
-        """cancel TASK"""
-        return _operated(self._coordinator.cancel_task(task_id=line.word("the task")))
+        """cancel TASK [operation=]"""
+        return _operated(self._coordinator.cancel_task(task_id=line.word("the task"), **line.renamed(operation_id="operation")))
 
     def do_assign(self, line: Arguments) -> str:
-        """assign TASK agent [hours=]"""
+        """assign TASK agent [hours=] [operation=]"""
         task_id, agent = line.word("the task"), line.word("the agent")
-        return _operated(self._coordinator.assign_task(task_id=task_id, agent_id=agent, **line.renamed(hours="hours")))
+        keywords = line.renamed(hours="hours", operation_id="operation")
+        return _operated(self._coordinator.assign_task(task_id=task_id, agent_id=agent, **keywords))
 
     def do_unlock(self, line: Arguments) -> str:
-        """unlock TASK"""
-        return _operated(self._coordinator.force_release(task_id=line.word("the task")))
+        """unlock TASK [operation=]"""
+        return _operated(self._coordinator.force_release(task_id=line.word("the task"), **line.renamed(operation_id="operation")))
 
     def do_hold(self, line: Arguments) -> str:
-        """hold TASK [reason=]"""
-        return _operated(self._coordinator.hold_task(task_id=line.word("the task"), reason=line.text("reason") or ""))
+        """hold TASK [reason=] [operation=]"""
+        keywords = line.renamed(operation_id="operation")
+        return _operated(self._coordinator.hold_task(task_id=line.word("the task"), reason=line.text("reason") or "", **keywords))
 
     def do_reopen(self, line: Arguments) -> str:
-        """reopen TASK"""
-        return _operated(self._coordinator.reopen_task(task_id=line.word("the task")))
+        """reopen TASK [operation=]"""
+        return _operated(self._coordinator.reopen_task(task_id=line.word("the task"), **line.renamed(operation_id="operation")))
 
     def do_adopt(self, line: Arguments) -> str:
         """adopt TASK [agent/session generation=] from=GENERATION/SESSION [result=TEXT]; without who, by an operator"""

@@ -268,6 +268,7 @@ class EditTask(InProject[AddResult], kw_only=True):
 
     task_id: str
     changes: Mapping[str, Any]
+    operation_id: str | None = None
 
 
 class ImportPlan(InProject[PlanResult], kw_only=True):
@@ -308,6 +309,7 @@ class ResetTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     cascade: bool = False
+    operation_id: str | None = None
 
 
 class PreviewReset(InProject[tuple[str, ...]], kw_only=True):
@@ -321,6 +323,7 @@ class CancelTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     reason: str = ""
+    operation_id: str | None = None
 
 
 class AssignTask(InProject[OperatorResult], kw_only=True):
@@ -329,12 +332,14 @@ class AssignTask(InProject[OperatorResult], kw_only=True):
     task_id: str
     agent_id: str
     hours: float | None = None
+    operation_id: str | None = None
 
 
 class ForceRelease(InProject[OperatorResult], kw_only=True):
     """Take a claim away; whoever held it is fenced off from now on."""
 
     task_id: str
+    operation_id: str | None = None
 
 
 class HoldTask(InProject[OperatorResult], kw_only=True):
@@ -342,12 +347,14 @@ class HoldTask(InProject[OperatorResult], kw_only=True):
 
     task_id: str
     reason: str = ""
+    operation_id: str | None = None
 
 
 class ReopenTask(InProject[OperatorResult], kw_only=True):
     """Lift a hold, or take a task out of the backlog."""
 
     task_id: str
+    operation_id: str | None = None
 
 
 class AdoptResult(InProject[SubmissionResult], kw_only=True):
@@ -357,6 +364,7 @@ class AdoptResult(InProject[SubmissionResult], kw_only=True):
     refused_id: str
     session_id: str | None = None
     generation: int | None = None
+    operation_id: str | None = None
 
 
 class DiscardResult(InProject[None], kw_only=True):
@@ -436,7 +444,7 @@ class CreateKey(InTenant[NewKey], kw_only=True):
     projects: str = "*"
     session_id: str | None = None
     expires_in_seconds: float | None = None
-    expires_at: datetime | str | None = None
+    expires_at: datetime | None = None
 
 
 class ListKeys(InTenant[tuple[KeyInfo, ...]], kw_only=True):
@@ -451,7 +459,7 @@ class RotateKey(InTenant[NewKey], kw_only=True):
     key_id: str
     overlap_seconds: float = 0
     expires_in_seconds: float | None = None
-    expires_at: datetime | str | None = None
+    expires_at: datetime | None = None
 
 
 class RevokeKey(InTenant[KeyInfo], kw_only=True):

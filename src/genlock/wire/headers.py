@@ -60,7 +60,7 @@ def check_protocol(other: str | None, who: str, version: str) -> None:
     """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side, `version` our own."""
     if other is None:
         return
-    said = other.partition(" ")[0]
+    said = other.partition(" ")[0][:9]  # longer ones would not be read as numbers
     number = int(said) if said.isascii() and said.isdigit() else 0
     if number > PROTOCOL:
         ours = "service" if who == "client" else "client"

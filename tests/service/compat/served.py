@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import itertools
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -19,6 +21,7 @@ from genlock.service.access.grant import Grant
 from genlock.service.app import App
 from genlock.service.building import Choices, build, nothing_here
 from genlock.service.compat.app import api_routes
+from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.service.serving import listen, server
@@ -33,9 +36,10 @@ R = TypeVar("R")
 class Served:
     """What a test does with the service."""
 
-    def __init__(self, port: int, loop: asyncio.AbstractEventLoop, fleet: AsyncCoordinator, clock: ManualClock) -> None:
-        self.clock, self.fleet, self._loop = clock, fleet, loop
-        self.http = httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30)
+    def __init__(self, url: str, number: str, running: _Server, fleet: AsyncCoordinator, clock: ManualClock) -> None:
+        self.clock, self.fleet, self._running = clock, fleet, running
+        # To read the machine's certificates takes longer than a test, and nothing here is encrypted.
+        self.http = httpx2.Client(base_url=url, headers={_NUMBER: number}, timeout=30, verify=False)
 
     def do(self, asked: Callable[[AsyncCoordinator], Awaitable[R]]) -> R:
         """Asks the coordinator below, past the service."""
@@ -43,7 +47,7 @@ class Served:
         async def ask() -> R:
             return await asked(self.fleet)
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(30)
+        return self._running.do(ask())
 
     def add(self, *tasks: str | dict[str, Any]) -> None:
         """Adds tasks."""
@@ -66,38 +70,70 @@ def _told(response: httpx2.Response) -> tuple[int, Any]:
     return response.status_code, response.json()
 
 
+class _Server:
+    """One server for all tests of a process: starting and stopping one takes longer than most tests. Each test has its own service."""
+
+    def __init__(self) -> None:
+        self._apps: dict[bytes, App] = {}
+        self._numbers = itertools.count()
+        self._listening = listen("127.0.0.1", 0)
+        self._server = server(self)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def add(self, app: App) -> str:
+        """Serves this one too, to whoever sends the number that is answered."""
+        number = str(next(self._numbers))
+        self._apps[number.encode()] = app
+        return number
+
+    def do(self, asked: Coroutine[Any, Any, R]) -> R:
+        """Runs something where the services run."""
+        return asyncio.run_coroutine_threadsafe(asked, self.loop).result(30)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._apps[dict(scope["headers"])[_NUMBER.encode()]](scope, receive, send)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_until_complete(self._server.serve(sockets=[self._listening]))
+
+    def _stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(30)
+        self.loop.close()
+
+
+_NUMBER = "x-service"
+_started: list[_Server] = []
+
+
 @contextmanager
 def serving(
     url: str, *, choices: Choices | None = None, keys: Mapping[str, Grant] | None = None, profile: str = "default"
 ) -> Iterator[Served]:
     """The service on a store; with `keys`, only those who have one of them are let in, and the status page has the same clock."""
-    clock = ManualClock(NOON)
-    started: list[Served] = []
-    ready = threading.Event()
-    stop: list[Callable[[], object]] = []
+    if not _started:
+        _started.append(_Server())
+    clock, running = ManualClock(NOON), _started[0]
 
-    async def run() -> None:
-        async with genlock.aio.connect(url, process=None, clock=clock, profile=profile) as fleet:
-            listening = listen("127.0.0.1", 0)
-            app = build(fleet, choices or Choices()) if keys is None else _locked(fleet, keys, clock)
-            serving_it = server(app)
-            loop = asyncio.get_running_loop()
-            stop.append(lambda: loop.call_soon_threadsafe(setattr, serving_it, "should_exit", True))
-            started.append(Served(listening.getsockname()[1], loop, fleet, clock))
-            listening.listen()
-            ready.set()
-            await serving_it.serve(sockets=[listening])
+    async def begin() -> tuple[AsyncCoordinator, App]:
+        fleet = genlock.aio.connect(url, process=None, clock=clock, profile=profile)
+        return fleet, build(fleet, choices or Choices()) if keys is None else _locked(fleet, keys, clock)
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
-    thread.start()
-    assert ready.wait(30)
+    fleet, app = running.do(begin())
+    served = Served(running.url, running.add(app), running, fleet, clock)
     try:
-        with started[0].http:
-            yield started[0]
+        with served.http:
+            yield served
     finally:
-        stop[0]()
-        thread.join(30)
-        assert not thread.is_alive()
+        running.do(fleet.close())
 
 
 def _locked(fleet: AsyncCoordinator, keys: Mapping[str, Grant], clock: ManualClock) -> App:

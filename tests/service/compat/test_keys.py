@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from genlock.core.access import Role
 from genlock.service.access.grant import Grant
 from genlock.service.compat.routes import ROUTES, ApiRoute
-from genlock.wire.routes import ROLES
 from tests.service.compat.served import Served, serving
 
 KEYS = {
-    "own": Grant("1", "own", "default", "*", "agent", "s"),
-    "other": Grant("2", "other", "default", "*", "agent", "t"),
-    "unbound": Grant("3", "unbound", "default", "*", "agent"),
-    "observer": Grant("4", "observer", "default", "*", "observer"),
-    "operator": Grant("5", "operator", "default", "*", "operator"),
-    "foreign": Grant("6", "foreign", "acme", "*", "admin"),
-    "elsewhere": Grant("7", "elsewhere", "default", "web-*", "admin"),
+    "own": Grant("1", "own", "default", "*", Role.AGENT, "s"),
+    "other": Grant("2", "other", "default", "*", Role.AGENT, "t"),
+    "unbound": Grant("3", "unbound", "default", "*", Role.AGENT),
+    "observer": Grant("4", "observer", "default", "*", Role.OBSERVER),
+    "operator": Grant("5", "operator", "default", "*", Role.OPERATOR),
+    "foreign": Grant("6", "foreign", "acme", "*", Role.ADMIN),
+    "elsewhere": Grant("7", "elsewhere", "default", "web-*", Role.ADMIN),
 }
 
 
@@ -61,7 +61,7 @@ def test_every_route_asks_for_its_role(shared: Served, route: ApiRoute) -> None:
     path = "/api/" + route.path.replace("{name}", "s" if "sessions/" in route.path else "task")
     shared.post("/api/tasks/task/claim", {"sessionId": "s"}, "own")
     for key in ("observer", "own", "operator"):
-        may = ROLES.index(KEYS[key].role) >= ROLES.index(route.role)
+        may = KEYS[key].may(route.role)
         status, answer = shared.get(path, key) if route.method == "GET" else shared.post(path, {"sessionId": "s"}, key)
         if may:
             assert status == 200 or answer["error"] == "TASK_NOT_CLAIMED", answer

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from genlock import __version__
+from genlock.core.access import Role
 from genlock.service.access.grant import Grant
 from genlock.service.pages.drawing import length
 from genlock.service.pages.markup import Html, join, tag
@@ -19,9 +20,9 @@ from genlock.service.pages.picture import MOST_EVENTS, MOST_PROJECTS, MOST_ROWS
 from tests.service.compat.served import Served, serving
 
 KEYS = {
-    "all": Grant("1", "all", "*", "*", "observer"),
-    "acme": Grant("2", "acme", "acme", "*", "observer"),
-    "web": Grant("3", "web", "acme", "web", "observer"),
+    "all": Grant("1", "all", "*", "*", Role.OBSERVER),
+    "acme": Grant("2", "acme", "acme", "*", Role.OBSERVER),
+    "web": Grant("3", "web", "acme", "web", Role.OBSERVER),
 }
 
 

@@ -22,7 +22,7 @@ CONNECTIONS = 6
 """Of each client, one after the other."""
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mysql", "redis"])
+@pytest.fixture(params=list(stores.LASTING))
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store that processes share."""
     return stores.LASTING[stores.asked_for(request)].url(tmp_path / "genlock.db")

@@ -14,6 +14,7 @@ from starlette.routing import Router
 
 import genlock
 import genlock.aio
+from genlock.core.access import Role
 from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
@@ -70,9 +71,9 @@ class Whole:
 def whole(tmp_path: Path) -> Iterator[Whole]:
     with Whole(f"sqlite://{tmp_path / 'genlock.db'}").running() as whole:
         whole.keys = {
-            "all": Grant("k1", "ann", "acme", "*", "observer"),
-            "some": Grant("k2", "bob", "acme", "web-*", "observer"),
-            "other": Grant("k3", "eve", "other", "*", "admin"),
+            "all": Grant("k1", "ann", "acme", "*", Role.OBSERVER),
+            "some": Grant("k2", "bob", "acme", "web-*", Role.OBSERVER),
+            "other": Grant("k3", "eve", "other", "*", Role.ADMIN),
         }
         yield whole
 
@@ -133,7 +134,7 @@ def test_a_cursor_that_is_lost_is_gone(whole: Whole, writer: genlock.Coordinator
         assert (client.status, client.body()["code"]) == (410, "CURSOR_LOST")
 
 
-@pytest.mark.parametrize("later", [None, Grant("k2", "bob", "acme", "db", "observer")], ids=["revoked", "narrowed"])
+@pytest.mark.parametrize("later", [None, Grant("k2", "bob", "acme", "db", Role.OBSERVER)], ids=["revoked", "narrowed"])
 def test_a_key_that_is_revoked_or_narrowed_ends_its_streams_and_no_others(
     whole: Whole, writer: genlock.Coordinator, later: Grant | None
 ) -> None:

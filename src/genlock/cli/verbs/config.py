@@ -28,8 +28,8 @@ def config() -> None:
 @click.option("--origin", is_flag=True, help="Also where each comes from.")
 @verb(worker=True)
 def show(app: App, origin: bool) -> None:
-    """Every setting as it counts here."""
-    found = _effective(app)
+    """Every setting as it counts here. Keys and passwords are not shown; `config get` gives them."""
+    found = {name: setting._replace(value=_shown(name, setting.value)) for name, setting in _effective(app).items()}
 
     def text(console: Console) -> None:
         from rich.table import Table
@@ -93,6 +93,21 @@ def path(app: App) -> None:
     app.answers.give(found, text=lambda console: _print(console, "\n".join(found.values())), bare=found.values())
 
 
+def _shown(name: str, value: Any) -> Any:
+    """What may be seen by whoever looks over the shoulder."""
+    from genlock.cli.wording import without_password
+
+    if value is None or name not in ("api_key", "url"):
+        return value
+    return without_password(value) if name == "url" else masked(value)
+
+
+def masked(key: str) -> str:
+    """Which key it is, without its secret."""
+    kind, _, rest = key.partition("_")
+    return f"glk_{rest.partition('_')[0]}_…" if kind == "glk" and "_" in rest else "…"
+
+
 def _effective(app: App) -> dict[str, Setting]:
     """The settings, and what stands in where nothing is set."""
     from genlock.cli.identity import NoSession
@@ -120,8 +135,13 @@ def _write(app: App, key: str, value: Any, *, user: bool) -> None:
 
     if key in NOT_IN_FILES and value is not None:
         raise BadSetting(f"{key} cannot be set in a file: {NOT_IN_FILES[key]}")
+    if key == "api_key" and value is not None and not user:
+        raise BadSetting("a key is yours and not the project's: to keep it in your own file, type: genlock config set --user api_key …")
     file = _file(app, user=user)
     changed = write_setting(file, key, value)
+    if key == "api_key" and file.exists():
+        file.chmod(0o600)
+    value = _shown(key, value)
     what = "unset" if value is None else f"= {value}"
     app.answers.give(
         {"key": key, "value": value, "file": str(file), "changed": changed},

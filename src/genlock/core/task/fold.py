@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from genlock.core import events as e
-from genlock.core.model import Claim, Heard, Hold, Released, Result, TaskRecord
+from genlock.core.model import Act, Claim, Heard, Hold, Released, Result, TaskRecord
 from genlock.core.reasons import FAILURES, ClaimState, ReleaseReason, Status
 from genlock.errors import StoreCorrupt
 
@@ -121,6 +121,7 @@ def _acquired(record: TaskRecord, event: e.ClaimAcquired) -> TaskRecord:
         record.early,
         (),
         record.assigned_until,
+        record.act,
     )
 
 
@@ -285,6 +286,20 @@ def _spawned(record: TaskRecord, event: e.SubtasksSpawned) -> TaskRecord:
     return _resting(replace(record, claim=None, released=ended, failures=0))
 
 
+def _remembering(fold: Callable[[TaskRecord, Any], TaskRecord]) -> Callable[[TaskRecord, Any], TaskRecord]:
+    """The same fold, of an event whose operation the record keeps. An act without one does not make it forget the last that had one."""
+
+    def remember(record: TaskRecord, event: Any) -> TaskRecord:
+        folded = fold(record, event)
+        if not event.operation:
+            return folded
+        children = tuple(child.id for child in event.children) if type(event) is e.SubtasksSpawned else ()
+        what = f"{event.__struct_config__.tag} {getattr(event, 'assigned_to', '')}".rstrip()
+        return replace(folded, act=Act(event.operation, event.session_id, what, children))
+
+    return remember
+
+
 def _claim(record: TaskRecord, event: e.Occurrence) -> Claim:
     if record.claim is None:
         raise StoreCorrupt(f"{type(event).__name__} of a task that has no claim ({record.task.id})")
@@ -292,7 +307,7 @@ def _claim(record: TaskRecord, event: e.Occurrence) -> Claim:
 
 
 _FOLDS: dict[type, Callable[[TaskRecord, Any], TaskRecord]] = {
-    e.TaskEdited: _edited,
+    e.TaskEdited: _remembering(_edited),
     e.TaskReordered: _reordered,
     e.TaskDue: _due,
     e.ClaimAcquired: _acquired,
@@ -301,19 +316,19 @@ _FOLDS: dict[type, Callable[[TaskRecord, Any], TaskRecord]] = {
     e.ClaimExpired: _lapsed,
     e.ClaimOrphaned: _lapsed,
     e.ClaimStale: _stale,
-    e.ClaimSuperseded: _superseded,
-    e.TaskAssigned: _assigned,
+    e.ClaimSuperseded: _remembering(_superseded),
+    e.TaskAssigned: _remembering(_assigned),
     e.AssignmentLapsed: _unassigned,
     e.ResultAccepted: _accepted,
-    e.TaskReset: _reset,
-    e.TaskCancelled: _cancelled,
-    e.TaskHeld: _held,
-    e.TaskReopened: _reopened,
+    e.TaskReset: _remembering(_reset),
+    e.TaskCancelled: _remembering(_cancelled),
+    e.TaskHeld: _remembering(_held),
+    e.TaskReopened: _remembering(_reopened),
     e.DependencyMet: _heard_dependency,
     e.DependencyCancelled: _heard_dependency,
     e.DependencyReopened: _heard_dependency,
     e.ChildAdded: _heard_child,
     e.ChildFinished: _heard_child,
     e.ChildReopened: _heard_child,
-    e.SubtasksSpawned: _spawned,
+    e.SubtasksSpawned: _remembering(_spawned),
 }

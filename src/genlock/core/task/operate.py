@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,10 @@ from genlock.core.task.claims import unknown
 from genlock.core.task.draft import TaskDraft
 from genlock.core.task.relate import fan_in
 from genlock.core.task.view import holder_of
-from genlock.errors import BadArgument, NotAllowed, TaskExists
+from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
+
+Operation: TypeAlias = c.EditTask | c.ForceRelease | c.AssignTask | c.ResetTask | c.CancelTask | c.HoldTask | c.ReopenTask | c.SpawnSubtasks
+"""What a task's record remembers by its operation id, the last one."""
 
 FIXED_FIELDS = frozenset({"id", "track", "sequence", "feature", "edge", "parent", "depth", "spawned_from", "assigned_to", "assigned_at"})
 """What an edit cannot change: the id and what is read from it; reservations are `assign_task`'s."""
@@ -53,6 +56,8 @@ def decide_add(record: TaskRecord | None, command: c.AddTask, facts: Facts) -> D
 def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) -> Decision:
     """Changes the definition. A live claim stays; new dependencies block the task once it is free."""
     record = present(record, unknown(command))
+    if is_repeated(record, command, e.TaskEdited):
+        return Decision(AddResult(Verdict.DONE, record.task.id, record.state, tuple(sorted(command.changes))))
     changes: dict[str, Any] = {name: value for name, value in command.changes.items() if getattr(record.task, name) != value}
     fixed = sorted(FIXED_FIELDS & changes.keys())
     if fixed:
@@ -65,7 +70,7 @@ def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) ->
     check_size(task)
     draft = TaskDraft(record, command, facts)
     early = _early(task, facts.now) if "not_before" in changes else record.early
-    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early)
+    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, operation=command.operation)
     return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
 
 
@@ -81,74 +86,106 @@ def decide_reorder(record: TaskRecord | None, command: c.ReorderTask, facts: Fac
 def decide_force_release(record: TaskRecord | None, command: c.ForceRelease, facts: Facts) -> Decision:
     """Takes the claim away, expired or not; its generation is stale from now on."""
     draft = TaskDraft(present(record, unknown(command)), command, facts)
+    if is_repeated(draft.task, command, e.ClaimSuperseded):
+        return draft.decided(_done(draft))
     if draft.task.claim is None:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    supersede(draft, "unlock")
+    supersede(draft, "unlock", command.operation)
     return draft.decided(_result(draft, holder))
 
 
 def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts) -> Decision:
     """Reserves the task for one agent; a live claim is superseded."""
     record = present(record, unknown(command))
-    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     draft = TaskDraft(record, command, facts)
+    if is_repeated(record, command, e.TaskAssigned, command.agent):
+        return draft.decided(_done(draft))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     holder = _holder(draft)
     if record.claim is not None:
         supersede(draft, "assign")
     until = _reserved_until(record.task, facts.now, facts.policy, command.hours)
-    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until)
+    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, operation=command.operation)
     return draft.decided(_result(draft, holder))
 
 
 def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) -> Decision:
     """The task is to be done again: result and claim are gone from the record (not from its history)."""
     draft = TaskDraft(present(record, unknown(command)), command, facts)
+    if is_repeated(draft.task, command, e.TaskReset):
+        return draft.decided(_done(draft))
     holder = _holder(draft)
-    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=draft.task.state, **_loser(draft))
+    before, operation = draft.task.state, command.operation
+    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, operation=operation, **_loser(draft))
     return draft.decided(_result(draft, holder))
 
 
 def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts) -> Decision:
     """The task will not be done; whoever works on it is fenced off."""
     record = present(record, unknown(command))
-    _refuse_if(record, command, Status.COMPLETED)
     draft = TaskDraft(record, command, facts)
+    if is_repeated(record, command, e.TaskCancelled):
+        return draft.decided(_done(draft))
+    _refuse_if(record, command, Status.COMPLETED)
     if record.state is Status.CANCELLED:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    draft.happens(e.TaskCancelled, generation=draft.raised(), previous_state=record.state, reason=command.reason, **_loser(draft))
+    draft.happens(
+        e.TaskCancelled,
+        generation=draft.raised(),
+        previous_state=record.state,
+        reason=command.reason,
+        operation=command.operation,
+        **_loser(draft),
+    )
     return draft.decided(_result(draft, holder))
 
 
 def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) -> Decision:
     """Nobody else is granted the task; a present holder keeps its claim."""
     record = present(record, unknown(command))
-    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     draft = TaskDraft(record, command, facts)
+    if is_repeated(record, command, e.TaskHeld):
+        return draft.decided(_done(draft))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is not Status.HELD:
-        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator")
+        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator", operation=command.operation)
     return draft.decided(_result(draft, None))
 
 
 def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts) -> Decision:
     """Lifts a hold, or takes a task out of the backlog; failures and grants are counted anew."""
     record = present(record, unknown(command))
-    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     draft = TaskDraft(record, command, facts)
+    if is_repeated(record, command, e.TaskReopened):
+        return draft.decided(_done(draft))
+    _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
-        draft.happens(e.TaskReopened)
+        draft.happens(e.TaskReopened, operation=command.operation)
         fan_in(draft)
     return draft.decided(_result(draft, None))
 
 
-def supersede(draft: TaskDraft, verb: str) -> None:
+def is_repeated(record: TaskRecord, command: Operation, kind: type[e.TaskEvent], whom: str = "") -> bool:
+    """Has this very act been done, and only its answer been lost? Then it is not done once more, whatever has happened since."""
+    act = record.act
+    if act is None or not command.operation or (act.operation, act.session) != (command.operation, command.by.session):
+        return False
+    what = f"{kind.__struct_config__.tag} {whom}".rstrip()
+    if act.what != what:
+        raise OperationMismatch(f"operation {command.operation!r} was another act on {record.task.id!r} ({act.what}); use a new id")
+    return True
+
+
+def supersede(draft: TaskDraft, verb: str, operation: str = "") -> None:
     """Takes the right away without giving it to anyone."""
     draft.happens(
         e.ClaimSuperseded,
         generation=draft.raised(),
         previous_generation=draft.task.generation,
         superseded_by=verb,
+        operation=operation,
         **_loser(draft),
     )
 
@@ -194,6 +231,11 @@ def _refuse_if(record: TaskRecord, command: c.Command, *states: Status) -> None:
 def _holder(draft: TaskDraft) -> Holder | None:
     claim = draft.task.claim
     return holder_of(claim, alive=claim.state is ClaimState.ACTIVE) if claim else None
+
+
+def _done(draft: TaskDraft) -> OperatorResult:
+    """Of an act that was done before: done, and how the task is by now."""
+    return OperatorResult(Verdict.DONE, draft.command.key.id, draft.task.state, draft.task.generation)
 
 
 def _result(draft: TaskDraft, superseded: Holder | None) -> OperatorResult:

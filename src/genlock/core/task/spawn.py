@@ -15,7 +15,7 @@ from genlock.core.reasons import ReleaseReason, SpawnMode, Status, SubmitReason
 from genlock.core.results import SpawnResult, SubmissionResult
 from genlock.core.task.claims import accept, fence, unfinished_children, unknown
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.operate import check_size, supersede
+from genlock.core.task.operate import check_size, is_repeated, supersede
 from genlock.core.task.relate import grant
 from genlock.errors import BadArgument, NotAllowed
 
@@ -32,7 +32,9 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
         and last.operation == command.operation
         and (last.session, last.generation, last.reason) == (command.by.session, command.generation, ReleaseReason.SPAWNED)
     ):
-        return Decision(SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names))
+        return Decision(_spawned_before(record, names))
+    if is_repeated(record, command, e.SubtasksSpawned):
+        return Decision(_spawned_before(record, names))
     reason = fence(record, command.by.session, command.generation)
     if reason is not None:
         return Decision(SpawnResult(False, reason, record.generation))
@@ -41,6 +43,13 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
     if new:
         draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, operation=command.operation)
     return draft.decided(SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names))
+
+
+def _spawned_before(record: TaskRecord, names: tuple[str, ...]) -> SpawnResult:
+    """Of a spawn that is repeated. Its children's names may come from a counter: then they are others by now than those that were made."""
+    if record.act is not None and record.act.children and not record.children.keys() >= set(names):
+        names = record.act.children
+    return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names)
 
 
 def check_spawn(record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode, keep: bool, policy: Policy) -> None:
@@ -62,6 +71,7 @@ def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts
     """By the holder it is a submission at the holder's generation; an operator takes the right first."""
     record = present(record, unknown(command))
     if record.state is Status.COMPLETED and record.result is not None and record.result.adopted_generation is not None:
+        # The digest and whose it was say more than an operation id could: the same adoption again is no other.
         same = (record.result.digest, record.result.adopted_session) == (command.content.digest, command.from_session)
         if same:
             return Decision(
@@ -86,6 +96,6 @@ def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts
         grant(draft, by, draft.raised(), lease_seconds=0.0)
     agent = by.agent or (draft.task.claim.agent if draft.task.claim else "")
     adopted = (command.from_generation, command.from_session)
-    accept(draft, command.content, command.work_product_ref, agent=agent, by=by, adopted=adopted)
+    accept(draft, command.content, command.work_product_ref, agent=agent, operation=command.operation, by=by, adopted=adopted)
     draft.also.append(c.MarkAdopted(command.key.beside(REFUSED, command.refused), command.by))
     return draft.decided(SubmissionResult(True, SubmitReason.ACCEPTED, draft.task.generation, work_product_ref=command.work_product_ref))

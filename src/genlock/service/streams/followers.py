@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 from genlock.engine.engine import Engine
 from genlock.errors import Closed, GenlockError, StoreError, StoreUnavailable
 from genlock.service.streams.batches import Batch, batch_of
 from genlock.service.streams.cursors import Place
-from genlock.store import EventQuery
+from genlock.store import EventPage, EventQuery
 
 PAGE = 200
 """Events that are read at once."""
@@ -29,6 +30,8 @@ PAUSE_PER_CLIENT = 0.0001
 LONGEST_PAUSE = 0.25
 AWAY_SECONDS = 0.2
 """Between two looks at a store that is away."""
+NOTHING_SECONDS = 0.005
+"""Between being woken for nothing and sleeping again: a store may say that a feed has moved before what moved it can be read."""
 MOST_UNDER_WAY = 4
 """Batches that the loop has not taken up yet; then a thread waits for it."""
 
@@ -85,6 +88,8 @@ class Followers:
         self._loop = loop
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._calling = threading.Lock()
+        """Held while the loop is called: one that is closed at that moment can crash."""
         self._feeds: dict[Place, Feed] = {}
         self._followers: list[Follower] = []
         self._room = threading.BoundedSemaphore(MOST_UNDER_WAY)
@@ -116,8 +121,9 @@ class Followers:
                 self._drop(feed)
 
     def close(self) -> None:
-        """Ends the threads, as soon as each wakes up."""
-        self._closing.set()
+        """Ends the threads, as soon as each wakes up. From now on none of them calls the loop, which may be gone by then."""
+        with self._calling:
+            self._closing.set()
         for feed in list(self._feeds.values()):
             self._drop(feed)
 
@@ -154,8 +160,11 @@ class Followers:
             more = False
             while feeds := self._share(follower):
                 if not more:
-                    self._sleep(follower, feeds)
-                more = self._advance_all(self._awake(follower))
+                    self._sleep(feeds)
+                more, moved = self._advance_all(self._awake(follower))
+                if not moved:
+                    # Woken for nothing: not at once again.
+                    self._closing.wait(NOTHING_SECONDS)
         except (Closed, _LoopClosed):
             error = Closed("the coordinator is closed")
         finally:
@@ -163,8 +172,9 @@ class Followers:
                 left, follower.feeds = follower.feeds, []
                 if follower in self._followers:
                     self._followers.remove(follower)
-            for feed in left:
-                self._post(self._failed, feed, error)
+            with suppress(_LoopClosed):
+                for feed in left:
+                    self._post(self._failed, feed, error)
 
     def _share(self, me: Follower) -> list[Feed]:
         """The feeds to see to now, those of sleepers among them. None: the thread has nothing left to do."""
@@ -184,7 +194,7 @@ class Followers:
             me.asleep = False
             return list(me.feeds)
 
-    def _sleep(self, me: Follower, feeds: list[Feed]) -> None:
+    def _sleep(self, feeds: list[Feed]) -> None:
         try:
             self._store.wait([feed.place for feed in feeds], [feed.read_to for feed in feeds], WAIT_SECONDS)
         except Closed:
@@ -192,19 +202,16 @@ class Followers:
         except StoreError:
             self._closing.wait(AWAY_SECONDS)
 
-    def _advance_all(self, feeds: list[Feed]) -> bool:
-        """One page of each, so that none waits for another. Is there more?"""
-        more, clients = False, 0
-        for feed in feeds:
-            page_more, delivered = self._advance(feed)
-            more |= page_more
-            clients += delivered
+    def _advance_all(self, feeds: list[Feed]) -> tuple[bool, bool]:
+        """One page of each, so that none waits for another. Is there more, and was there anything?"""
+        pages = [(feed, page) for feed in feeds if (page := self._advance(feed)) is not None]
+        clients = sum(len(feed.listeners) for feed, page in pages if page.events)
         if clients:
             self._closing.wait(min(clients * PAUSE_PER_CLIENT, LONGEST_PAUSE))
-        return more
+        return any(page.more for _, page in pages), bool(pages)
 
-    def _advance(self, feed: Feed) -> tuple[bool, int]:
-        """Reads a page and hands it over: is there more, and to how many did it go?"""
+    def _advance(self, feed: Feed) -> EventPage | None:
+        """Reads a page and hands it over, if there is anything."""
         query = EventQuery(*feed.place, after=feed.read_to, limit=PAGE, cursors=True)
         try:
             page = self._engine.read(lambda: self._store.read_events(query))
@@ -212,31 +219,29 @@ class Followers:
         except (Closed, StoreUnavailable):
             if self._closing.is_set():
                 raise Closed("the service is closing") from None
-            return False, 0  # a store that is away comes back; one that is closed says so when it is waited for
+            return None  # a store that is away comes back; one that is closed says so when it is waited for
         except GenlockError as error:
             self._forget(feed)
             self._post(self._failed, feed, error)
-            return False, 0
+            return None
         if page.cursor == feed.read_to:
-            return False, 0
+            return None
         feed.read_to = page.cursor
         self._take_room()
         self._post(self._delivered, feed, batch)
-        return page.more, len(feed.listeners) if batch.items else 0
+        return page
 
     def _take_room(self) -> None:
         while not self._room.acquire(timeout=WAIT_SECONDS):
-            if self._closing.is_set() or self._loop.is_closed():
+            if self._closing.is_set():
                 raise _LoopClosed
 
     def _post(self, call: Callable[..., None], *given: object) -> None:
-        try:
+        with self._calling:
+            if self._closing.is_set():
+                raise _LoopClosed
             self._loop.call_soon_threadsafe(call, *given)
-        except RuntimeError:  # the loop is closed: nobody listens
-            if not self._loop.is_closed():
-                raise
-            self._closing.set()
 
 
 class _LoopClosed(Exception):
-    """Whom we would tell is gone."""
+    """Whom we would tell is gone, or about to go."""

@@ -159,7 +159,9 @@ class Hub:
             self.release(subscription)
         if self._followers is not None:
             self._followers.close()
-        self._readers.shutdown(wait=False, cancel_futures=True)
+        # Not gone before they are: who reads then calls a loop that is closed. If it takes long, the loop waits for its own executor.
+        ended = asyncio.get_running_loop().run_in_executor(None, partial(self._readers.shutdown, cancel_futures=True))
+        await asyncio.wait([ended], timeout=CLOSE_SECONDS)
 
     # How it is done
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
-from genlock.errors import KindRefused, MethodRefused, RouteNotFound
-from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body
+from genlock.errors import KindRefused, RouteNotFound
+from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body, refused_method
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
 from genlock.service.v1.router import Router
@@ -45,11 +45,11 @@ class V1:
         match = (self._beyond if parts[3] == NO_NAME else self._router).match(parts[4]) if len(parts) == 5 else None
         if match is None:
             raise RouteNotFound(f"there is nothing at {scope['path'][:200]}; /openapi.json lists what there is")
-        endpoint = match.methods.get(scope["method"])
+        method: str = scope["method"]
+        # A HEAD is a GET of which the server leaves out the body.
+        endpoint = match.methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
-            error = MethodRefused(f"this path takes {', '.join(sorted(match.methods))}, not {scope['method'][:20]}")
-            error.allowed = tuple(sorted(match.methods))
-            raise error
+            raise refused_method(method, match.methods)
         place = check_place(parts[2], parts[3])
         if endpoint.route.within is Within.STORE and place[0] != EVERYWHERE:
             raise RouteNotFound(f"{endpoint.name} is about no tenant: its path begins with {PREFIX}/{NO_NAME}/{NO_NAME}/")
@@ -71,15 +71,15 @@ class V1:
             given = endpoint.keywords.of_query(scope["query_string"])
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
-        exchange.result = result = await self._in_turn(endpoint, speaker, given, receive)
+        exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, receive)
         return endpoint.answer(result, grant, place[0])
 
-    async def _in_turn(self, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
+    async def _in_turn(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
         """The coordinator's answer, when it is the tenant's turn. Who only waits for work takes no turn: it would be a long one."""
         stopping = self._running.stopping
         if endpoint.waits and given["wait_seconds"]:
             return await endpoint.ask(speaker, given, receive, stopping)
-        turns, tenant = self._running.turns, given["tenant_id"]
+        turns = self._running.turns
         turn = turns.enter(tenant)
         if turn is not None:
             await turns.wait(tenant, turn)

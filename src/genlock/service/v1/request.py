@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, get_args
+import functools
+import operator
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -22,7 +25,7 @@ def body_type(route: Route) -> type[msgspec.Struct]:
     fields: list[Any] = []
     for field in msgspec.structs.fields(call):
         if field.name not in left_out:
-            kind = types[field.name]
+            kind = _in_json(types[field.name])
             fields.append((field.name, kind) if field.required else (field.name, kind, field.default))
     return msgspec.defstruct(call.__name__, fields, kw_only=True, forbid_unknown_fields=True, module=__name__)
 
@@ -73,6 +76,15 @@ class Keywords:
             else:
                 given[name] = value
         return given
+
+
+def _in_json(kind: Any) -> Any:
+    """What may be any iterable in Python is a list in JSON, and its entries are checked while it is read; an instant is a text."""
+    if get_origin(kind) is Iterable:
+        return list[get_args(kind)[0]]  # type: ignore[misc]
+    if datetime in get_args(kind):
+        return functools.reduce(operator.or_, (one for one in get_args(kind) if one is not datetime))
+    return kind
 
 
 def _takes_several(kind: Any) -> bool:

@@ -36,6 +36,6 @@ class Router(Generic[E]):
         if plain is not None:
             return Match(plain, None)
         first, _, rest = path.partition("/")
-        name, _, last = rest.partition("/")
+        name, slash, last = rest.partition("/")
         named = self._named.get((first, last))
-        return None if named is None or not name else Match(named, name)
+        return None if named is None or not name or (slash and not last) else Match(named, name)

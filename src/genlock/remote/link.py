@@ -1,0 +1,237 @@
+"""The link to a service: its address, who speaks, and the connections, which belong to one process and one event loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec.structs import replace
+
+from genlock.core.identity import Identity
+from genlock.core.model import Process
+from genlock.errors import BadArgument, Closed
+from genlock.remote.ears import Ear
+from genlock.remote.replies import Lost, Response
+from genlock.remote.requests import Request
+from genlock.wire.headers import (
+    AGENT_HEADER,
+    HOST_HEADER,
+    PROCESS_HEADER,
+    PROTOCOL,
+    PROTOCOL_HEADER,
+    SESSION_HEADER,
+    USER_HEADER,
+    pack_name,
+    pack_process,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+    import httpx2
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_left_behind: list[object] = []
+"""What was opened before a fork is the parent's: nobody here may close it."""
+
+
+class Link:
+    """The way to one service."""
+
+    def __init__(
+        self,
+        url: str,
+        identity: Identity,
+        *,
+        api_key: str | None,
+        deadline_seconds: float,
+        ca_file: str | None,
+        version: str,
+        identify: Callable[..., Process | None],
+    ) -> None:
+        parts = check_address(url)
+        self.url = url.rstrip("/")
+        self.deadline_seconds = deadline_seconds
+        self.version = version
+        self.identify = identify
+        """Which process a pid is, on this machine."""
+        self._secure, self._near = parts.scheme == "https", parts.hostname in _LOOPBACK
+        self._key = api_key
+        self._ca_file = ca_file
+        self._lock = threading.Lock()
+        self._closed = False
+        self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+        """Who waits for events."""
+        self._identity = identity
+        self._start()
+
+    def _start(self) -> None:
+        """As it is at first, and again in a forked child."""
+        self._pid = os.getpid()
+        self._client: httpx2.Client | None = None
+        self._async_client: httpx2.AsyncClient | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._headers = headers_of(self._identity, self._key, self.version)
+
+    @property
+    def identity(self) -> Identity:
+        """Who the connection speaks for where a call does not say."""
+        if self._pid != os.getpid():
+            _left_behind.append((self._client, self._async_client))
+            self._lock = threading.Lock()
+            if self._identity.own_process:
+                self._identity = replace(self._identity, process=self.identify())
+            self._start()
+        return self._identity
+
+    def check_open(self) -> None:
+        """Closed, if it is."""
+        if self._closed:
+            raise Closed("the coordinator is closed")
+
+    # One exchange
+
+    def exchange(self, request: Request, connect_seconds: float, read_seconds: float) -> Response | Lost:
+        """Sends a request once, and waits for what comes back."""
+        import httpx2
+
+        try:
+            found = self.client().request(**self._sending(request, connect_seconds, read_seconds))
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            return lost(error)
+        return Response(found.status_code, found.headers, found.content)
+
+    async def exchange_async(self, request: Request, connect_seconds: float, read_seconds: float) -> Response | Lost:
+        """The same in an event loop."""
+        import httpx2
+
+        try:
+            found = await self._client_of_loop().request(**self._sending(request, connect_seconds, read_seconds))
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
+            return lost(error)
+        return Response(found.status_code, found.headers, found.content)
+
+    def _sending(self, request: Request, connect_seconds: float, read_seconds: float) -> dict[str, Any]:
+        import httpx2
+
+        self.check_open()
+        headers = self._headers if request.body is None else self._headers | {"content-type": "application/json"}
+        timeout = httpx2.Timeout(read_seconds, connect=connect_seconds)
+        return {
+            "method": request.route.method,
+            "url": self.url + request.target,
+            "content": request.body,
+            "headers": headers,
+            "timeout": timeout,
+        }
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What is sent with every request."""
+        return self._headers
+
+    # Connections
+
+    def client(self) -> httpx2.Client:
+        """The connections of this process."""
+        with self._lock:
+            if self._client is None:
+                import httpx2
+
+                self._client = httpx2.Client(**self._opening())
+            return self._client
+
+    def _client_of_loop(self) -> httpx2.AsyncClient:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        if self._async_client is None or self._loop is not loop:
+            import httpx2
+
+            if self._async_client is not None:
+                _left_behind.append(self._async_client)  # its loop is another, and perhaps no more
+            self._async_client, self._loop = httpx2.AsyncClient(**self._opening()), loop
+        return self._async_client
+
+    def _opening(self) -> dict[str, Any]:
+        import httpx2
+
+        return {
+            "verify": self._trust(),
+            # A proxy of the environment is not for what is on this machine.
+            "trust_env": not self._near,
+            "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60),
+        }
+
+    def _trust(self) -> Any:
+        """Whose certificates count: the system's, SSL_CERT_FILE's, or those in the file that was named."""
+        import ssl
+
+        if not self._secure:
+            return False  # nothing is encrypted, and to load certificates for it takes longer than a call
+        try:
+            return ssl.create_default_context(cafile=self._ca_file)
+        except (OSError, ssl.SSLError) as error:
+            raise BadArgument(f"ca_file {self._ca_file!r} cannot be used: {error}") from None
+
+    def close(self) -> None:
+        """No more calls; those under way end by themselves."""
+        self._closed = True
+        for ear in list(self.ears) if self._pid == os.getpid() else ():
+            ear.stop()
+        if self._pid == os.getpid() and self._client is not None:
+            self._client.close()
+
+    async def close_async(self) -> None:
+        """The same, with the connections of the event loop."""
+        import asyncio
+
+        self.close()
+        if self._pid == os.getpid() and self._async_client is not None and self._loop is asyncio.get_running_loop():
+            await self._async_client.aclose()
+
+
+def lost(error: Exception) -> Lost:
+    """What became of a request that was not answered."""
+    import httpx2
+
+    early = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
+    text = str(error) or type(error).__name__
+    return Lost(
+        text,
+        sent=not isinstance(error, early),
+        hopeless="CERTIFICATE_VERIFY_FAILED" in text or isinstance(error, httpx2.UnsupportedProtocol),
+    )
+
+
+def headers_of(identity: Identity, key: str | None, version: str) -> dict[str, str]:
+    """What is sent with every request: which language we speak, who speaks, and the key."""
+    headers = {PROTOCOL_HEADER: str(PROTOCOL), "user-agent": f"genlock/{version}", "accept": "application/json"}
+    names = {SESSION_HEADER: identity.session_id, AGENT_HEADER: identity.agent_id}
+    names |= {USER_HEADER: identity.user_id, HOST_HEADER: identity.host}
+    headers |= {header: pack_name(name) for header, name in names.items() if name}
+    if identity.process is not None:
+        headers[PROCESS_HEADER] = pack_process(identity.process)
+    if key is not None:
+        headers["authorization"] = f"Bearer {key}"
+    return headers
+
+
+def check_address(url: str) -> SplitResult:
+    """A service's address: scheme and host, perhaps a port, perhaps the path it is mounted at."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadArgument(f"this is no address of a service ({error}); one is http://host:8420") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not url.isprintable() or " " in url:
+        raise BadArgument("a service's address is http://host:8420 or https://host, with a path if it is mounted below one")
+    if parts.username is not None or parts.password is not None:
+        raise BadArgument("a service's address has no user or password in it; give the key as api_key or GENLOCK_API_KEY")
+    if parts.query or parts.fragment:
+        raise BadArgument("a service's address has no ? and no #; tenant, project and key are given beside it")
+    return parts

@@ -1,0 +1,85 @@
+"""How long one call is tried: until its deadline, with pauses that grow and are never the same for two clients."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+from genlock.errors import Busy, GenlockError, ServiceUnreachable
+from genlock.remote.replies import Again, Lost
+from genlock.remote.requests import Request
+from genlock.wire import calls as c
+
+FIRST_PAUSE_SECONDS: Final = 0.05
+LONGEST_PAUSE_SECONDS: Final = 1.0
+LEAST_READ_SECONDS: Final = 1.0
+SLOW_SECONDS: Final = 120.0
+"""What goes through many records may take so long."""
+
+_QUICK: Final = frozenset(
+    {c.ClaimTask, c.RenewLease, c.ReleaseClaim, c.SubmitResult, c.ClaimNext, c.HeartbeatSession, c.RegisterSession, c.GetTaskState}
+)
+"""What is answered at once or not at all. A connection that has silently died is noticed in time to try another one."""
+
+
+_ONCE: Final = frozenset({c.CreateKey, c.RotateKey})
+"""What would be done once more: it shows a secret that nobody keeps, so it cannot be answered alike a second time."""
+
+
+class Patience:
+    """The patience that is left for one call."""
+
+    def __init__(self, url: str, deadline_seconds: float, wait_seconds: float = 0) -> None:
+        self._url = url
+        self._seconds = deadline_seconds
+        self._until = time.monotonic() + deadline_seconds + wait_seconds
+        self._pauses = 0
+        self._maybe_done = False
+
+    def read_seconds(self, request: Request, wait_seconds: float) -> float:
+        """How long the next attempt may take."""
+        if request.route.call not in _QUICK:
+            return SLOW_SECONDS
+        share = self._seconds / 2 if self._pauses == 0 else self._until - time.monotonic()
+        return wait_seconds + max(share, LEAST_READ_SECONDS)
+
+    def connect_seconds(self) -> float:
+        """How long the next attempt may take to reach the service."""
+        return max(self._until - time.monotonic(), 0.1)
+
+    def pause(self, request: Request, after: Again | Lost) -> float:
+        """How long to wait before the next attempt; raises when there is to be none."""
+        self._maybe_done |= after.sent if isinstance(after, Lost) else after.done
+        left = self._until - time.monotonic()
+        if left <= 0 or (isinstance(after, Lost) and after.hopeless) or (self._maybe_done and request.route.call in _ONCE):
+            raise self._over(request, after)
+        longest = min(FIRST_PAUSE_SECONDS * 2**self._pauses, LONGEST_PAUSE_SECONDS)
+        self._pauses += 1
+        least = after.after_seconds if isinstance(after, Again) and after.after_seconds is not None else 0.0
+        return min(max(least, 0) + random.uniform(longest / 2, longest), left)
+
+    def _over(self, request: Request, after: Again | Lost) -> GenlockError:
+        if isinstance(after, Again) and not isinstance(after.error, ServiceUnreachable):
+            if isinstance(after.error, Busy) or request.route.repeatable:
+                return after.error
+            return type(after.error)(f"{after.error}{self._doubt(request)}")
+        if isinstance(after, Lost) and after.hopeless:
+            return ServiceUnreachable(
+                f"{self._url} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "
+                "connect(ca_file=…), or SSL_CERT_FILE"
+            )
+        why = after.why if isinstance(after, Lost) else str(after.error)
+        return ServiceUnreachable(
+            f"no answer from {self._url} within {self._seconds:g} seconds: {why}. Does the service run, and is this its address? "
+            f"To ask it: curl {self._url}/healthz{self._doubt(request)}"
+        )
+
+    def _doubt(self, request: Request) -> str:
+        if request.route.repeatable or not self._maybe_done:
+            return ". Nothing was changed"
+        if request.route.call in _ONCE:
+            return ". It may have been done: list_keys shows which keys there are; revoke the one whose text you did not get"
+        if request.operation is not None:
+            return f". It may have been done: to repeat it safely, pass operation_id={request.operation!r}"
+        return ". It may have been done; it is safe to repeat"

@@ -1,0 +1,112 @@
+"""A response as an answer, as an error, or as a reason to ask again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from genlock import errors as e
+from genlock.wire.answers import decoder
+from genlock.wire.calls import Call
+from genlock.wire.headers import PROTOCOL_HEADER, check_protocol
+from genlock.wire.problems import error_of
+
+_OF_PROXIES: Final = frozenset({429, 502, 503, 504})
+"""What stands between client and service says these by itself, and they pass."""
+
+_PASSING: Final = (e.Busy, e.Closed, e.StoreUnavailable, e.OutcomeUnknown, e.TooManyRequests, e.ServiceUnreachable)
+"""The errors that another attempt may not meet."""
+
+_LONGEST_SHOWN: Final = 120
+
+
+class Response(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Lost(NamedTuple):
+    """Nothing came back."""
+
+    why: str
+    sent: bool
+    """May the service have got the request?"""
+    hopeless: bool = False
+    """Would it be the same at every attempt?"""
+
+
+class Again(NamedTuple):
+    """Another attempt may bring more."""
+
+    error: e.GenlockError
+    after_seconds: float | None = None
+    done: bool = False
+    """May it have been done?"""
+
+
+class _Kind(Struct):
+    reason: str | None = None
+    code: str | None = None
+
+
+def read(response: Response, call: type[Call[Any]], url: str, version: str) -> Any:
+    """The answer, or `Again`; an error that would come again is raised."""
+    check_service(response, url, version)
+    if response.status != 200:
+        if response.headers.get(PROTOCOL_HEADER) is None:
+            told = e.ServiceUnreachable(f"{url} answered {response.status}, which is not Genlock's own")
+            return Again(told, _retry_after(response), done=True)
+        if not _is_refusal(response):
+            return _failed(response)
+    try:
+        return decoder(call)(response.body)
+    except msgspec.MsgspecError as error:
+        raise e.ServiceMismatch(
+            f"the answer of {url} is not what this client, genlock {version}, knows ({error}); give both the same version"
+        ) from None
+
+
+def check_service(response: Response, url: str, version: str) -> None:
+    """ServiceError if this is no Genlock, ServiceMismatch if it is one of another language."""
+    protocol = response.headers.get(PROTOCOL_HEADER)
+    if protocol is not None:
+        check_protocol(protocol, "service", version)
+    elif response.status not in _OF_PROXIES:
+        server = response.headers.get("server")
+        raise e.ServiceError(
+            f"what answers at {url} is no Genlock service: status {response.status}{f', server {server}' if server else ''}, "
+            f"the answer begins with {response.body[:_LONGEST_SHOWN]!r}; check the address and its port"
+        )
+
+
+def _is_refusal(response: Response) -> bool:
+    """A refusal is an answer: it has a reason where an error has its code."""
+    if response.status not in (409, 429):
+        return False
+    try:
+        kind = msgspec.json.decode(response.body, type=_Kind)
+    except msgspec.MsgspecError:
+        return False
+    return kind.reason is not None and kind.code is None
+
+
+def _failed(response: Response) -> Again:
+    error = error_of(response.body, response.status)
+    if not isinstance(error, _PASSING):
+        raise error
+    if isinstance(error, e.Closed):
+        # It is the service that ends; this connection does not.
+        error = e.ServiceUnreachable(f"the service is about to stop ({error})")
+    return Again(error, _retry_after(response), done=not isinstance(error, (e.TooManyRequests, e.StoreUnavailable)))
+
+
+def _retry_after(response: Response) -> float | None:
+    """Seconds; a date, which is the other form, is left aside."""
+    value = response.headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else None

@@ -1,0 +1,186 @@
+"""What a keyword may be, as JSON Schema. The figures are those of the code that checks; a test holds the patterns to the checks.
+
+A schema can say less than a check: that a name is printable in all of Unicode is left to the words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from genlock.coordinator import arguments as a
+from genlock.coordinator.access import MOST_SECONDS
+from genlock.coordinator.working import RELEASES
+from genlock.core.access import ID_CHARACTERS, MOST_OVERLAP_SECONDS, Role
+from genlock.core.ids import LONGEST_DESCRIPTION, LONGEST_ID, LONGEST_SLUG
+from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, LONGEST_TRACK, RESERVED
+from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.reasons import SpawnMode
+
+Schema = dict[str, Any]
+
+_WORD: Final = "[A-Za-z0-9._-]"
+_CHILD: Final = "[1-9][0-9]{0,14}"
+_TRACK_ID: Final = rf"[A-Z]+-[0-9]{{3}}-[A-Za-z0-9_-]{{1,{LONGEST_DESCRIPTION}}}"
+_WHO: Final = f"1 to {LONGEST_NAME} printable characters without `/`"
+
+
+def _text(longest: int, least: int = 0) -> Schema:
+    return {"type": "string", "maxLength": longest} | ({"minLength": least} if least else {})
+
+
+def _number(least: float, most: float) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most}
+
+
+def _whole(least: int, most: int) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+SCOPE: Final[Schema] = {**_text(LONGEST_SCOPE, 1), "pattern": f"^{_WORD}+$", "not": {"enum": sorted(RESERVED)}}
+NAME: Final[Schema] = {**_text(LONGEST_NAME, 1), "pattern": r"^[^/\u0000-\u001f\u007f]+$"}
+OPERATION: Final[Schema] = {**_text(a.LONGEST_OPERATION, 1), "pattern": r"^[^\u0000-\u001f\u007f]+$"}
+KEY_ID: Final[Schema] = {"type": "string", "pattern": f"^[a-z2-7]{{{ID_CHARACTERS}}}$"}
+TRACK: Final[Schema] = {**_text(LONGEST_TRACK, 1), "pattern": "^[A-Z]+$"}
+TASK_ID: Final[Schema] = {
+    **_text(LONGEST_ID, 1),
+    "pattern": rf"^({_WORD}{{1,{LONGEST_SLUG}}}|{_TRACK_ID}|{_WORD}+:{_WORD}+)(::{_CHILD})*$",
+    "not": {"enum": [".", ".."]},
+}
+GENERATION: Final = _whole(0, a.GENERATIONS_END - 1)
+LEASE: Final[Schema] = {"type": "number", "exclusiveMinimum": 0, "maximum": a.MOST_LEASE_SECONDS}
+
+TRACKS: Final[Schema] = {"anyOf": [TRACK, {"type": "array", "items": TRACK}]}
+
+
+def _settings(kind: type[msgspec.Struct]) -> Schema:
+    """Some of the fields of a policy or of limits."""
+    _, parts = msgspec.json.schema_components([kind])
+    fields = {name: _inline(schema, parts) for name, schema in parts[kind.__name__]["properties"].items()}
+    return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _inline(schema: Schema, parts: dict[str, Any]) -> Schema:
+    found = parts[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return {key: value for key, value in found.items() if key not in ("default", "title")}
+
+
+_DEFINITION: Final[Schema] = {"type": "object", "properties": {"id": {"$ref": "#/components/schemas/TaskId"}}}
+
+FIELDS: Final[dict[str, Schema]] = {
+    "task_id": TASK_ID,
+    "parent": TASK_ID,
+    "around": TASK_ID,
+    "task_ids": {"type": "array", "items": TASK_ID},
+    "agent_id": NAME,
+    "session_id": NAME,
+    "user_id": NAME,
+    "operation_id": OPERATION,
+    "agent_role": _text(a.LONGEST_WORD),
+    "agent_type": _text(a.LONGEST_WORD),
+    "lease_duration_seconds": LEASE,
+    "wait_seconds": _number(0, a.MOST_WAIT_SECONDS),
+    "hours": _number(0, a.MOST_HOURS),
+    "generation": GENERATION,
+    "expected_generation": GENERATION,
+    "generations": {"type": "object", "propertyNames": TASK_ID, "additionalProperties": GENERATION},
+    "limit": _whole(1, a.MOST_LINES),
+    "count": _whole(1, a.MOST_IDS),
+    "depth": _whole(0, a.MOST_STEPS),
+    "tracks": TRACKS,
+    "work_product_ref": _text(a.LONGEST_REFERENCE),
+    "refused_id": _text(a.LONGEST_REFERENCE),
+    "key_id": KEY_ID,
+    "name": NAME,
+    "role": {"type": "string", "enum": list(Role)},
+    "projects": _text(LONGEST_SCOPE, 1),
+    "expires_in_seconds": _number(0, MOST_SECONDS),
+    "overlap_seconds": _number(0, MOST_OVERLAP_SECONDS),
+    "digest": _text(a.LONGEST_DIGEST),
+    "after": _text(a.LONGEST_TEXT),
+    "reason": _text(a.LONGEST_TEXT),
+    "mode": {"type": "string", "enum": list(SpawnMode)},
+    "profile": {"type": "string", "enum": list(PROFILES)},
+    "policy": _settings(Policy),
+    "limits": _settings(TenantLimits),
+    "tasks": {"type": "array", "items": {"anyOf": [TASK_ID, {**_DEFINITION, "required": ["id"]}]}},
+    "subtasks": {"type": "array", "items": {"anyOf": [{"type": "string"}, _DEFINITION]}},
+    "results": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "task_id": TASK_ID,
+                "generation": GENERATION,
+                "result_data": {},
+                "work_product_ref": _text(a.LONGEST_REFERENCE),
+                "operation_id": {"anyOf": [OPERATION, {"type": "null"}]},
+                "agent_id": {"anyOf": [NAME, {"type": "null"}]},
+            },
+            "required": ["task_id", "generation"],
+            "additionalProperties": False,
+        },
+    },
+}
+"""By keyword."""
+
+OF_OPERATION: Final[dict[tuple[str, str], Schema]] = {
+    ("release_claim", "reason"): {"type": "string", "enum": list(RELEASES)},
+    ("set_policy", "tracks"): {"type": "object", "propertyNames": TRACK, "additionalProperties": _text(a.LONGEST_TEXT)},
+}
+"""Where an operation means something else by the same word."""
+
+MEANINGS: Final[dict[str, str]] = {
+    "task_id": "A task: `B-003-dashboard`, `AUTH-LOGIN:design_code`, `0001_t1.1` or `any-name`; `::1` may follow.",
+    "session_id": f"One run of one user's tool: {_WHO}. The header genlock-session says it for all.",
+    "agent_id": f"The worker in the session: {_WHO}. The header genlock-agent says it for all.",
+    "user_id": "The person behind the session.",
+    "operation_id": "Made up by the caller, once an act: sent again, it is answered as before. The header Idempotency-Key says the same.",
+    "lease_duration_seconds": "How long the claim lasts unless it is renewed.",
+    "wait_seconds": "How long to wait for a task if none is ready.",
+    "expected_generation": "The generation that the claim was granted at.",
+    "generation": "The generation that the claim was granted at.",
+    "generations": "`{task id: generation}`.",
+    "limit": "The most lines of the answer.",
+    "after": "A cursor of an earlier answer: what comes behind it.",
+    "tail": "Only the cursor of the feed's end, and no events.",
+    "tracks": "Only these tracks; several by naming them several times.",
+    "around": "Only what lies around this task.",
+    "depth": "How many steps before and behind the task `around`.",
+    "metadata": "Anything of your own, up to 4 KiB.",
+    "result_data": "The result, as any JSON. What is large becomes a payload.",
+    "work_product_ref": "Where the work itself lies.",
+    "agent_role": "In which role the agent works.",
+    "agent_type": "What kind of tool the session is.",
+    "process": "Which process the session is; it is looked after if it is on the service's own machine.",
+    "source": "The plan: its mapping, its YAML text, or files as pairs of name and content (base64).",
+    "prune": "Cancel the tasks that are gone from the plan.",
+    "cascade": "Also every completed task that depends on it.",
+    "include_settled": "Also those that were adopted or discarded.",
+    "include_ended": "Also the sessions that have ended.",
+    "refused_id": "The id of a refused result, as `refused` lists it.",
+    "digest": "The digest of a result, if not the accepted one.",
+    "hours": "How long the reservation lasts.",
+    "keep": "Keep the claim while the subtasks are worked on.",
+    "mode": "How the subtasks follow each other.",
+    "subtasks": "Titles, or definitions of tasks.",
+    "tasks": "Ids, or definitions of tasks.",
+    "task_ids": "The tasks.",
+    "results": "The results, each with its task and generation.",
+    "changes": "The fields to change, with their new values.",
+    "policy": "The keys of the policy to change.",
+    "limits": "The limits of the tenant to change. Needs the role admin.",
+    "profile": "The tenant's profile. Needs the role admin.",
+    "parent": "The task below which the id is to be.",
+    "count": "How many ids.",
+    "key_id": "A key, by the part of its text that is no secret.",
+    "name": "What the key is called: the user of whatever is done with it.",
+    "role": "What the key is for. Each role may do what the one before it may.",
+    "projects": "The projects that the key is for: a name, or a pattern with `*`.",
+    "expires_in_seconds": "How long the key is good.",
+    "expires_at": "Until when the key is good, as ISO 8601.",
+    "overlap_seconds": "How long the text before is still taken.",
+    "include_revoked": "Also the keys that were revoked.",
+    "reason": "Why, for whoever reads the history.",
+}

@@ -1,0 +1,30 @@
+"""A service as a process of its own: `python service.py STORE_URL PORT`; it says its port when it answers, and stops on SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import genlock.aio
+from genlock.service.building import Choices, build
+from genlock.service.serving import listen, server
+
+
+async def main(url: str, port: int) -> None:
+    coordinator = genlock.aio.connect(url, process=None)
+    listening = listen("127.0.0.1", port)
+    uvicorn = server(build(coordinator, Choices()))
+    started = uvicorn.startup
+
+    async def startup(sockets: Any = None) -> None:
+        await started(sockets)
+        print(listening.getsockname()[1], flush=True)
+
+    uvicorn.startup = startup  # type: ignore[method-assign]
+    await uvicorn.serve(sockets=[listening])
+    await coordinator.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2])))

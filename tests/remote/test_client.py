@@ -1,0 +1,474 @@
+"""The remote client as its callers see it: the coordinator's own methods, answers and errors, wherever the coordinator is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import genlock
+import genlock.aio
+from genlock import AsyncCoordinator, Coordinator
+from genlock.core.model import Process
+from genlock.engine.processes import identify
+from genlock.errors import (
+    BadArgument,
+    Closed,
+    GenlockError,
+    NotAllowed,
+    PlanInvalid,
+    ServiceError,
+    ServiceMismatch,
+    ServiceUnreachable,
+    TaskNotFound,
+)
+from genlock.plans import PlanFile
+from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
+from genlock.wire.routes import ROUTES
+from tests.servers.service import Service
+
+METHODS = [*(route.name for route in ROUTES), "watch"]
+
+
+# The same methods
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("own", "remote"), [(Coordinator, RemoteCoordinator), (AsyncCoordinator, AsyncRemoteCoordinator)])
+def test_a_method_takes_what_the_coordinator_s_takes(own: type, remote: type, name: str) -> None:
+    assert _parameters(getattr(remote, name)) == _parameters(getattr(own, name))
+    assert getattr(remote, name).__doc__
+    assert getattr(remote, name).__name__ == name
+
+
+def _parameters(method: Callable[..., Any]) -> dict[str, tuple[object, object]]:
+    found = inspect.signature(method).parameters.values()
+    return {each.name: (each.kind, each.default) for each in found if each.name != "self"}
+
+
+@pytest.mark.parametrize("remote", [RemoteCoordinator, AsyncRemoteCoordinator])
+def test_there_is_a_method_for_every_route_and_nothing_else(remote: type) -> None:
+    assert {name for name in dir(remote) if not name.startswith("_")} == {*METHODS, "close", "engine", "identity"}
+
+
+def test_what_no_operation_takes_is_a_type_error_here_too(fleet: Coordinator) -> None:
+    with pytest.raises(TypeError):
+        fleet.claim_task(task_id="T", colour="red")  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        fleet.claim_task()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        fleet.claim_task("T")  # type: ignore[call-arg]
+
+
+def test_there_is_no_engine_on_this_side(fleet: Coordinator) -> None:
+    with pytest.raises(NotAllowed, match="goes through the service at http://"):
+        _ = fleet.engine
+
+
+# The same answers
+
+
+def test_embedded_and_remote_give_equal_answers(service: Service, place: dict[str, Any]) -> None:
+    """One store, looked at from both sides."""
+    with genlock.connect(service.url, session_id="s1", agent_id="alice", user_id="ada", **place) as remote:
+        remote.import_plan(source={"tasks": [{"id": "A-001-x"}, {"id": "A-002-y", "depends_on": ["A-001-x"]}]})
+        remote.claim_task(task_id="A-001-x", metadata={"model": "x"})
+        remote.force_release(task_id="A-001-x")
+        remote.submit_result(task_id="A-001-x", generation=1, result_data={"late": True})
+        remote.register_session(agent_type="test")
+        looks: list[tuple[str, dict[str, Any]]] = [
+            ("get_task_state", {"task_id": "A-001-x"}),
+            ("batch_get_states", {"task_ids": ("A-001-x", "A-009-no")}),
+            ("get_claim_history", {"task_id": "A-001-x"}),
+            ("get_lineage", {"task_id": "A-001-x"}),
+            ("get_active_claims_for_session", {"session_id": "s1"}),
+            ("ready", {"tracks": {"A"}}),
+            ("ready", {"agent_id": "alice", "limit": 1}),
+            ("blocked", {}),
+            ("explain", {"task_id": "A-002-y", "agent_id": "bob", "session_id": "s2"}),
+            ("list_refused_results", {"include_settled": True}),
+            ("track_progress", {}),
+            ("get_plan", {}),
+            ("get_graph", {"around": "A-001-x", "depth": 1}),
+            ("get_policy", {}),
+            ("preview_reset", {"task_id": "A-001-x"}),
+            ("list_sessions", {}),
+            ("list_agents", {}),
+            ("read_events", {"limit": 5}),
+            ("read_events", {"task_id": "A-001-x"}),
+            ("diff_plan", {"source": "tasks:\n  - id: B-001-z\n"}),
+            ("check_plan", {"source": [PlanFile("plan.yaml", b"tasks:\n  - id: B-001-z\n")]}),
+        ]
+        for name, keywords in looks:
+            here = asyncio.run_coroutine_threadsafe(_ask(service, name, keywords | place), service.loop).result(30)
+            assert getattr(remote, name)(**keywords) == here, name
+
+
+async def _ask(service: Service, name: str, keywords: dict[str, Any]) -> Any:
+    if name == "get_active_claims_for_session":
+        keywords = {"session_id": "s1"}
+    return await getattr(service.coordinator, name)(**keywords)
+
+
+def test_a_result_comes_back_as_it_was_given(fleet: Coordinator) -> None:
+    fleet.add_tasks(tasks=["T"])
+    fleet.claim_task(task_id="T")
+    data = {"a": [1, 2.5, None, True], "ü": {"nested": ["x" * 100_000]}, "n": 2**60}
+    assert fleet.submit_result(task_id="T", generation=1, result_data=data).accepted
+    assert fleet.read_result(task_id="T") == data
+
+
+@pytest.mark.parametrize("data", [{1, 2}, b"bytes", float("nan"), object(), {"x": "\ud800"}])
+def test_what_is_no_json_is_refused_before_anything_is_sent(fleet: Coordinator, data: object) -> None:
+    with pytest.raises(BadArgument, match="result_data cannot be written as JSON"):
+        fleet.submit_result(task_id="T", generation=1, result_data=data)
+
+
+def test_whatever_can_be_gone_through_is_a_list(fleet: Coordinator) -> None:
+    assert len(fleet.add_tasks(tasks=(name for name in ("T", "U")))) == 2
+    assert set(fleet.batch_claim(task_ids={"T", "U"})) == {"T", "U"}
+
+
+def test_a_batch_has_the_error_of_each(fleet: Coordinator) -> None:
+    fleet.add_tasks(tasks=["T"])
+    answers = fleet.batch_claim(task_ids=["T", "nope"])
+    assert not isinstance(answers["T"], GenlockError)
+    assert answers["T"].success
+    assert isinstance(answers["nope"], TaskNotFound)
+
+
+def test_the_faults_of_a_plan_arrive_with_their_places(fleet: Coordinator) -> None:
+    with pytest.raises(PlanInvalid) as raised:
+        fleet.import_plan(source=[PlanFile("plan.yaml", b"tasks:\n  - id: A-001-x\n    depends_on: [A-009-no]\n")])
+    assert "plan.yaml:3" in str(raised.value)
+
+
+def test_progress_is_told_when_all_is_written(fleet: Coordinator) -> None:
+    told: list[tuple[int, int]] = []
+    fleet.import_plan(source={"tasks": [{"id": "T"}, {"id": "U"}]}, progress=lambda done, total: told.append((done, total)))
+    assert told == [(2, 2)]
+
+
+# Who speaks
+
+
+def test_a_missing_session_or_agent_is_said_as_everywhere_before_anything_is_sent() -> None:
+    fleet = genlock.connect("http://127.0.0.1:1", deadline_seconds=0)
+    embedded = genlock.connect("memory://")
+    calls: list[Callable[[Coordinator], object]] = [
+        lambda f: f.claim_task(task_id="T"),
+        lambda f: f.claim_task(task_id="T", session_id="s1"),
+        lambda f: f.claim_next(),
+        lambda f: f.renew_lease(task_id="T", expected_generation=1),
+        lambda f: f.heartbeat_session(),
+        lambda f: f.get_active_claims_for_session(),
+        lambda f: f.claim_task(task_id="no/id", session_id="s1", agent_id="a"),
+        lambda f: f.get_task_state(task_id=7),  # type: ignore[arg-type]
+        lambda f: f.ready(tenant_id="a b"),
+        lambda f: f.register_session(session_id="s1", pid=0),
+        lambda f: f.register_session(session_id="s1", process="me"),  # type: ignore[arg-type]
+    ]
+    for call in calls:
+        assert _error(call, fleet) == _error(call, embedded)
+    embedded.close()
+
+
+def _error(call: Callable[[Coordinator], object], fleet: Coordinator) -> str:
+    with pytest.raises(BadArgument) as raised:
+        call(fleet)
+    return str(raised.value)
+
+
+def test_who_speaks_is_known_at_the_other_end(service: Service, place: dict[str, Any]) -> None:
+    with genlock.connect(service.url, session_id="sitzung ü/1".replace("/", "-"), agent_id="älice", user_id="ada %41", **place) as fleet:
+        fleet.add_tasks(tasks=["T"])
+        claim = fleet.claim_task(task_id="T").claim
+        assert claim is not None
+        assert (claim.session_id, claim.agent_id) == ("sitzung ü-1", "älice")
+        event = next(each for each in fleet.read_events().events if each.event_type == "CLAIM_ACQUIRED").event
+        assert event["actor"]["user_id"] == "ada %41"
+        assert event["actor"]["host"] == os.uname().nodename
+        assert event["actor"]["client_ip"] == "127.0.0.1"
+        (session,) = fleet.list_sessions()
+        assert session.pid == os.getpid()
+        assert fleet.heartbeat_session().session_id == "sitzung ü-1"
+
+
+def test_a_pid_is_looked_up_on_the_caller_s_machine(fleet: Coordinator) -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        info = fleet.register_session(pid=child.pid)
+        assert (info.pid, info.process_gone) == (child.pid, False)
+    with pytest.raises(BadArgument, match=f"there is no process {child.pid} on this machine"):
+        fleet.register_session(pid=child.pid)
+    elsewhere = Process("elsewhere", "boot", 7, 7)
+    assert fleet.register_session(session_id="s9", process=elsewhere).host == "elsewhere"
+
+
+def test_a_forked_child_has_connections_and_an_identity_of_its_own(service: Service, place: dict[str, Any]) -> None:
+    with genlock.connect(service.url, session_id="s1", agent_id="alice", **place) as fleet:
+        fleet.add_tasks(tasks=["T", "U"])
+        fleet.claim_task(task_id="T")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                claimed = fleet.claim_task(task_id="U", session_id="s2")
+                own = identify()
+                status = 0 if claimed.success and own is not None and fleet.identity.process == own else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert fleet.get_task_state(task_id="U").state == "IN_PROGRESS"
+        (session,) = [each for each in fleet.list_sessions() if each.session_id == "s2"]
+        assert session.pid == child
+
+
+def test_what_is_closed_is_closed(service: Service) -> None:
+    fleet = genlock.connect(service.url)
+    fleet.ready()
+    fleet.close()
+    fleet.close()
+    with pytest.raises(Closed):
+        fleet.ready()
+    with pytest.raises(Closed):
+        next(fleet.watch())
+
+
+def test_the_asynchronous_face_does_the_same(service: Service, place: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with genlock.aio.connect(service.url, session_id="s1", agent_id="alice", **place) as fleet:
+            await fleet.add_tasks(tasks=[f"t-{number}" for number in range(20)])
+            claims = await asyncio.gather(*(fleet.claim_next() for _ in range(20)))
+            assert {claim.task_id for claim in claims} == {f"t-{number}" for number in range(20)}
+            start = (await fleet.read_events(limit=1)).cursor
+            told = [event.event_type async for event in fleet.watch(after=start, timeout_seconds=0.1)]
+            assert told.count("CLAIM_ACQUIRED") == 20
+        with pytest.raises(Closed):
+            await fleet.ready()
+
+    asyncio.run(main())
+
+
+def test_many_threads_share_a_connection(fleet: Coordinator) -> None:
+    """All of them are inside at once: each waits for the others before it claims."""
+    fleet.add_tasks(tasks=[f"t-{number}" for number in range(16)])
+    gate = threading.Barrier(16)
+    granted: list[str | None] = []
+
+    def work(number: int) -> None:
+        gate.wait(30)
+        granted.append(fleet.claim_next(session_id=f"s-{number}").task_id)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(map(str, granted)) == sorted(f"t-{number}" for number in range(16))
+
+
+# A long wait
+
+
+def test_a_waiting_claim_is_served_when_something_becomes_ready(fleet: Coordinator, place: dict[str, Any], service: Service) -> None:
+    found: list[Any] = []
+    waiter = threading.Thread(target=lambda: found.append(fleet.claim_next(wait_seconds=60)))
+    waiter.start()
+    with genlock.connect(service.url, **place) as planner:
+        planner.add_tasks(tasks=["T"])
+    waiter.join(30)
+    assert found[0].task_id == "T"
+
+
+def test_a_wait_in_pieces_is_one_claim_and_ends_in_time(fleet: Coordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    from genlock.remote import asking
+
+    monkeypatch.setattr(asking, "PIECE_SECONDS", 0.1)
+    began = time.monotonic()
+    assert fleet.claim_next(wait_seconds=0.5).reason == "NOTHING_READY"
+    assert 0.5 <= time.monotonic() - began < 10
+
+
+# What does not answer, or is something else
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("http://", "a service's address is http://host:8420"),
+        ("http://host:port", "no address of a service"),
+        ("http://ada:secret@host", "no user or password"),
+        ("http://host/?tenant=x", r"no \? and no #"),
+        ("https://ho st", "a service's address is"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_showing_secrets(url: str, complaint: str) -> None:
+    with pytest.raises(BadArgument, match=complaint) as raised:
+        genlock.connect(url)
+    assert "secret" not in str(raised.value)
+
+
+def test_what_is_the_service_s_business_is_refused() -> None:
+    with pytest.raises(BadArgument, match="monitor"):
+        genlock.connect("http://127.0.0.1:1", monitor=True)
+    with pytest.raises(BadArgument, match="api_key is a key"):
+        genlock.connect("http://127.0.0.1:1", api_key="se cret")
+    with pytest.raises(BadArgument, match="needs the store itself"):
+        genlock.open_store("http://127.0.0.1:1")
+
+
+def test_nobody_there_is_said_with_the_address_and_what_to_check() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with genlock.connect(url, deadline_seconds=0.2, session_id="s", agent_id="a") as fleet, pytest.raises(ServiceUnreachable) as raised:
+        fleet.claim_task(task_id="T")
+    assert url in str(raised.value)
+    assert "refused" in str(raised.value)
+    assert str(raised.value).endswith("Nothing was changed")
+
+
+@contextmanager
+def answering(*answers: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
+    """Something that gives these answers, one a connection and the last for ever, whatever it is asked; and keeps what that was."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        given = 0
+        while True:
+            try:
+                near, _ = listening.accept()
+            except OSError:
+                return
+            with near:
+                asked = near.recv(65536)
+                if heard is not None:
+                    heard.append(asked)
+                near.sendall(answers[min(given, len(answers) - 1)])
+                given += 1
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        thread.join(10)
+
+
+def _answer(status: str, body: bytes = b"", **headers: str) -> bytes:
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    return f"HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {len(body)}\r\n{head}\r\n".encode() + body
+
+
+READY = _answer("200 OK", b"[]", genlock_protocol="1")
+
+
+def test_what_is_no_genlock_is_named() -> None:
+    page = _answer("200 OK", b"<html>Welcome to nginx!</html>", server="nginx/1.29")
+    with answering(page) as url, genlock.connect(url) as fleet, pytest.raises(ServiceError) as raised:
+        fleet.ready()
+    for piece in (url, "status 200", "server nginx/1.29", "Welcome to nginx!", "check the address"):
+        assert piece in str(raised.value)
+
+
+def test_a_service_of_another_language_is_told_apart_with_what_to_renew() -> None:
+    newer = _answer("200 OK", b"[]", genlock_protocol="2")
+    with answering(newer) as url, genlock.connect(url) as fleet, pytest.raises(ServiceMismatch, match="newer genlock for the client"):
+        fleet.ready()
+    older = _answer("200 OK", b"[]", genlock_protocol="0")
+    with answering(older) as url, genlock.connect(url) as fleet, pytest.raises(ServiceMismatch, match="newer genlock for the service"):
+        fleet.ready()
+
+
+def test_a_client_of_another_language_is_told_so_by_the_service(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genlock.remote import link
+
+    monkeypatch.setattr(link, "PROTOCOL", 2)
+    with genlock.connect(service.url) as fleet, pytest.raises(ServiceMismatch, match="the client speaks protocol '2'"):
+        fleet.ready()
+
+
+def test_an_answer_that_cannot_be_understood_is_a_mismatch() -> None:
+    other = _answer("200 OK", b'{"all": "is different"}', genlock_protocol="1")
+    with answering(other) as url, genlock.connect(url) as fleet, pytest.raises(ServiceMismatch, match="give both the same version"):
+        fleet.ready()
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        _answer("502 Bad Gateway", b"<html>"),
+        _answer("503 Service Unavailable", b"", retry_after="0"),
+        _answer("504 Gateway Timeout"),
+        _answer("429 Too Many Requests", b"slower", retry_after="0"),
+        b"",
+        b"HTTP/1.1 200 OK\r\ngenlock-protocol: 1\r\ncontent-length: 100\r\n\r\n[",
+    ],
+    ids=["502", "503", "504", "429", "cut", "cut in the body"],
+)
+def test_what_passes_is_asked_again(passing: bytes) -> None:
+    with answering(passing, passing, READY) as url, genlock.connect(url) as fleet:
+        assert fleet.ready() == ()
+
+
+def test_what_does_not_pass_is_said_at_the_deadline() -> None:
+    with (
+        answering(_answer("503 Service Unavailable", b"", retry_after="0")) as url,
+        genlock.connect(url, deadline_seconds=0.2) as fleet,
+        pytest.raises(ServiceUnreachable, match="answered 503, which is not Genlock's own"),
+    ):
+        fleet.ready()
+
+
+def test_busy_is_busy_after_the_deadline() -> None:
+    from genlock.errors import Busy
+
+    body = b'{"type":"urn:genlock:busy","title":"t","status":503,"detail":"others kept changing it","code":"BUSY"}'
+    busy = _answer("503 Service Unavailable", body, genlock_protocol="1", retry_after="0")
+    with answering(busy) as url, genlock.connect(url, deadline_seconds=0.1) as fleet, pytest.raises(Busy, match="others kept"):
+        fleet.ready()
+
+
+# Keys and certificates
+
+
+def test_the_key_is_sent_from_the_argument_the_environment_or_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    heard: list[bytes] = []
+    with answering(READY, heard=heard) as url:
+        with genlock.connect(url, api_key="glk_argument") as fleet:
+            fleet.ready()
+        monkeypatch.setenv("GENLOCK_API_KEY", "glk_environment")
+        with genlock.connect(url) as fleet:
+            fleet.ready()
+        monkeypatch.delenv("GENLOCK_API_KEY")
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        (tmp_path / "genlock").mkdir()
+        (tmp_path / "genlock/config.toml").write_text('api_key = "glk_settings"\n')
+        with genlock.connect(url) as fleet:
+            fleet.ready()
+    sent = [line for request in heard for line in request.split(b"\r\n") if line.lower().startswith(b"authorization")]
+    assert sent == [b"authorization: Bearer glk_argument", b"authorization: Bearer glk_environment", b"authorization: Bearer glk_settings"]
+
+
+def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing of the kind")
+    with genlock.connect("https://127.0.0.1:1", ca_file=str(tmp_path / "ca.pem")) as fleet, pytest.raises(BadArgument, match="ca_file"):
+        fleet.ready()
+
+
+def test_a_certificate_that_nobody_vouches_for_is_said_at_once(service: Service) -> None:
+    """A service without TLS, asked with it: there is no certificate at all."""
+    with genlock.connect(service.url.replace("http", "https"), deadline_seconds=0.2) as fleet, pytest.raises(ServiceUnreachable):
+        fleet.ready()

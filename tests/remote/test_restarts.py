@@ -1,0 +1,147 @@
+"""The service is killed and started anew on its file while clients work: nothing is lost, nothing is done twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import genlock
+from genlock import Coordinator
+from genlock.engine.check import check
+from tests.processes import service as program
+
+_TASKS = 60
+_CLIENTS = 4
+_KILLS = 3
+_PATIENCE = 60
+
+
+class Running:
+    """A service in a process of its own, on a file; it keeps its port."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.port = 0
+        self.start()
+
+    def start(self) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            [sys.executable, program.__file__, f"sqlite://{self._file}", str(self.port)], stdout=subprocess.PIPE, env=environment
+        )
+        assert self._process.stdout is not None
+        self.port = int(self._process.stdout.readline())
+
+    def end(self, number: int) -> None:
+        assert self._process.stdout is not None
+        self._process.send_signal(number)
+        self._process.wait(_PATIENCE)
+        self._process.stdout.close()
+
+
+class Clients:
+    """Threads, each a client of its own, that take one task after the other until there is none left."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.granted: Counter[tuple[str, int]] = Counter()
+        self.accepted: Counter[str] = Counter()
+        self.faults: list[BaseException] = []
+        self._progress = threading.Condition()
+        self._threads = [threading.Thread(target=self._run, args=(number,), daemon=True) for number in range(_CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def until(self, done: int) -> None:
+        """Returns when so many are done."""
+        with self._progress:
+            assert self._progress.wait_for(lambda: self.faults or self.accepted.total() >= done, _PATIENCE), "no progress"
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+            assert not thread.is_alive(), "a client does not come to an end"
+        assert self.faults == []
+
+    def _run(self, number: int) -> None:
+        try:
+            with genlock.connect(self._url, session_id=f"s{number}", agent_id=f"a{number}", deadline_seconds=30) as fleet:
+                while self._work(fleet):
+                    pass
+        except BaseException as error:  # noqa: BLE001 - for the test
+            with self._progress:
+                self.faults.append(error)
+                self._progress.notify_all()
+
+    def _work(self, fleet: Coordinator) -> bool:
+        claim = fleet.claim_next().claim
+        if claim is None:
+            return False
+        answer = fleet.submit_result(task_id=claim.task_id, generation=claim.generation, result_data={"by": claim.session_id})
+        with self._progress:
+            self.granted[claim.task_id, claim.generation] += 1
+            self.accepted[claim.task_id] += answer.accepted
+            self._progress.notify_all()
+        return True
+
+
+def test_a_service_that_is_killed_under_load_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "genlock.db"
+    running = Running(file)
+    try:
+        url = f"http://127.0.0.1:{running.port}"
+        with genlock.connect(url) as planner:
+            planner.add_tasks(tasks=[f"t-{number:03}" for number in range(_TASKS)])
+        clients = Clients(url)
+        for kill in range(1, _KILLS + 1):
+            clients.until(kill * _TASKS // (_KILLS + 2))
+            running.end(signal.SIGKILL)
+            assert clients.accepted.total() < _TASKS, "they were through before it was killed"
+            running.start()
+        clients.join()
+    finally:
+        running.end(signal.SIGTERM)
+    # Every task was granted once, at its first generation, and accepted once: also those whose answers the kills swallowed.
+    assert clients.granted == {(f"t-{number:03}", 1): 1 for number in range(_TASKS)}
+    assert clients.accepted == {f"t-{number:03}": 1 for number in range(_TASKS)}
+    _examine(file)
+
+
+def _examine(file: Path) -> None:
+    store = genlock.open_store(f"sqlite://{file}")
+    try:
+        assert check(store) == []
+    finally:
+        store.close()
+    with genlock.connect(f"sqlite://{file}") as fleet:
+        told = Counter((event.event_type, event.id) for event in fleet.read_events(limit=10_000).events)
+    for kind in ("CLAIM_ACQUIRED", "RESULT_ACCEPTED"):
+        assert {count for (name, _), count in told.items() if name == kind} == {1}
+        assert sum(name == kind for name, _ in told) == _TASKS
+
+
+@pytest.mark.slow
+def test_a_service_that_is_stopped_answers_those_who_wait_and_they_ask_the_next(tmp_path: Path) -> None:
+    running = Running(tmp_path / "genlock.db")
+    try:
+        url = f"http://127.0.0.1:{running.port}"
+        found: list[str | None] = []
+        with genlock.connect(url, session_id="s1", agent_id="a1", deadline_seconds=30) as fleet:
+            fleet.next_id()
+            waiter = threading.Thread(target=lambda: found.append(fleet.claim_next(wait_seconds=60).task_id), daemon=True)
+            waiter.start()
+            running.end(signal.SIGTERM)
+            running.start()
+            with genlock.connect(url) as planner:
+                planner.add_tasks(tasks=["T"])
+            waiter.join(_PATIENCE)
+        assert found == ["T"]
+    finally:
+        running.end(signal.SIGTERM)

@@ -1,0 +1,267 @@
+"""Requests that are wrong: each is refused with what is wrong with it, and nothing is changed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from tests.service.served import served
+
+T = "A-001-core"
+
+
+class Here:
+    """The service, with a task in it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.client = httpx2.Client(base_url=f"{url}/v1/default/default/", timeout=30)
+        self.client.post("tasks", json={"tasks": [T]}).raise_for_status()
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        return self.client.request(method, path, **more)
+
+    def post(self, path: str, content: bytes, **headers: str) -> httpx2.Response:
+        given = {"content-type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
+        return self.client.post(path, content=content, headers=given)
+
+    def position(self) -> str:
+        """Where the feed ends: it moves with everything that is written."""
+        return str(self.client.get("events", params={"tail": True}).raise_for_status().json()["cursor"])
+
+    def said_raw(self, *lines: str) -> str:
+        """The first line of the answer to a request that no client would send."""
+        address = urlsplit(self.url)
+        with socket.create_connection((address.hostname or "", address.port or 0), timeout=30) as link:
+            link.sendall("\r\n".join([*lines, "connection: close", "", ""]).encode("latin-1"))
+            answer = b""
+            while piece := link.recv(65536):
+                answer += piece
+        return answer.decode("latin-1")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Here]:
+    with served() as service:
+        here = Here(service.url)
+        yield here
+        here.client.close()
+
+
+@pytest.fixture
+def here(running: Here) -> Iterator[Here]:
+    """Whatever a test asks, nothing is written, and the service goes on."""
+    before = running.position()
+    yield running
+    assert running.position() == before
+    assert running.client.get(f"tasks/{T}").json()["state"] == "PENDING"
+
+
+def refused(answer: httpx2.Response, status: int, code: str, words: str) -> httpx2.Response:
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (status, code), body
+    assert words in body["detail"]
+    return answer
+
+
+@pytest.mark.parametrize("body", [b"{", b"[1,", b"nonsense", b"\xff\xfe", b'{"a": 1} x', b"[" * 100_000, b'{"task_ids": [NaN]}'])
+def test_broken_json_is_refused(here: Here, body: bytes) -> None:
+    refused(here.post("batch/claim", body), 400, "BAD_ARGUMENT", "the request's body is ")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"1", b'"text"', b"null", b"true"])
+def test_a_body_that_is_no_object_is_refused(here: Here, body: bytes) -> None:
+    refused(here.post("claim-next", body), 400, "BAD_ARGUMENT", "Expected `object`")
+
+
+def test_a_value_of_the_wrong_type_is_refused_and_named(here: Here) -> None:
+    refused(here.post(f"tasks/{T}/renew", b'{"expected_generation": "1"}'), 400, "BAD_ARGUMENT", "$.expected_generation")
+
+
+def test_an_entry_of_the_wrong_type_is_refused_and_named(here: Here) -> None:
+    refused(here.post("batch/states", b'{"task_ids": ["a", 5]}'), 400, "BAD_ARGUMENT", "$.task_ids[1]")
+
+
+def test_a_text_where_a_list_is_wanted_is_refused(here: Here) -> None:
+    refused(here.post("batch/states", b'{"task_ids": "abc"}'), 400, "BAD_ARGUMENT", "$.task_ids")
+
+
+def test_a_missing_field_is_named(here: Here) -> None:
+    refused(here.post(f"tasks/{T}/renew", b"{}"), 400, "BAD_ARGUMENT", "expected_generation")
+
+
+def test_an_unknown_field_is_refused_and_named(here: Here) -> None:
+    refused(here.post("claim-next", b'{"lease": 5}'), 400, "BAD_ARGUMENT", "lease")
+
+
+@pytest.mark.parametrize("name", ["tenant_id", "project_id", "task_id"])
+def test_what_stands_in_the_path_cannot_be_said_again_in_the_body(here: Here, name: str) -> None:
+    refused(here.post(f"tasks/{T}/claim", f'{{"{name}": "other"}}'.encode()), 400, "BAD_ARGUMENT", name)
+
+
+def test_an_unknown_name_in_the_query_is_refused(here: Here) -> None:
+    refused(here.ask("GET", "ready?lmit=5"), 400, "BAD_ARGUMENT", "lmit")
+
+
+def test_a_name_that_the_query_has_twice_is_refused(here: Here) -> None:
+    refused(here.ask("GET", "ready?limit=5&limit=6"), 400, "BAD_ARGUMENT", "'limit' twice")
+
+
+def test_a_list_may_be_named_several_times(here: Here) -> None:
+    assert [line["task"]["id"] for line in here.ask("GET", "ready?tracks=A&tracks=B").json()] == [T]
+    assert here.ask("GET", "ready?tracks=B").json() == []
+
+
+@pytest.mark.parametrize("query", ["limit=many", "limit=0", "limit=100001", "limit=", "limit=1.5", "limit=%ff", "limit=é"])
+def test_a_limit_that_is_none_is_refused(here: Here, query: str) -> None:
+    refused(here.ask("GET", f"ready?{query}"), 400, "BAD_ARGUMENT", "")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_a_body_of_another_kind_is_refused(here: Here, kind: str) -> None:
+    refused(here.post("next-id", b"{}", content_type=kind), 415, "KIND_REFUSED", "content-type: application/json")
+
+
+def test_json_may_name_its_character_set(here: Here) -> None:
+    answer = here.post("batch/states", b'{"task_ids": []}', content_type="application/json; charset=utf-8")
+    assert (answer.status_code, answer.json()) == (200, {})
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(here: Here) -> None:
+    answer = here.said_raw(
+        f"POST /v1/default/default/tasks/{T}/claim HTTP/1.1",
+        "host: localhost",
+        "content-type: application/json",
+        "content-length: 99999999",
+    )
+    assert answer.startswith("HTTP/1.1 413 ")
+    assert "OVER_LIMIT" in answer
+
+
+def test_a_body_in_pieces_over_the_limit_is_refused(here: Here) -> None:
+    pieces = (b" " * 65536 for _ in range(17))
+    answer = here.client.post("next-id", content=pieces, headers={"content-type": "application/json"})
+    refused(answer, 413, "OVER_LIMIT", "1,048,576 bytes")
+
+
+@pytest.mark.parametrize("name", ["_", "a%20b", "%C3%A9", "x" * 65, "a%00b", "a%0Ab"])
+@pytest.mark.parametrize("what", ["tenant", "project"])
+def test_a_bad_tenant_or_project_in_the_path_is_refused(here: Here, what: str, name: str) -> None:
+    place = f"{name}/default" if what == "tenant" else f"default/{name}"
+    refused(httpx2.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "x" * 129, "a%00b", "a:b:c", "a::0"])
+def test_a_bad_task_in_the_path_is_refused(here: Here, name: str) -> None:
+    refused(here.ask("GET", f"tasks/{name}"), 400, "BAD_ARGUMENT", "task id")
+
+
+@pytest.mark.parametrize("name", ["a%00b", "a%0Ab", "x" * 129])
+def test_a_bad_session_in_the_path_is_refused(here: Here, name: str) -> None:
+    refused(here.ask("GET", f"sessions/{name}/memory"), 400, "BAD_ARGUMENT", "session")
+
+
+@pytest.mark.parametrize("path", ["", "nowhere", "tasks/", f"tasks/{T}/", f"tasks/{T}/claim/again", "tasks//claim", "claim-next/"])
+def test_a_path_at_which_there_is_nothing_is_said_to_be_so(here: Here, path: str) -> None:
+    refused(here.ask("GET", path), 404, "ROUTE_NOT_FOUND", "/openapi.json")
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/default", "/v2/default/default/ready", "//", "/healthz/"])
+def test_a_path_outside_the_operations_is_said_to_be_nothing_too(here: Here, path: str) -> None:
+    refused(httpx2.get(here.url + path), 404, "ROUTE_NOT_FOUND", "there is nothing at")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "ready", "GET, HEAD"),
+        ("GET", "claim-next", "POST"),
+        ("HEAD", "claim-next", "POST"),
+        ("DELETE", f"tasks/{T}", "GET, HEAD, PATCH"),
+        ("OPTIONS", "tasks", "POST"),
+        ("TRACE", "sessions", "GET, HEAD, POST"),
+    ],
+)
+def test_a_method_that_a_path_does_not_take_is_405_with_those_it_takes(here: Here, method: str, path: str, allowed: str) -> None:
+    answer = here.ask(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+    assert method == "HEAD" or answer.json()["code"] == "METHOD_REFUSED"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs"])
+def test_pages_take_get_and_head_alone(here: Here, path: str) -> None:
+    answer = httpx2.post(here.url + path)
+    assert (answer.status_code, answer.headers["allow"], answer.json()["code"]) == (405, "GET, HEAD", "METHOD_REFUSED")
+    assert httpx2.head(here.url + path).status_code == 200
+
+
+def test_head_is_get_without_the_body(here: Here) -> None:
+    full, head = here.ask("GET", f"tasks/{T}"), here.ask("HEAD", f"tasks/{T}")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == full.headers["content-length"]
+    assert here.ask("HEAD", "tasks/nobody").status_code == 404
+
+
+def test_idempotency_key_and_operation_id_that_differ_are_refused(here: Here) -> None:
+    body = b'{"session_id": "s1", "agent_id": "a", "operation_id": "one"}'
+    refused(here.post(f"tasks/{T}/claim", body, idempotency_key="two"), 400, "BAD_ARGUMENT", "idempotency-key and operation_id differ")
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, "caf\u00e9\u0085"])
+def test_an_idempotency_key_that_is_none_is_refused(here: Here, key: str) -> None:
+    headers = {"idempotency-key": key.encode("latin-1")}
+    answer = here.client.post(f"tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"}, headers=headers)  # type: ignore[arg-type]
+    refused(answer, 400, "BAD_ARGUMENT", "operation_id")
+
+
+@pytest.mark.parametrize("header", ["genlock-session", "genlock-agent", "genlock-user"])
+@pytest.mark.parametrize("value", ["", "a%2Fb", "%FF", "%00", "x" * 129])
+def test_an_identity_in_a_header_that_is_none_is_refused(here: Here, header: str, value: str) -> None:
+    refused(here.client.get("ready", headers={header: value}), 400, "BAD_ARGUMENT", "")
+
+
+@pytest.mark.parametrize("value", ["", "nonsense", "a/b", "a/b/c/d", "a/b/1/x", "a/b/1/2/3"])
+def test_a_process_in_a_header_that_is_none_is_refused(here: Here, value: str) -> None:
+    refused(here.client.get("ready", headers={"genlock-process": value}), 400, "BAD_ARGUMENT", "genlock-process")
+
+
+@pytest.mark.parametrize("value", ["0", "2", "-1", "x", "", "9" * 6000])
+def test_a_protocol_that_is_not_spoken_is_refused(here: Here, value: str) -> None:
+    refused(here.client.get("ready", headers={"genlock-protocol": value}), 426, "SERVICE_MISMATCH", "protocol")
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "http://localhost.elsewhere.example", "null", "http://127.0.0.1:1"])
+def test_a_page_of_another_site_is_refused_and_may_read_nothing(here: Here, origin: str) -> None:
+    for method in ("GET", "OPTIONS"):
+        answer = refused(here.client.request(method, "ready", headers={"origin": origin}), 403, "ACCESS_REFUSED", "other sites")
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_a_page_of_its_own_may_ask(here: Here) -> None:
+    assert here.client.get("ready", headers={"origin": here.url}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["rebound.example", "127.0.0.1.rebound.example", "localhost.", "[::2]:80"])
+def test_a_host_that_the_service_does_not_answer_for_is_refused(here: Here, host: str) -> None:
+    refused(here.client.get("ready", headers={"host": host}), 421, "HOST_REFUSED", "--allow-host")
+
+
+def test_a_request_without_a_host_is_refused(here: Here) -> None:
+    answer = here.said_raw("GET /v1/default/default/ready HTTP/1.0")
+    assert answer.startswith("HTTP/1.1 421 ")
+
+
+def test_a_request_that_is_no_http_is_refused_and_the_service_goes_on(here: Here) -> None:
+    assert here.said_raw("NONSENSE").startswith("HTTP/1.1 400 ")
+
+
+def test_a_number_for_the_log_is_taken_if_it_is_one_and_made_otherwise(here: Here) -> None:
+    assert here.client.get("ready", headers={"x-request-id": "abc123"}).headers["x-request-id"] == "abc123"
+    for other in ("", "a b", "x" * 65, "a\tb", "a-b\u00ff"):
+        answer = here.client.get("ready", headers={"x-request-id": other.encode("latin-1")})  # type: ignore[arg-type]
+        assert answer.headers["x-request-id"] not in ("", other)
