@@ -77,7 +77,7 @@ class _Server:
         self._apps: dict[bytes, App] = {}
         self._numbers = itertools.count()
         self._listening = listen("127.0.0.1", 0)
-        self._server = server(self)  # type: ignore[arg-type]
+        self._server = server(self)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
