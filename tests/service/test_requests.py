@@ -149,11 +149,17 @@ def test_a_body_in_pieces_over_the_limit_is_refused(here: Here) -> None:
     refused(answer, 413, "OVER_LIMIT", "1,048,576 bytes")
 
 
-@pytest.mark.parametrize("name", ["_", "a%20b", "%C3%A9", "x" * 65, "a%00b", "a%0Ab"])
+@pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "x" * 65, "a%00b", "a%0Ab"])
 @pytest.mark.parametrize("what", ["tenant", "project"])
 def test_a_bad_tenant_or_project_in_the_path_is_refused(here: Here, what: str, name: str) -> None:
     place = f"{name}/default" if what == "tenant" else f"default/{name}"
     refused(httpx2.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
+
+
+def test_what_is_no_name_is_no_place_for_a_project_s_operations(here: Here) -> None:
+    refused(httpx2.get(f"{here.url}/v1/_/default/ready"), 400, "BAD_ARGUMENT", "tenant '_' is reserved")
+    refused(httpx2.get(f"{here.url}/v1/default/_/ready"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
+    refused(httpx2.get(f"{here.url}/v1/default/default/keys"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
 
 
 @pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "x" * 129, "a%00b", "a:b:c", "a::0"])
@@ -171,7 +177,7 @@ def test_a_path_at_which_there_is_nothing_is_said_to_be_so(here: Here, path: str
     refused(here.ask("GET", path), 404, "ROUTE_NOT_FOUND", "/openapi.json")
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/v1/default", "/v2/default/default/ready", "//", "/healthz/"])
+@pytest.mark.parametrize("path", ["/nowhere", "/v1", "/v1/", "/v1/default", "/v2/default/default/ready", "//", "/healthz/"])
 def test_a_path_outside_the_operations_is_said_to_be_nothing_too(here: Here, path: str) -> None:
     refused(httpx2.get(here.url + path), 404, "ROUTE_NOT_FOUND", "there is nothing at")
 

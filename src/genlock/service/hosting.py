@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -129,14 +130,13 @@ def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: 
     )
     app = build(coordinator, choices, log, metrics)
     server = Server(app, Bounds(room_for(options.connections)), options.grace_seconds, options.forwarded_allow_ips)
-    server.at_once.append(log.close)
     return Hosted(url_of(listening), server, coordinator, log)
 
 
 async def _serve(hosted: Hosted, listening: socket.socket, announce: Callable[[Hosted], None]) -> None:
     log, server = hosted.log, hosted.server
     log.event("info", "started", url=hosted.url, version=__version__)
-    announce(hosted)
+    server.on_started = functools.partial(announce, hosted)
     await server.serve(sockets=[listening])
     if server.cut_off:
         log.event("warning", "the grace is over", cut_off=server.cut_off)

@@ -4,7 +4,8 @@ Rates are counted per key, or per address where there are no keys. Of each only 
 request would have been due at the even pace; who is ahead of the pace by more than the burst is told to come again.
 
 Turns are per tenant: so many of its operations are with the engine at once, the others wait in a queue of the tenant's own, in order.
-What an operation waits for then is its own tenant's, however many others have sent.
+What an operation waits for then is its own tenant's, however many others have sent. A tenant that has the service to itself may have
+eight times as many under way: large batches are what makes it fast, and there is nobody to wait for them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ RATE: Final = 1000
 BURST_SECONDS: Final = 2.0
 AT_ONCE: Final = 256
 MOST_WAITING: Final = 10_000
+_SHARES: Final = 8
+_SHARED_SECONDS: Final = 1.0
 _MOST_CALLERS: Final = 50_000
 
 
@@ -54,29 +57,40 @@ class Rates:
 
 
 class Turns:
-    """So many operations of each tenant at once."""
+    """So many operations of each tenant at once, and fewer while more than one tenant is at work: a batch should not be all of one."""
 
-    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._at_once = at_once
+        self._share = max(1, at_once // _SHARES)
         self._most_waiting = most_waiting
+        self._monotonic = monotonic
         self._busy: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._last = ""
+        self._shared_until = 0.0
 
     def enter(self, tenant: str) -> asyncio.Future[None] | None:
         """None: go on. Else what to wait for first. Whoever has entered must leave."""
+        if tenant != self._last:
+            if self._last:
+                self._shared_until = self._monotonic() + _SHARED_SECONDS
+            self._last = tenant
         busy = self._busy.get(tenant, 0)
-        if busy < self._at_once:
+        if busy < self._share or (busy < self._limit() and tenant not in self._waiting):
             self._busy[tenant] = busy + 1
             return None
         queue = self._waiting.setdefault(tenant, deque())
         if len(queue) >= self._most_waiting:
             raise TooManyRequests(
-                f"tenant {tenant!r} has {self._at_once} operations under way and {self._most_waiting} more that wait "
+                f"tenant {tenant!r} has {busy} operations under way and {self._most_waiting} more that wait "
                 "(limit tenant_operations); come again in a second"
             )
         turn = asyncio.get_running_loop().create_future()
         queue.append(turn)
         return turn
+
+    def _limit(self) -> int:
+        return self._share if self._monotonic() < self._shared_until else self._at_once
 
     async def wait(self, tenant: str, turn: asyncio.Future[None]) -> None:
         """Until it is our turn. Who is called off meanwhile hands a turn that has come on."""
@@ -88,20 +102,26 @@ class Turns:
             raise
 
     def leave(self, tenant: str) -> None:
-        """The operation is over; the next of the same tenant begins."""
-        queue = self._waiting.get(tenant)
-        while queue:
-            turn = queue.popleft()
-            if not queue:
-                del self._waiting[tenant]
-            if not turn.done():
-                turn.set_result(None)
-                return
+        """The operation is over; as many as may of the same tenant begin."""
         busy = self._busy[tenant] - 1
+        queue = self._waiting.get(tenant)
+        if queue is not None:
+            busy = self._begin(tenant, queue, busy)
         if busy:
             self._busy[tenant] = busy
         else:
             del self._busy[tenant]
+
+    def _begin(self, tenant: str, queue: deque[asyncio.Future[None]], busy: int) -> int:
+        limit = self._limit()
+        while queue and busy < limit:
+            turn = queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                busy += 1
+        if not queue:
+            del self._waiting[tenant]
+        return busy
 
     def waiting(self, tenant: str) -> int:
         """How many operations of a tenant wait for their turn."""

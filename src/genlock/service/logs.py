@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from genlock.errors import GenlockError
+from genlock.errors import BadArgument, GenlockError
 from genlock.service.exchange import Exchange
 from genlock.service.logwriting import Writer
 from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
@@ -24,13 +24,17 @@ from genlock.wire.routes import ROUTES
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | {"batch_get_states", "diff_plan", "check_plan"}
 _LONGEST: Final = 128
+_NOTHING: Final[dict[str, Any]] = {}
+_NOWHERE: Final = (None, None)
+_NAMED: Final = frozenset({"session_id", "agent_id", "task_id", "generation", "expected_generation"})
 _SESSION, _AGENT = SESSION_HEADER.encode(), AGENT_HEADER.encode()
 
 
 class Line(msgspec.Struct, omit_defaults=True):
     """A request, as it is logged."""
 
-    timestamp: float
+    timestamp: float | str
+    """Seconds; when it is written, ISO 8601."""
     level: str
     event: str
     """The operation, or the path of a page."""
@@ -133,66 +137,82 @@ def _level_of(what: Exchange) -> str:
 
 
 def _line(what: Exchange, level: str, now: float) -> Line:
-    arguments, place = what.arguments or {}, what.place or (None, None)
-    ms = round((time.perf_counter() - what.started) * 1000, 2)
-    return Line(
+    result, error, headers = what.result, what.error, what.headers
+    arguments, place = what.arguments or _NOTHING, what.place or _NOWHERE
+    if error is not None:
+        # What was not as it should be is not repeated: it may be anything.
+        arguments, headers = _checked(arguments, error), {}
+    get = arguments.get
+    claim = getattr(result, "claim", None)
+    line = Line(
         now,
         level,
         what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here"),
         what.request,
         what.scope["method"],
         what.status,
-        ms,
+        round((time.perf_counter() - what.started) * 1000, 2),
         place[0],
         place[1],
-        _short(arguments.get("session_id") or _header(what, _SESSION)),
-        _short(arguments.get("agent_id") or _header(what, _AGENT)),
-        _short(arguments.get("task_id") or getattr(getattr(what.result, "claim", None), "task_id", None)),
-        _generation(what.result, arguments),
-        _reason(what),
+        get("session_id") or _header(headers, _SESSION),
+        get("agent_id") or _header(headers, _AGENT),
+        get("task_id"),
+        get("generation", get("expected_generation")),
+        getattr(result, "reason", None) if error is None else _name_of(error),
         what.grant.key_id or None,
         what.client or None,
     )
+    if claim is not None:
+        line.task, line.generation = claim.task_id, claim.generation
+    return line
 
 
-def _header(what: Exchange, name: bytes) -> str | None:
-    value = what.headers.get(name)
+def _header(headers: dict[bytes, bytes], name: bytes) -> str | None:
+    value = headers.get(name)
     return None if value is None else value.decode("latin-1")
 
 
-def _short(value: Any) -> str | None:
-    return value[:_LONGEST] if isinstance(value, str) else None
+def _checked(arguments: dict[str, Any], error: BaseException) -> dict[str, Any]:
+    if isinstance(error, BadArgument):
+        return {}
+    return {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in arguments.items() if name in _NAMED}
 
 
-def _generation(result: Any, arguments: dict[str, Any]) -> int | None:
-    claim = getattr(result, "claim", None)
-    found = claim.generation if claim is not None else arguments.get("generation", arguments.get("expected_generation"))
-    return found if isinstance(found, int) else None
-
-
-def _reason(what: Exchange) -> str | None:
-    if what.error is not None:
-        return what.error.code if isinstance(what.error, GenlockError) else type(what.error).__name__
-    reason = getattr(what.result, "reason", None)
-    return str(reason) if isinstance(reason, str) else None
+def _name_of(error: BaseException) -> str:
+    return error.code if isinstance(error, GenlockError) else type(error).__name__
 
 
 _encoder = msgspec.json.Encoder()
 
 
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+class _Stamps:
+    """Instants as texts; a second is written once."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def __call__(self, seconds: float) -> str:
+        whole = int(seconds)
+        if whole != self._second:
+            self._second, self._text = whole, datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+        return f"{self._text}{int((seconds - whole) * 1000):03d}Z"
 
 
-def _fields(line: Any) -> dict[str, Any]:
-    fields: dict[str, Any] = msgspec.to_builtins(line, str_keys=True) if isinstance(line, Line) else dict(line)
-    fields["timestamp"] = _stamp(fields.get("timestamp", time.time()))
-    return fields
+_stamp = _Stamps()
+
+
+def _stamped(line: Any) -> Any:
+    """Only the thread that writes does this."""
+    if isinstance(line, Line):
+        line.timestamp = _stamp(line.timestamp)  # type: ignore[arg-type]
+        return line
+    return line | {"timestamp": _stamp(line.get("timestamp", time.time()))}
 
 
 def _json(line: Any) -> bytes:
     try:
-        return _encoder.encode(_fields(line)) + b"\n"
+        return _encoder.encode(_stamped(line)) + b"\n"
     except (TypeError, UnicodeEncodeError):
         return _encoder.encode({"level": "warning", "event": "a log line could not be written"}) + b"\n"
 
@@ -204,7 +224,7 @@ def _text(*, colors: bool) -> Any:
     show = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=14)
 
     def render(line: Any) -> bytes:
-        fields = _fields(line)
+        fields: dict[str, Any] = msgspec.to_builtins(_stamped(line))
         fields["timestamp"] = fields["timestamp"][11:23]
         trace = str(fields.pop("traceback", ""))
         shown = str(show(None, "", {name: value for name, value in fields.items() if value not in (None, "")}))

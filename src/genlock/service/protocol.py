@@ -129,10 +129,21 @@ class Protocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._whole and not self.transport.is_closing():
-            self.loop.call_later(_LINGER_SECONDS, self.end)
+            self.loop.call_later(_LINGER_SECONDS, self._end_unread, self.cycle)
+
+    def _end_unread(self, cycle: RequestResponseCycle) -> None:
+        """Unless the rest has come after all: then the client may have gone on to its next request."""
+        if self.cycle is cycle and not self._whole:
+            self.end()
 
     def timeout_keep_alive_handler(self) -> None:
         self.end()
+
+    def answer_and_close(self) -> None:
+        """The answer that is under way, if any, is the last."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.keep_alive = False
 
     def end(self) -> None:
         """Closes; if the client does not take what is left for it, it is left untaken."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import resource
 import signal
@@ -23,7 +22,7 @@ import uvloop
 
 from genlock.service.addresses import listen as listen
 from genlock.service.app import App
-from genlock.service.protocol import Bounds, protocol_with
+from genlock.service.protocol import Bounds, Protocol, protocol_with
 from genlock.service.running import Running
 
 KEEP_ALIVE_SECONDS: Final = 75
@@ -41,18 +40,17 @@ class Server(uvicorn.Server):
         self._running: Running | None = app.running if isinstance(app, App) else None
         self._bounds = bounds
         self._grace_seconds = grace_seconds
+        self.on_started: Callable[[], None] | None = None
+        """Called when requests are let in and signals are heard."""
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
         """Done while everything still works: for those who started callers of their own."""
-        self.at_once: list[Callable[[], None]] = []
-        """The last that is done if we are told twice to end."""
         self.cut_off = 0
         """Connections that were not done when the grace was over."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What has been made so far stays: the collector need not look at it again and again.
-        gc.collect()
-        gc.freeze()
+        if self.on_started is not None:
+            self.on_started()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -73,8 +71,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            for act in self.at_once:
-                act()
+            # Nothing is tidied up: whatever holds a lock now is what was interrupted for this.
             os._exit(128 + sig)
         self.should_exit = True
 
@@ -84,6 +81,7 @@ class Server(uvicorn.Server):
                 for act in self.before_stop:
                     await act()
                 self._announce_the_end()
+                await asyncio.sleep(_ARRIVED_SECONDS)  # what had arrived when we were told to stop is let in and read in this time
                 for server in self.servers:
                     server.close()
                 for closing in sockets or ():
@@ -96,13 +94,15 @@ class Server(uvicorn.Server):
 
     def _announce_the_end(self) -> None:
         self._bounds.ending = True
+        for connection in self.server_state.connections:
+            if isinstance(connection, Protocol):
+                connection.answer_and_close()
         if self._running is not None:
             self._running.stopping.set()
 
     async def _drain(self) -> None:
         """Until all that was accepted is answered and taken."""
         state = self.server_state
-        await asyncio.sleep(_ARRIVED_SECONDS)  # what had arrived when we were told to stop is read in this time
         for connection in list(state.connections):
             connection.shutdown()
         while state.tasks:

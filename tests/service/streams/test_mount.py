@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
 from genlock.service.running import Running
-from genlock.service.serving import listen, server
+from genlock.service.serving import server
 from genlock.service.streams import Hub, StreamSettings
 from genlock.service.streams.mount import stream_routes
 from tests.service.streams.streaming import PATIENCE, Client
@@ -44,7 +45,7 @@ class Whole:
             door = Door(self._find, None)
             self.hub = Hub(coordinator.engine, StreamSettings(look_seconds=0.05))
             app = App(Running(coordinator), door, Router(stream_routes(self.hub, door)))
-            listening = listen("127.0.0.1", 0)
+            listening = socket.create_server(("127.0.0.1", 0))
             self.port = listening.getsockname()[1]
             uvicorn = server(app)
             stop = asyncio.Event()

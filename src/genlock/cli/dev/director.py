@@ -22,7 +22,7 @@ class Director:
     def __init__(self, fleet: AsyncCoordinator, crew: Crew) -> None:
         self._fleet = fleet
         self._crew = crew
-        self._tasks: tuple[str, ...] = ()
+        self.tasks: tuple[str, ...] = ()
         self._clock = asyncio.get_running_loop().time
         self._accident = self._clock() + ACCIDENT_EVERY_SECONDS
         self._replace = 0.0
@@ -31,7 +31,7 @@ class Director:
         """The plan is there, whatever became of it in an earlier run."""
         await self._fleet.import_plan(source=PLAN, project_id=PROJECT)
         plan = await self._fleet.get_plan(project_id=PROJECT)
-        self._tasks = tuple(definition.task.id for definition in plan.tasks)
+        self.tasks = tuple(definition.task.id for definition in plan.tasks)
 
     async def direct(self) -> None:
         """Until it is called off."""
@@ -39,14 +39,15 @@ class Director:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._look()
+                await self.look()
             except Closed:
                 return
             except GenlockError:
                 continue  # a store that is away for a moment; the next look will tell
 
-    async def _look(self) -> None:
-        states = await self._fleet.batch_get_states(task_ids=self._tasks, project_id=PROJECT)
+    async def look(self) -> None:
+        """Begins another round if this one is done, lets nothing be held, and makes trouble when it is time."""
+        states = await self._fleet.batch_get_states(task_ids=self.tasks, project_id=PROJECT)
         if states and all(state.state in ("COMPLETED", "CANCELLED") for state in states.values()):
             for root in ROOTS:
                 await self._fleet.reset_task(task_id=root, cascade=True, project_id=PROJECT)

@@ -51,13 +51,12 @@ REFUSALS: Final[dict[Any, Any]] = {
 """The answers that may be refusals, and their reasons."""
 
 MORE: Final[dict[str, Errors]] = {
-    "claim_task": (e.OperationMismatch, e.SessionEnded, e.LimitReached),
-    "claim_next": (e.OperationMismatch, e.SessionEnded, e.LimitReached),
+    "claim_task": (e.SessionEnded, e.LimitReached),
+    "claim_next": (e.SessionEnded, e.LimitReached),
     "batch_claim": (e.SessionEnded, e.LimitReached),
-    "release_claim": (e.OperationMismatch,),
-    "submit_result": (e.OperationMismatch, e.ResultTooLarge),
+    "submit_result": (e.ResultTooLarge,),
     "batch_submit": (e.ResultTooLarge,),
-    "spawn_subtasks": (e.NotAllowed, e.CounterExhausted, e.OperationMismatch, e.PlanInvalid),
+    "spawn_subtasks": (e.NotAllowed, e.CounterExhausted, e.PlanInvalid),
     "adopt_result": (e.NotAllowed, e.ResultNotFound),
     "discard_result": (e.NotAllowed, e.ResultNotFound),
     "read_result": (e.ResultNotFound,),
@@ -83,8 +82,10 @@ MORE: Final[dict[str, Errors]] = {
 
 def errors_of(route: Route) -> Errors:
     """The errors that this operation may be answered."""
-    named = (e.TaskNotFound,) if "task_id" in route.call.__struct_fields__ else ()
-    return (*ANY, *named, *MORE.get(route.name, ()), *(() if route.repeatable else WITH_BODY))
+    fields = route.call.__struct_fields__
+    named = (e.TaskNotFound,) if "task_id" in fields else ()
+    repeated = (e.OperationMismatch,) if "operation_id" in fields else ()
+    return (*ANY, *named, *repeated, *MORE.get(route.name, ()), *(() if route.repeatable else WITH_BODY))
 
 
 def by_status(route: Route) -> dict[int, list[str]]:

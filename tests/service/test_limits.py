@@ -1,0 +1,215 @@
+"""How much one caller may ask and one tenant may have under way, and that nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genlock.errors import TooManyRequests
+from genlock.open import open_store
+from genlock.service.building import Choices
+from genlock.service.limits import BURST_SECONDS, Rates, Turns
+from genlock.service.protocol import Bounds
+from genlock.service.serving import room_for
+from tests.service.process import ask
+from tests.service.threaded import PATIENCE_SECONDS, Inside, inside
+
+
+class TestRates:
+    def test_a_burst_is_let_through_and_then_the_pace_is_kept(self) -> None:
+        now = [100.0]
+        rates = Rates(10, lambda: now[0])
+        for _ in range(int(10 * BURST_SECONDS)):
+            rates.take("ada")
+        with pytest.raises(TooManyRequests, match="more than 10 requests a second of one caller"):
+            rates.take("ada")
+        rates.take("bob")
+        now[0] += 0.1
+        rates.take("ada")
+        with pytest.raises(TooManyRequests):
+            rates.take("ada")
+        now[0] += 3600
+        for _ in range(int(10 * BURST_SECONDS)):
+            rates.take("ada")
+
+    def test_after_a_second_one_may_come_again(self) -> None:
+        now = [0.0]
+        rates = Rates(1, lambda: now[0])
+        while True:
+            try:
+                rates.take("ada")
+            except TooManyRequests:
+                break
+        now[0] += 1
+        rates.take("ada")
+
+    def test_callers_without_number_do_not_fill_the_memory(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from genlock.service import limits
+
+        monkeypatch.setattr(limits, "_MOST_CALLERS", 100)
+        now = [0.0]
+        rates = Rates(1, lambda: now[0])
+        for number in range(1000):
+            rates.take(f"10.0.0.{number}")
+        assert len(rates._due) <= 101
+
+
+class TestTurns:
+    def test_the_next_begins_when_one_leaves_in_the_order_of_arrival(self) -> None:
+        async def main() -> None:
+            turns, order = Turns(at_once=2), []
+
+            async def operation(name: int, gate: asyncio.Event) -> None:
+                turn = turns.enter("t")
+                if turn is not None:
+                    await turns.wait("t", turn)
+                order.append(name)
+                await gate.wait()
+                turns.leave("t")
+
+            gate = asyncio.Event()
+            tasks = [asyncio.create_task(operation(name, gate)) for name in range(6)]
+            await asyncio.sleep(0)
+            assert (order, turns.waiting("t")) == ([0, 1], 4)
+            tasks[3].cancel()
+            gate.set()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            assert order == [0, 1, 2, 4, 5]
+            assert (turns._busy, turns._waiting) == ({}, {})
+
+        asyncio.run(main())
+
+    def test_a_turn_that_comes_to_one_who_has_been_called_off_is_handed_on(self) -> None:
+        async def main() -> None:
+            turns = Turns(at_once=1)
+            assert turns.enter("t") is None
+            second, third = turns.enter("t"), turns.enter("t")
+            assert second is not None
+            assert third is not None
+            waiting = asyncio.create_task(turns.wait("t", second))
+            await asyncio.sleep(0)
+            turns.leave("t")
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert third.done()
+            turns.leave("t")
+            assert turns._busy == {}
+
+        asyncio.run(main())
+
+    def test_who_shares_the_service_has_fewer_at_once_until_a_second_has_passed(self) -> None:
+        async def main() -> None:
+            now = [10.0]
+            turns = Turns(at_once=16, monotonic=lambda: now[0])
+            assert [turns.enter("noisy") for _ in range(16)] == [None] * 16
+            assert turns.enter("noisy") is not None
+            assert turns.enter("quiet") is None
+            turns.leave("quiet")
+            for _ in range(15):
+                turns.leave("noisy")
+            assert turns._busy == {"noisy": 2}, "the one that waited has begun when its share was free"
+            assert turns.enter("noisy") is not None
+            now[0] += 1
+            turns.leave("noisy")
+            assert [turns.enter("noisy") for _ in range(14)] == [None] * 14
+
+        asyncio.run(main())
+
+    def test_the_queue_has_an_end_and_says_so(self) -> None:
+        async def main() -> None:
+            turns = Turns(at_once=1, most_waiting=2)
+            assert turns.enter("t") is None
+            assert turns.enter("t") is not None
+            assert turns.enter("t") is not None
+            with pytest.raises(TooManyRequests, match="tenant 't' has 1 operations under way and 2 more that wait"):
+                turns.enter("t")
+            assert turns.enter("u") is None
+
+        asyncio.run(main())
+
+
+def test_over_the_rate_it_is_429_with_the_limit_named_and_when_to_come_again() -> None:
+    with inside(Choices(requests_a_second=3)) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        seen = [ask(connection, "GET", "/v1/default/default/policy")[0] for _ in range(6)]
+        assert seen == [200] * 6
+        while ask(connection, "GET", "/v1/default/default/policy")[0] == 200:
+            pass
+        connection.request("GET", "/v1/default/default/policy")
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("retry-after")) in ((429, "1"), (200, None))
+        answer.read()
+        assert ask(connection, "GET", "/healthz")[0] == 200, "who restarts services is not counted"
+        connection.close()
+
+
+class Gated:
+    """A store whose commits wait at a gate."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, changes: Any) -> Any:
+        assert self.gate.wait(PATIENCE_SECONDS)
+        return self._store.commit(changes)
+
+
+def _wait_for(service: Inside, tenant: str, count: int) -> None:
+    """Until so many operations of a tenant wait for their turn."""
+
+    end = time.monotonic() + PATIENCE_SECONDS
+    while service.running.turns.waiting(tenant) < count:
+        assert time.monotonic() < end
+        service.turn_round()
+
+
+def measure(tmp_path: Path, noise: int) -> list[float]:
+    """What a quiet tenant's claims take while so many of a noisy one's wait, all of which are granted in the end."""
+    store = Gated(open_store(f"sqlite://{tmp_path}/noisy.db"))
+    with inside(Choices(), Bounds(room_for(noise + 100)), url=store, deadline_seconds=60) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        names = {"noisy": [f"n{n}" for n in range(noise)], "quiet": [f"q{n}" for n in range(200)]}
+        for tenant, tasks in names.items():
+            assert ask(connection, "POST", f"/v1/{tenant}/default/tasks", {"tasks": tasks})[0] == 200
+        store.gate.clear()
+        flood = subprocess.Popen([sys.executable, "-m", "tests.service.flood", str(service.port), str(noise)], stdout=subprocess.PIPE)
+        _wait_for(service, "noisy", noise - 256)
+        store.gate.set()
+        times = []
+        for name in names["quiet"]:
+            began = time.perf_counter()
+            assert ask(connection, "POST", f"/v1/quiet/default/tasks/{name}/claim", {"agent_id": "q", "session_id": "q"})[0] == 200
+            times.append(time.perf_counter() - began)
+            if not service.running.turns.waiting("noisy"):
+                break
+        assert flood.communicate(timeout=PATIENCE_SECONDS)[0].split() == [str(noise).encode()]
+        connection.close()
+    return sorted(times)
+
+
+def test_a_noisy_tenant_does_not_hold_up_another(tmp_path: Path) -> None:
+    times = measure(tmp_path, 1500)
+    assert len(times) >= 3, "they were served side by side"
+    # The worst that a lane of one batch of 256 can do to another, with room for a busy machine; alone, the whole queue would be waited for.
+    assert times[len(times) // 2] < 0.5
+
+
+@pytest.mark.slow
+def test_with_5000_claims_of_another_tenant_waiting_p99_stays_under_50_ms(tmp_path: Path) -> None:
+    times = measure(tmp_path, 5000)
+    assert len(times) >= 20
+    assert times[int(len(times) * 0.99)] < 0.05

@@ -1,0 +1,140 @@
+"""`genlock serve`: where it listens, what it refuses, and where its settings come from."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from genlock.errors import BadArgument
+from genlock.service.addresses import asks_for_keys, is_loopback
+from genlock.service.hosting import Options, host
+from genlock.service_settings import DEFAULTS, PREFIX
+from tests.cli.console import run
+from tests.service.process import make_store, serve
+
+
+def options(**changes: object) -> Options:
+    return Options(**{name.removeprefix(PREFIX): value for name, value in DEFAULTS.items()} | changes)
+
+
+def test_it_prints_one_line_with_its_url_and_answers_there(tmp_path: Path) -> None:
+    with serve(tmp_path) as service:
+        assert service.url == f"http://127.0.0.1:{service.port}/"
+        assert service.ask("GET", "/healthz")[0] == 200
+        assert service.ask("GET", "/readyz") == (200, {"status": "ready"})
+        assert service.end() == 0
+        assert service.process.stdout is not None
+        assert service.process.stdout.read() == ""
+    assert [line["event"] for line in service.lines()] == ["started", "stopped"]
+
+
+def test_without_a_store_it_says_how_to_make_one(tmp_path: Path) -> None:
+    ran = run("serve", cwd=tmp_path)
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.error()["message"].endswith("to make one, type: genlock init")
+
+
+def test_where_others_could_reach_it_it_does_not_start_without_keys(tmp_path: Path) -> None:
+    ran = run("serve", "--host", "0.0.0.0", "--no-keys", "--url", make_store(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert "genlock keys create" in ran.error()["message"]
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.168.1.7", "example.org", "127.0.0.1.example.org", "::ffff:192.168.1.7"])
+def test_anywhere_but_on_loopback_keys_are_asked_for(address: str) -> None:
+    assert asks_for_keys(address, None) is True
+    with pytest.raises(BadArgument, match="without keys everybody"):
+        asks_for_keys(address, False)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::1", "localhost"])
+def test_on_loopback_keys_are_asked_for_only_if_wanted(address: str) -> None:
+    assert is_loopback(address)
+    assert [asks_for_keys(address, wanted) for wanted in (None, False, True)] == [False, False, True]
+
+
+def test_where_keys_are_asked_for_and_there_are_none_it_does_not_start(tmp_path: Path) -> None:
+    import asyncio
+
+    with pytest.raises(BadArgument, match="type: genlock keys create"):
+        asyncio.run(host(make_store(tmp_path), options(keys=True, port=0), lambda _: None))
+
+
+def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = run("serve", "--port", port, "--url", make_store(tmp_path))
+    assert (ran.code, ran.out) == (1, "")
+    said = ran.error()
+    assert said["code"] == "PORT_TAKEN"
+    assert f"port {port} of 127.0.0.1 is taken by process {os.getpid()} (" in said["message"]
+    assert "--port" in said["message"]
+
+
+def test_an_address_that_is_not_ours_is_refused(tmp_path: Path) -> None:
+    url = make_store(tmp_path)
+    run("keys", "create", "me", "--role", "admin", "--url", url)
+    ran = run("serve", "--host", "203.0.113.9", "--url", url)
+    assert ran.code == 2
+    assert "cannot listen at 203.0.113.9" in ran.error()["message"]
+
+
+def test_it_answers_only_for_the_hosts_it_was_told_of(tmp_path: Path) -> None:
+    with serve(tmp_path, "--allow-host", "genlock.example.org", "--allow-host", "other.example.org") as service:
+        statuses = {
+            name: service.ask("GET", "/healthz", headers={"host": name})[0]
+            for name in ("genlock.example.org", "OTHER.example.org:8420", "localhost:1", "evil.example.org", "")
+        }
+    assert statuses == {"genlock.example.org": 200, "OTHER.example.org:8420": 200, "localhost:1": 200, "evil.example.org": 421, "": 421}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("port", "70000", "port is a whole number from 0 to 65535, not '70000'"),
+        ("port", "http", "port is a whole number from 0 to 65535, not 'http'"),
+        ("host", "a b", "host is an address to listen at, such as 127.0.0.1, ::1 or 0.0.0.0, not 'a b'"),
+        ("allow-host", "a/b", "allow_host is a host's name without port, several with commas, or * for any, not 'a/b'"),
+        ("forwarded-allow-ips", "proxy", "forwarded_allow_ips is the proxy's address or network, or * for any, not 'proxy'"),
+        ("log-level", "loud", "log_level is one of debug, info, warning, error, not 'loud'"),
+        ("log-format", "xml", "log_format is one of json, text, not 'xml'"),
+        ("metrics-prefix", "9", "metrics_prefix is a word of letters, digits and _, such as genlock or coditect, not '9'"),
+        ("grace-seconds", "-1", "grace_seconds is a number of seconds from 0 to 3600, not '-1'"),
+        ("connections", "0", "connections is a whole number from 1 to 1000000, not '0'"),
+        ("rate", "-5", "rate is a whole number from 0 to 1000000, not '-5'"),
+        ("tenant-operations", "0", "tenant_operations is a whole number from 1 to 100000, not '0'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_its_place(name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genlock.settings import BadSetting, resolve, variable
+
+    setting = PREFIX + name.replace("-", "_")
+    with pytest.raises(BadSetting) as by_flag:
+        resolve({setting: value}, None)
+    assert str(by_flag.value) == f"flag --{name}: {says}"
+    monkeypatch.setenv(variable(setting), value)
+    with pytest.raises(BadSetting) as by_environment:
+        resolve({}, None)
+    assert str(by_environment.value) == f"environment GENLOCK_{setting.upper()}: {says}"
+
+
+def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
+    run("init", cwd=tmp_path)
+    assert run("config", "set", "serve_keys", "true", cwd=tmp_path).code == 0
+    assert run("config", "set", "serve_rate", "7", cwd=tmp_path).code == 0
+    assert (tmp_path / ".genlock" / "config.toml").read_text() == "serve_keys = true\nserve_rate = 7\n"
+    shown = run("config", "show", "--origin", cwd=tmp_path, env={"GENLOCK_SERVE_PORT": "9000"}).json()
+    assert shown["serve_port"] == {"value": 9000, "origin": "environment GENLOCK_SERVE_PORT"}
+    assert shown["serve_rate"] == {"value": 7, "origin": f"{tmp_path}/.genlock/config.toml:2"}
+    assert shown["serve_keys"]["value"] is True
+    assert shown["serve_host"] == {"value": "127.0.0.1", "origin": "default"}
+
+
+def test_requests_are_counted_where_keys_are_asked_for() -> None:
+    assert options().requests_a_second is None
+    assert options(keys=True).requests_a_second == 1000
+    assert options(rate=5).requests_a_second == 5
+    assert options(keys=True, rate=0).requests_a_second is None

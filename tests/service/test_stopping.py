@@ -1,0 +1,153 @@
+"""A service that is told to stop answers what it has accepted, and ends in time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+
+import genlock
+from tests.service.process import PATIENCE_SECONDS, Service, ask, make_store, read_all, serve
+
+TASKS = "/v1/default/default/tasks"
+
+
+def head(path: str, length: int) -> bytes:
+    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n".encode()
+
+
+class Poll(threading.Thread):
+    """Waits for work, of which there is none; `answer` is what it was told, and when it was told the stop has begun."""
+
+    def __init__(self, service: Service) -> None:
+        super().__init__()
+        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        body = {"agent_id": "poll", "session_id": "s-poll", "wait_seconds": 60, "tracks": ["Z"]}
+        self._connection.request("POST", "/v1/default/default/claim-next", json.dumps(body))
+        self.answer: tuple[int, dict[str, object]] | None = None
+        self.retry_after: str | None = None
+        self.start()
+
+    def run(self) -> None:
+        answer = self._connection.getresponse()
+        self.retry_after = answer.getheader("retry-after")
+        self.answer = (answer.status, json.loads(answer.read()))
+        self._connection.close()
+
+    def told(self) -> dict[str, object]:
+        self.join(PATIENCE_SECONDS)
+        assert self.answer is not None
+        assert self.answer[0] == 503
+        return self.answer[1]
+
+
+def test_what_was_begun_is_answered_who_waits_is_told_and_it_ends_with_0(tmp_path: Path) -> None:
+    body = json.dumps({"agent_id": "ada", "session_id": "s-1"}).encode()
+    with serve(tmp_path) as service:
+        assert service.ask("POST", TASKS, {"tasks": ["slow"]})[0] == 200
+        begun = service.connect()
+        begun.sendall(head(f"{TASKS}/slow/claim", len(body)) + body[:10])
+        poll = Poll(service)
+        service.process.send_signal(signal.SIGTERM)
+        assert poll.told()["code"] == "CLOSED"
+        assert poll.retry_after == "1"
+        assert service.process.poll() is None, "it waits for the rest of what was begun"
+        begun.sendall(body[10:])
+        answer = read_all(begun)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close\r\n" in answer
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["reason"] == "GRANTED"
+        assert service.process.wait(PATIENCE_SECONDS) == 0
+    with genlock.connect(f"sqlite://{tmp_path}/served.db", session_id="s-1", agent_id="ada") as fleet:
+        assert [claim.task_id for claim in fleet.get_active_claims_for_session()] == ["slow"]
+    assert service.lines()[-1]["event"] == "stopped"
+
+
+def test_every_claim_that_was_acknowledged_under_load_is_in_the_store(tmp_path: Path) -> None:
+    names = [f"t{n}" for n in range(2000)]
+    acknowledged: list[list[str]] = [[] for _ in range(8)]
+    some = threading.Semaphore(0)
+
+    def claim(mine: list[str], todo: list[str], port: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+        try:
+            for name in todo:
+                if ask(connection, "POST", f"{TASKS}/{name}/claim", {"agent_id": "a", "session_id": "s-load"})[0] != 200:
+                    return
+                mine.append(name)
+                some.release()
+        except (http.client.HTTPException, OSError):
+            return
+
+    with serve(tmp_path, "--log-level", "error") as service:
+        assert service.ask("PATCH", "/v1/default/default/policy", {"limits": {"max_concurrent_claims": 5000}})[0] == 200
+        assert service.ask("POST", TASKS, {"tasks": names})[0] == 200
+        threads = [threading.Thread(target=claim, args=(mine, names[n::8], service.port)) for n, mine in enumerate(acknowledged)]
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            assert some.acquire(timeout=PATIENCE_SECONDS)
+        assert service.end() == 0
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+    done = {name for mine in acknowledged for name in mine}
+    assert 100 <= len(done) < len(names), "it was stopped in the middle"
+    with genlock.connect(f"sqlite://{tmp_path}/served.db", session_id="s-load") as fleet:
+        held = {claim.task_id for claim in fleet.get_active_claims_for_session()}
+    assert done <= held
+    # What was accepted is answered: at most what was in flight on each connection was not read any more.
+    assert len(held - done) <= 8
+
+
+def test_a_client_that_holds_its_connection_delays_the_end_by_the_grace_at_most(tmp_path: Path) -> None:
+    with serve(tmp_path, "--grace-seconds", "0.5") as service:
+        idle, half = service.connect(), service.connect()
+        half.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        assert service.ask("GET", "/healthz")[0] == 200
+        began = time.monotonic()
+        assert service.end() == 0
+        assert time.monotonic() - began < 8
+        assert read_all(idle) == b""
+        assert not read_all(half).startswith(b"HTTP/1.1 200")
+    assert [line["cut_off"] for line in service.lines() if line["event"] == "the grace is over"] == [1]
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    with serve(tmp_path, "--grace-seconds", "600") as service:
+        half = service.connect()
+        half.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        poll = Poll(service)
+        service.process.send_signal(signal.SIGINT)
+        poll.told()
+        assert service.process.poll() is None
+        assert service.end(signal.SIGTERM) == 128 + signal.SIGTERM
+        half.close()
+
+
+def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
+    with serve(tmp_path) as service:
+        begun = service.connect()
+        begun.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        poll = Poll(service)
+        service.process.send_signal(signal.SIGTERM)
+        poll.told()
+        try:
+            late = service.connect()
+        except ConnectionRefusedError:
+            pass
+        else:
+            late.sendall(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            assert not read_all(late).startswith(b"HTTP/1.1 200")
+        begun.close()
+        assert service.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_the_store_is_whole_after_a_stop(tmp_path: Path) -> None:
+    url = make_store(tmp_path)
+    with serve(tmp_path, url=url) as service:
+        assert service.ask("POST", TASKS, {"tasks": ["one"]})[0] == 200
+        assert service.end(signal.SIGINT) == 0
+    assert not (tmp_path / "served.db-wal").exists() or (tmp_path / "served.db-wal").stat().st_size == 0
