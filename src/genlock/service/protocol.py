@@ -128,7 +128,7 @@ class Protocol(HttpToolsProtocol):
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = _large_head
         super().on_headers_complete()
-        if self.cycle is not None and self.scope["method"] != "HEAD":  # whose answer has a head only
+        if self.scope["method"] != "HEAD":  # whose answer has a head only
             self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
         if self.bounds.ending or self.app is not self._usual:
             self.cycle.keep_alive = False
