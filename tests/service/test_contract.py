@@ -24,7 +24,7 @@ from genlock.errors import BadArgument
 from genlock.service.openapi.compat import API
 from genlock.service.openapi.document import document
 from genlock.service.openapi.others import STREAMS
-from tests.service.served import served
+from tests.servers.service import serving
 
 TASKS = [f"A-{number:03}-made" for number in range(1, 9)]
 SESSIONS = [f"session-{number}" for number in range(1, 4)]
@@ -73,7 +73,7 @@ asked: Counter[int] = Counter()
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    with served() as running:
+    with serving() as running:
         place = f"{running.url}/v1/default/default"
         httpx2.post(f"{place}/tasks", json={"tasks": TASKS}).raise_for_status()
         for session in SESSIONS:

@@ -23,14 +23,14 @@ from genlock.service.openapi.fields import FIELDS, MEANINGS, NAME, OF_OPERATION,
 from genlock.service.openapi.page import page
 from genlock.service.v1.request import body_type
 from genlock.wire.routes import ROUTES, Route
-from tests.service.served import served
+from tests.servers.service import serving
 
 DOCUMENT = document(keys=True)
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with served() as service:
+    with serving() as service:
         yield service.url
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.service.served import served
+from tests.servers.service import serving
 
 T = "A-001-core"
 
@@ -47,7 +47,7 @@ class Here:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Here]:
-    with served() as service:
+    with serving() as service:
         here = Here(service.url)
         yield here
         here.client.close()
