@@ -11,9 +11,11 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
+
+import httpx2
 
 import genlock.aio
 from genlock.coordinator import AsyncCoordinator
@@ -57,6 +59,7 @@ class Hosted:
 
     def stop(self) -> None:
         """Returns when it has ended."""
+        self.http.close()
         self._server.stop()
         self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the service did not stop"
@@ -70,6 +73,16 @@ class Hosted:
     def do(self, work: Coroutine[Any, Any, R], patience: float = PATIENCE_SECONDS) -> R:
         """Runs something where the service runs."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(patience)
+
+    def client(self, path: str = "", **more: Any) -> httpx2.Client:
+        """Asks below this path."""
+        # To read the machine's certificates takes longer than most tests, and nothing here is encrypted.
+        return httpx2.Client(base_url=self.url + path, timeout=PATIENCE_SECONDS, verify=False, **more)
+
+    @cached_property
+    def http(self) -> httpx2.Client:
+        """Asks whatever there is to ask; closed with the service."""
+        return self.client()
 
     def connect(self) -> socket.socket:
         """A bare connection."""

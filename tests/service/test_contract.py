@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import httpx2
 import pytest
 import requests
 import schemathesis
@@ -74,10 +73,10 @@ asked: Counter[int] = Counter()
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
     with serving() as running:
-        place = f"{running.url}/v1/default/default"
-        httpx2.post(f"{place}/tasks", json={"tasks": TASKS}).raise_for_status()
+        place = "/v1/default/default"
+        running.http.post(f"{place}/tasks", json={"tasks": TASKS}).raise_for_status()
         for session in SESSIONS:
-            httpx2.post(f"{place}/sessions", json={"session_id": session}).raise_for_status()
+            running.http.post(f"{place}/sessions", json={"session_id": session}).raise_for_status()
         yield running.url
     print(f"\nschemathesis: {asked.total():,} requests, by status {dict(sorted(asked.items()))}")
 

@@ -11,7 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from msgspec import Raw
 from prometheus_client import parser
@@ -550,8 +549,8 @@ def test_the_page_is_served(seen: Observed) -> None:
     complete_one(seen)
     app = Starlette(routes=[Route("/metrics", metrics_endpoint(seen.metrics))])
     with Hosted(app) as service:
-        plain = httpx2.get(f"{service.url}/metrics")
-        openmetrics = httpx2.get(f"{service.url}/metrics", headers={"accept": "application/openmetrics-text"})
+        plain = service.http.get("/metrics")
+        openmetrics = service.http.get("/metrics", headers={"accept": "application/openmetrics-text"})
 
     assert (plain.status_code, openmetrics.status_code) == (200, 200)
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"

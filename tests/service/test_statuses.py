@@ -36,8 +36,8 @@ LEASE = 60
 class Place:
     """A tenant of a test's own on the service, and who works there."""
 
-    def __init__(self, url: str, tenant: str, clock: ManualClock, service: Service) -> None:
-        self.client = httpx2.Client(base_url=f"{url}/v1/{tenant}/p/", timeout=30)
+    def __init__(self, tenant: str, clock: ManualClock, service: Service) -> None:
+        self.client = service.client(f"/v1/{tenant}/p/")
         self.tenant, self.clock, self.service = tenant, clock, service
 
     def post(self, path: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
@@ -287,11 +287,11 @@ def result_not_found(at: Place) -> httpx2.Response:
 
 
 def tenant_not_found(at: Place) -> httpx2.Response:
-    return httpx2.get(f"{at.service.url}/v1/nobody/_/tenant")
+    return at.service.http.get("/v1/nobody/_/tenant")
 
 
 def key_not_found(at: Place) -> httpx2.Response:
-    return httpx2.post(f"{at.service.url}/v1/{at.tenant}/_/keys/abcdefgh2345/revoke")
+    return at.service.http.post(f"/v1/{at.tenant}/_/keys/abcdefgh2345/revoke")
 
 
 def route_not_found(at: Place) -> httpx2.Response:
@@ -326,12 +326,12 @@ def access_refused(at: Place) -> httpx2.Response:
 
 def key_refused(at: Place) -> httpx2.Response:
     with serving(app=_with_keys) as service:
-        return httpx2.get(f"{service.url}/v1/t/p/ready")
+        return service.http.get("/v1/t/p/ready")
 
 
 def role_refused(at: Place) -> httpx2.Response:
     with serving(app=_with_keys) as service:
-        return httpx2.post(f"{service.url}/v1/t/p/next-id", headers={"authorization": "Bearer looks-only"})
+        return service.http.post("/v1/t/p/next-id", headers={"authorization": "Bearer looks-only"})
 
 
 def _with_keys(coordinator: AsyncCoordinator) -> App:
@@ -357,7 +357,7 @@ def counter_exhausted(at: Place) -> httpx2.Response:
 def closed(at: Place) -> httpx2.Response:
     with serving() as service:
         service.do(service.coordinator.close())
-        return httpx2.post(f"{service.url}/v1/t/p/next-id")
+        return service.http.post("/v1/t/p/next-id")
 
 
 def _broken(error: e.GenlockError) -> Story:
@@ -370,7 +370,7 @@ def _broken(error: e.GenlockError) -> Story:
         store = GatedStore(MemoryStore())
         with serving(store, deadline_seconds=0.2) as service:
             store.on("commit", before=fail, times=1e9)
-            return httpx2.post(f"{service.url}/v1/t/p/sessions", json={"session_id": "s1"})
+            return service.http.post("/v1/t/p/sessions", json={"session_id": "s1"})
 
     return story
 
@@ -383,7 +383,7 @@ def busy(at: Place) -> httpx2.Response:
     with serving(store, deadline_seconds=0.2) as service, genlock.connect(inner) as other:
         other.add_tasks(tasks=[T])
         store.on("commit", before=lambda: other.edit_task(task_id=T, changes={"title": next(titles)}), times=1e9)
-        return httpx2.post(f"{service.url}/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"})
+        return service.http.post(f"/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"})
 
 
 def over_limit(at: Place) -> httpx2.Response:
@@ -450,7 +450,7 @@ def service(clock: ManualClock) -> Iterator[Service]:
 
 @pytest.fixture
 def at(service: Service, clock: ManualClock, request: pytest.FixtureRequest) -> Iterator[Place]:
-    place = Place(service.url, f"t{abs(hash(request.node.name)) % 10**12}", clock, service)
+    place = Place(f"t{abs(hash(request.node.name)) % 10**12}", clock, service)
     yield place
     place.client.close()
 
@@ -501,7 +501,7 @@ def test_what_nobody_foresaw_is_a_500_that_names_its_request_and_says_nothing_el
     store = GatedStore(MemoryStore())
     with serving(store) as service:
         store.on("find", before=burst)
-        answer = httpx2.get(f"{service.url}/v1/t/p/blocked")
+        answer = service.http.get("/v1/t/p/blocked")
     assert answer.status_code == 500
     assert answer.json()["code"] == "GENLOCK_ERROR"
     assert answer.json()["request"] == answer.headers["x-request-id"]

@@ -33,10 +33,9 @@ R = TypeVar("R")
 class Served:
     """What a test does with the service."""
 
-    def __init__(self, url: str, number: str, running: _Server, fleet: AsyncCoordinator, clock: ManualClock) -> None:
+    def __init__(self, number: str, running: _Server, fleet: AsyncCoordinator, clock: ManualClock) -> None:
         self.clock, self.fleet, self._running = clock, fleet, running
-        # To read the machine's certificates takes longer than a test, and nothing here is encrypted.
-        self.http = httpx2.Client(base_url=url, headers={_NUMBER: number}, timeout=30, verify=False)
+        self.http = running.client(headers={_NUMBER: number})
 
     def do(self, asked: Callable[[AsyncCoordinator], Awaitable[R]]) -> R:
         """Asks the coordinator below, past the service."""
@@ -104,7 +103,7 @@ def serving(
         return fleet, build(fleet, choices or Choices()) if keys is None else _locked(fleet, keys, clock)
 
     fleet, app = running.do(begin())
-    served = Served(running.url, running.add(app), running, fleet, clock)
+    served = Served(running.add(app), running, fleet, clock)
     try:
         with served.http:
             yield served
