@@ -10,14 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, RoleRefused, RouteNotFound
-from genlock.service.access.grant import Grant
+from genlock.service.access.acting import is_own
 from genlock.service.compat.claims import Asked
 from genlock.service.compat.codes import STATUSES, Code
 from genlock.service.compat.messages import Refused
 from genlock.service.compat.routes import ApiRoute
 from genlock.service.exchange import JSON, Answer, Exchange, Receive, Scope, Send, asides, read_body, send_answer
 from genlock.service.running import Running
-from genlock.wire.routes import OPERATOR
 from genlock.wire.statuses import status_of
 
 Handler: TypeAlias = Callable[[Asked], Awaitable[Struct]]
@@ -59,7 +58,7 @@ class Endpoint:
         given = self._query(scope["query_string"]) if route.method == "GET" else await self._body(receive, exchange.headers)
         session = name if route.session == "path" else given.session_id if route.session == "body" else None
         exchange.arguments = {"task_id" if "tasks/{" in route.path else "session_id": name, **({"session_id": session} if session else {})}
-        if session is not None and not _acts_for(grant, session):
+        if session is not None and not is_own(grant, session):
             return Refused(error=Code.NOT_CLAIM_OWNER, message=f"to act for session {session!r} needs its own key"), 403
         speaker = self._running.speaker(grant, exchange.client, exchange.headers)
         answer = await self._handler(Asked(speaker, grant, name, given))
@@ -84,8 +83,3 @@ class Endpoint:
             raise BadArgument(f"the query is not what this path takes: {error}") from None
         except ValueError as error:
             raise BadArgument(f"the query cannot be read: {error}") from None
-
-
-def _acts_for(grant: Grant, session: str) -> bool:
-    """With keys on, a session is acted for by its own key, or by an operator's."""
-    return grant.may(OPERATOR) or grant.session == session
