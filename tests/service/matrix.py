@@ -132,6 +132,7 @@ _PAGE_ROWS = [Row("/", "GET", "/", Access.ANYONE), Row("/metrics", "GET", "/metr
 _STREAM_ROWS = [
     Row("stream", "GET", "/v1/{tenant}/{project}/events/stream", Access.PROJECT, stream=True),
     Row("tenant stream", "GET", "/v1/{tenant}/events/stream", Access.TENANT, stream=True),
+    Row("api events", "GET", "/api/events", Access.PROJECT, api=True, stream=True),
     Row("some of a tenant's", "GET", "/v1/{tenant}/events/stream?project={project}", Access.PROJECT, stream=True),
 ]
 _WITHIN = {Within.PROJECT: Access.PROJECT, Within.TENANT: Access.WHOLE_TENANT, Within.STORE: Access.STORE}

@@ -34,14 +34,11 @@ class Endpoint:
         exchange: Exchange = scope["genlock"]
         exchange.route, exchange.place = f"api_{self._route.name}", self._place
         try:
-            found = await self._answer(scope, receive, exchange)
+            said, status = await self._answer(scope, receive, exchange)
+            answer = Answer(status, msgspec.json.encode(said), JSON, asides(status))
         except GenlockError as error:
             exchange.error = error
-            found = Refused(error=error.code, message=str(error)), status_of(error)
-            allowed = ((b"allow", ", ".join(error.allowed).encode()),) if isinstance(error, MethodRefused) else ()
-        else:
-            allowed = ()
-        answer = Answer(found[1], msgspec.json.encode(found[0]), JSON, (*asides(found[1]), *allowed))
+            answer = refusal(error)
         await send_answer(send, answer, exchange.request.encode())
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> tuple[Struct, int]:
@@ -83,3 +80,10 @@ class Endpoint:
             raise BadArgument(f"the query is not what this path takes: {error}") from None
         except ValueError as error:
             raise BadArgument(f"the query cannot be read: {error}") from None
+
+
+def refusal(error: GenlockError) -> Answer:
+    """An error in SC's shape."""
+    status = status_of(error)
+    allowed = ((b"allow", ", ".join(error.allowed).encode()),) if isinstance(error, MethodRefused) else ()
+    return Answer(status, msgspec.json.encode(Refused(error=error.code, message=str(error))), JSON, (*asides(status), *allowed))
