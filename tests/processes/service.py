@@ -7,14 +7,14 @@ import sys
 from typing import Any
 
 import genlock.aio
-from genlock.service.building import Choices, build
 from genlock.service.serving import listen, server
+from tests.logs import build
 
 
 async def main(url: str, port: int) -> None:
     coordinator = genlock.aio.connect(url, process=None)
     listening = listen("127.0.0.1", port)
-    uvicorn = server(build(coordinator, Choices()))
+    uvicorn = server(build(coordinator))
     started = uvicorn.startup
 
     async def startup(sockets: Any = None) -> None:

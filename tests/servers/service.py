@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import genlock.aio
-from genlock.service.building import Choices, build
+from genlock.service.building import Choices
 from genlock.service.serving import listen, server
 from genlock.store import Clock, Store
+from tests.logs import build
 
 _STARTING_SECONDS = 30
 

@@ -14,6 +14,7 @@ from genlock.service.compat.routes import ROUTES as API_ROUTES
 from genlock.service.openapi.examples import REQUESTS
 from genlock.wire.headers import SESSION_HEADER
 from genlock.wire.routes import ROUTES, Route, Within
+from tests.logs import PLANTED
 
 ROLES = ["observer", "agent", "operator", "admin"]
 
@@ -122,8 +123,9 @@ _BODIES: dict[str, Any] = REQUESTS | {
     "adopt_result": {"refused_id": "t-1/1/s-own/0123456789abcdef", "generation": 1},
     "batch_claim": {"agent_id": "ada", "task_ids": [_TASK]},
     "batch_renew": {"generations": {_TASK: 1}},
-    "batch_submit": {"results": [{"task_id": _TASK, "generation": 1}]},
+    "batch_submit": {"results": [{"task_id": _TASK, "generation": 1, "result_data": PLANTED}]},
     "discard_result": {"refused_id": "t-1/1/s-own/0123456789abcdef"},
+    "submit_result": {"generation": 1, "result_data": {"said": PLANTED}, "work_product_ref": PLANTED},
     "create_key": {"name": "more", "role": "agent"},
     "set_tenant": {"limits": {"max_active_sessions": 60}},
 }

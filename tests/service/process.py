@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests import logs
 from tests.cli.console import COMMAND, environment
 
 PATIENCE_SECONDS = 30.0
+_LOGGING = {"GENLOCK_SERVE_LOG_LEVEL": "debug"}
 
 
 class Service:
@@ -77,13 +79,15 @@ def serve(folder: Path, *options: str, url: str | None = None, verb: str = "serv
     command = [*COMMAND, verb, "--json", "--port", "0", *store, *options]
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment()) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(_LOGGING)) as process,
     ):
         try:
             yield Service(process, log)
         finally:
             if process.poll() is None:
                 process.kill()
+            process.wait()
+            logs.keep(log)
 
 
 def make_store(folder: Path) -> str:

@@ -13,9 +13,9 @@ import uvicorn
 import genlock.aio
 from genlock.coordinator import AsyncCoordinator
 from genlock.service.app import App
-from genlock.service.building import Choices, build
 from genlock.service.serving import listen, server
 from genlock.store import Clock, Store
+from tests.logs import build
 
 PATIENCE_SECONDS = 30
 Make: TypeAlias = Callable[[AsyncCoordinator], App]
@@ -71,7 +71,7 @@ class Served:
 
 def plain(coordinator: AsyncCoordinator) -> App:
     """The service as loopback has it: without keys."""
-    return build(coordinator, Choices())
+    return build(coordinator)
 
 
 @contextmanager

@@ -19,12 +19,13 @@ from starlette.routing import Route
 from genlock.core.access import FRESH_BYTES, compose, write_key
 from genlock.core.keys import NOWHERE
 from genlock.service.app import App
-from genlock.service.building import Choices, build
+from genlock.service.building import Choices
 from genlock.service.openapi.document import document, path_of
 from genlock.store import EventQuery
 from genlock.testing.clock import ManualClock
 from genlock.wire.headers import REQUEST_HEADER
 from genlock.wire.routes import ROUTES
+from tests.logs import build
 from tests.service.matrix import (
     BOUND,
     CALLERS,

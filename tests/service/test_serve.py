@@ -23,7 +23,7 @@ def options(**changes: object) -> Options:
 
 
 def test_it_prints_one_line_with_its_url_and_answers_there(tmp_path: Path) -> None:
-    with serve(tmp_path) as service:
+    with serve(tmp_path, "--log-level", "info") as service:
         assert service.url == f"http://127.0.0.1:{service.port}/"
         assert service.ask("GET", "/healthz")[0] == 200
         assert service.ask("GET", "/readyz") == (200, {"status": "ready"})

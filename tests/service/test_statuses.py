@@ -29,6 +29,7 @@ from genlock.testing.clock import ManualClock
 from genlock.wire.problems import KINDS, TITLES
 from genlock.wire.routes import OBSERVER
 from tests.engine.gates import GatedStore
+from tests.logs import PLANTED, watch
 from tests.service.served import Served, served
 
 T = "A-001-core"
@@ -67,7 +68,7 @@ class Place:
     def release(self, session: str = "s1", generation: int = 1, **more: Any) -> httpx2.Response:
         return self.post(f"tasks/{T}/release", session_id=session, expected_generation=generation, **more)
 
-    def submit(self, session: str = "s1", generation: int = 1, data: Any = "done", **more: Any) -> httpx2.Response:
+    def submit(self, session: str = "s1", generation: int = 1, data: Any = PLANTED, **more: Any) -> httpx2.Response:
         return self.post(f"tasks/{T}/submit", session_id=session, generation=generation, result_data=data, **more)
 
 
@@ -340,7 +341,7 @@ def _with_keys(coordinator: AsyncCoordinator) -> App:
     async def find(key: str) -> Grant | None:
         return Grant("k1", "ann", role=OBSERVER) if key == "looks-only" else None
 
-    return App(Running(coordinator), Door(find, frozenset()), Router(default=nothing_here))
+    return App(Running(coordinator), Door(find, frozenset()), Router(default=nothing_here), watch)
 
 
 def service_mismatch(at: Place) -> httpx2.Response:

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import genlock.aio
-from genlock.service.building import Choices, build
+from genlock.service.building import Choices
 from genlock.service.protocol import Bounds
 from genlock.service.running import Running
 from genlock.service.serving import Server, listen, run
+from tests.logs import build
 
 PATIENCE_SECONDS = 30.0
 
@@ -36,7 +37,7 @@ def inside(choices: Choices | None = None, bounds: Bounds | None = None, url: An
 
     async def main() -> None:
         async with genlock.aio.connect(url, process=None, **options) as coordinator:
-            app = build(coordinator, choices or Choices())
+            app = build(coordinator, choices)
             listening = listen("127.0.0.1", 0)
             server = Server(app, bounds or Bounds(1000), grace_seconds=1)
             server.on_started = started.set

@@ -19,13 +19,14 @@ from genlock.coordinator import AsyncCoordinator
 from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
-from genlock.service.building import Choices, build, nothing_here
+from genlock.service.building import Choices, nothing_here
 from genlock.service.compat.app import api_routes
 from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.service.serving import listen, server
 from genlock.testing.clock import ManualClock
+from tests.logs import build, watch
 
 NOON = datetime(2025, 12, 28, 12, 0, tzinfo=UTC)
 """When SC's examples begin."""
@@ -125,7 +126,7 @@ def serving(
 
     async def begin() -> tuple[AsyncCoordinator, App]:
         fleet = genlock.aio.connect(url, process=None, clock=clock, profile=profile)
-        return fleet, build(fleet, choices or Choices()) if keys is None else _locked(fleet, keys, clock)
+        return fleet, build(fleet, choices) if keys is None else _locked(fleet, keys, clock)
 
     fleet, app = running.do(begin())
     served = Served(running.url, running.add(app), running, fleet, clock)
@@ -143,4 +144,4 @@ def _locked(fleet: AsyncCoordinator, keys: Mapping[str, Grant], clock: ManualClo
         return keys.get(text)
 
     routes = [*StatusPage(running, lambda: clock.now().timestamp()).routes(), *api_routes(running)]
-    return App(running, Door(find, frozenset()), Router(routes, default=nothing_here))
+    return App(running, Door(find, frozenset()), Router(routes, default=nothing_here), watch)

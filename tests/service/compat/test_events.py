@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from genlock.service.building import Choices, build
+from genlock.service.building import Choices
+from tests.logs import build
 from tests.service.pipeline import Pipeline, Request
 from tests.service.served import Served, served
 from tests.service.streams.streaming import Client

@@ -23,6 +23,7 @@ from genlock.service.running import Running
 from genlock.service.serving import server
 from genlock.service.streams import Hub, StreamSettings
 from genlock.service.streams.mount import stream_routes
+from tests.logs import watch
 from tests.service.streams.streaming import PATIENCE, Client
 
 
@@ -44,7 +45,7 @@ class Whole:
         async with genlock.aio.connect(self._url, process=None) as coordinator:
             door = Door(self._find, None)
             self.hub = Hub(coordinator.engine, StreamSettings(look_seconds=0.05))
-            app = App(Running(coordinator), door, Router(stream_routes(self.hub, door)))
+            app = App(Running(coordinator), door, Router(stream_routes(self.hub, door)), watch)
             listening = socket.create_server(("127.0.0.1", 0))
             self.port = listening.getsockname()[1]
             uvicorn = server(app)
