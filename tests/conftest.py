@@ -17,6 +17,29 @@ pytest_plugins = [
 ]
 
 
+_LEAKED = pytest.StashKey[list[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever begins the run says where the services log; those who run tests for it do as it says."""
+    from tests import logs  # not before the plugins above: pytest rewrites their assertions
+
+    if not hasattr(config, "workerinput"):
+        logs.begin()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run in which a service has logged a secret has failed."""
+    from tests import logs
+
+    logs.end()
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[_LEAKED] = leaked = logs.found()
+        if leaked:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What is given a store of the nightly ones by its name is slow, unless it belongs to the core. So is what a class names `nightly`.
@@ -56,6 +79,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     from tests import counting  # not before pytest has its hand on the modules of the servers
     from tests.servers import stores
 
+    for fault in terminalreporter.config.stash.get(_LEAKED, []):
+        terminalreporter.write_line(f"FAILED: a service has logged what no log may have: {fault}", red=True)
     for name in stores.absent():
         terminalreporter.write_line(f"not run: the tests on {name}, whose server is not on this machine; `make servers` gets it")
     found = {outcome: list(_nodeids(terminalreporter, outcome)) for outcome in counting.OUTCOMES}

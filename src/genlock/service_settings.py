@@ -6,12 +6,26 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from genlock.core.names import check_project, check_tenant
 from genlock.errors import BadArgument
 
 PREFIX: Final = "serve_"
 PORT: Final = 8420
 
+CLAIM_CONFIG: Final = {
+    "default_ttl": "defaultTTL",
+    "max_ttl": "maxTTL",
+    "min_ttl": "minTTL",
+    "heartbeat_interval": "heartbeatInterval",
+    "cleanup_interval": "cleanupInterval",
+    "orphan_threshold": "orphanThreshold",
+    "warning_threshold": "warningThreshold",
+    "expiring_threshold": "expiringThreshold",
+}
+"""The settings of claims under /api: our names, and those of their document."""
+
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,255}")
+_LONGEST_MS: Final = 366 * 86_400_000
 _METRIC: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,63}")
 _LEVELS: Final = ("debug", "info", "warning", "error")
 _FORMATS: Final = ("json", "text")
@@ -89,6 +103,18 @@ def whole(name: str, least: int, most: int) -> Callable[[object], int]:
     return check
 
 
+def check_claim_config(value: object) -> str:
+    """Some of the document's `claimConfig`, as NAME=MILLISECONDS with commas between them."""
+    pairs = [pair.strip() for pair in value.split(",") if pair.strip()] if isinstance(value, str) else ["?"]
+    given: dict[str, int] = {}
+    for pair in pairs:
+        name, _, text = pair.partition("=")
+        if name not in CLAIM_CONFIG.values() or name in given:
+            raise BadArgument(f"claim_config is NAME=MILLISECONDS, each name once, of {', '.join(CLAIM_CONFIG.values())}; not {value!r}")
+        given[name] = whole(f"claim_config {name}", 1, _LONGEST_MS)(text)
+    return ",".join(f"{name}={number}" for name, number in given.items())
+
+
 def check_grace(value: object) -> float:
     """How long a stop may take, in seconds."""
     try:
@@ -113,6 +139,9 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "serve_connections": whole("connections", 1, 1_000_000),
     "serve_rate": whole("rate", 0, 1_000_000),
     "serve_tenant_operations": whole("tenant_operations", 1, 100_000),
+    "serve_api_tenant": check_tenant,
+    "serve_api_project": check_project,
+    "serve_claim_config": check_claim_config,
 }
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -128,6 +157,9 @@ DEFAULTS: Final[dict[str, Any]] = {
     "serve_connections": 20_000,
     "serve_rate": None,
     "serve_tenant_operations": 256,
+    "serve_api_tenant": "default",
+    "serve_api_project": "default",
+    "serve_claim_config": "",
 }
 """None: it depends. Keys are asked for wherever others could reach the service; the log is readable on a terminal, else JSON; a key may
 send 1,000 requests a second, and whoever needs none is not counted."""

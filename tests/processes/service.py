@@ -6,14 +6,14 @@ import asyncio
 import sys
 
 import genlock.aio
-from genlock.service.building import Choices, build
 from genlock.service.serving import listen, server
+from tests.logs import build
 
 
 async def main(url: str, port: int) -> None:
     coordinator = genlock.aio.connect(url, process=None)
     listening = listen("127.0.0.1", port)
-    uvicorn = server(build(coordinator, Choices()))
+    uvicorn = server(build(coordinator))
     uvicorn.on_started = lambda: print(listening.getsockname()[1], flush=True)
     await uvicorn.serve(sockets=[listening])
     await coordinator.close()

@@ -11,6 +11,7 @@ import genlock
 from genlock import Coordinator
 from genlock.errors import ServiceUnreachable
 from genlock.wire.routes import ROUTES
+from tests.logs import PLANTED
 from tests.servers.proxy import Proxy, between
 from tests.servers.service import Service
 
@@ -23,7 +24,7 @@ def _held(fleet: Coordinator) -> None:
 
 def _done(fleet: Coordinator) -> None:
     _held(fleet)
-    fleet.submit_result(task_id="T", generation=1, result_data={"n": 1})
+    fleet.submit_result(task_id="T", generation=1, result_data={"n": PLANTED})
 
 
 def _on_hold(fleet: Coordinator) -> None:
@@ -33,7 +34,7 @@ def _on_hold(fleet: Coordinator) -> None:
 def _refused(fleet: Coordinator) -> None:
     _held(fleet)
     fleet.force_release(task_id="T")
-    fleet.submit_result(task_id="T", generation=1, result_data={"late": True})
+    fleet.submit_result(task_id="T", generation=1, result_data={"late": PLANTED})
 
 
 def _nothing(fleet: Coordinator) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import genlock
 from genlock import Coordinator
 from genlock.engine.check import check
+from tests.logs import PLANTED
 from tests.processes import service as program
 
 _TASKS = 48
@@ -82,7 +83,9 @@ class Clients:
         claim = fleet.claim_next().claim
         if claim is None:
             return False
-        answer = fleet.submit_result(task_id=claim.task_id, generation=claim.generation, result_data={"by": claim.session_id})
+        answer = fleet.submit_result(
+            task_id=claim.task_id, generation=claim.generation, result_data={"by": claim.session_id, "of": PLANTED}
+        )
         with self._progress:
             self.granted[claim.task_id, claim.generation] += 1
             self.accepted[claim.task_id] += answer.accepted

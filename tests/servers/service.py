@@ -22,11 +22,12 @@ from genlock.coordinator import AsyncCoordinator
 from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
-from genlock.service.building import Choices, build
+from genlock.service.building import Choices
 from genlock.service.protocol import Bounds
 from genlock.service.running import Running
 from genlock.service.serving import CONNECTIONS, Server, listen, run
 from genlock.store import Clock, Store
+from tests.logs import build
 
 PATIENCE_SECONDS = 30.0
 """After which something that should have come counts as never coming."""

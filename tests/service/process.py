@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from tests.cli.console import COMMAND, environment
 
 PATIENCE_SECONDS = 30.0
-TRACES = {"PYTHONFAULTHANDLER": "1"}
+TRACES = {"PYTHONFAULTHANDLER": "1", "GENLOCK_SERVE_LOG_LEVEL": "debug"}
 """With this, a process that is aborted says what its threads were at."""
 
 
@@ -99,6 +99,8 @@ def serve(folder: Path, *options: str, url: str | None = None, verb: str = "serv
         finally:
             if process.poll() is None:
                 process.kill()
+            process.wait()
+            logs.keep(log)
 
 
 def make_store(folder: Path) -> str:

@@ -35,12 +35,6 @@ def test_a_caller_sees_its_own_tenants_projects_and_no_others(grant: Grant, tena
     assert grant.sees(tenant, project) is seen
 
 
-def test_a_key_of_one_session_acts_for_no_other() -> None:
-    bound = Grant(session="s1")
-    assert [bound.is_session(session) for session in ("s1", "s2", "", None)] == [True, False, False, False]
-    assert all(Grant().is_session(session) for session in ("s1", None))
-
-
 def test_whoever_is_on_this_machine_may_all_and_whoever_is_unknown_nothing() -> None:
     assert OPEN.sees("acme", "shop")
     assert OPEN.may("admin")

@@ -16,6 +16,7 @@ from genlock.service.access.grant import Grant
 from genlock.service.exchange import Exchange
 from genlock.service.logs import Log
 from genlock.service.logwriting import Writer
+from tests.logs import PLANTED
 from tests.service.logscan import leaks
 from tests.service.process import read_all, serve
 
@@ -23,7 +24,7 @@ TASKS = "/v1/default/default/tasks"
 SECRETS = [
     "glk_k3f9a1_S3cretPartOfTheKey_9f2c",
     "Basic-dXNlcjpwYXNzd29yZA",
-    "result-body-7f3a9c-do-not-log",
+    PLANTED,
     "payload-of-many-bytes-51b2e8",
     "metadata-value-cc04d1-private",
     "description-of-a-task-8841fe",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from genlock.errors import BadArgument
 from genlock.service.addresses import asks_for_keys, is_loopback
+from genlock.service.compat.config import ClaimConfig, read_config
 from genlock.service.hosting import Options
-from genlock.service_settings import DEFAULTS, PREFIX
+from genlock.service_settings import CLAIM_CONFIG, DEFAULTS, PREFIX
 from tests.cli.console import run
 from tests.service.logscan import leaks
 from tests.service.process import make_store, serve
@@ -22,7 +24,7 @@ def options(**changes: object) -> Options:
 
 
 def test_it_prints_one_line_with_its_url_and_answers_there(tmp_path: Path) -> None:
-    with serve(tmp_path) as service:
+    with serve(tmp_path, "--log-level", "info") as service:
         assert service.url == f"http://127.0.0.1:{service.port}/"
         assert service.ask("GET", "/healthz")[0] == 200
         assert service.ask("GET", "/readyz") == (200, {"status": "ready"})
@@ -119,6 +121,14 @@ def test_it_answers_only_for_the_hosts_it_was_told_of(tmp_path: Path) -> None:
         ("grace-seconds", "-1", "grace_seconds is a number of seconds from 0 to 3600, not '-1'"),
         ("connections", "0", "connections is a whole number from 1 to 1000000, not '0'"),
         ("rate", "-5", "rate is a whole number from 0 to 1000000, not '-5'"),
+        ("api-tenant", "_", "tenant '_' is reserved; '.', '..' and '_' are no names"),
+        ("claim-config", "defaultTTL", "claim_config defaultTTL is a whole number from 1 to 31622400000, not ''"),
+        ("claim-config", "minTTL=0", "claim_config minTTL is a whole number from 1 to 31622400000, not '0'"),
+        (
+            "claim-config",
+            "ttl=5",
+            f"claim_config is NAME=MILLISECONDS, each name once, of {', '.join(CLAIM_CONFIG.values())}; not 'ttl=5'",
+        ),
         ("tenant-operations", "0", "tenant_operations is a whole number from 1 to 100000, not '0'"),
     ],
 )
@@ -152,3 +162,17 @@ def test_requests_are_counted_where_keys_are_asked_for() -> None:
     assert options(keys=True).requests_a_second == 1000
     assert options(rate=5).requests_a_second == 5
     assert options(keys=True, rate=0).requests_a_second is None
+
+
+def test_the_settings_of_claims_under_api_go_by_the_names_of_their_document(tmp_path: Path) -> None:
+    with serve(tmp_path, "--api-project", "web", "--claim-config", "defaultTTL=120000", "--claim-config", "minTTL=1000") as service:
+        service.ask("POST", "/v1/default/web/tasks", {"tasks": ["t"]})
+        claim = service.ask("POST", "/api/tasks/t/claim", {"sessionId": "s"})[1]["claim"]
+    assert datetime.fromisoformat(claim["expiresAt"]) - datetime.fromisoformat(claim["claimedAt"]) == timedelta(minutes=2)
+
+
+def test_settings_of_claims_that_do_not_fit_each_other_are_refused() -> None:
+    assert read_config("") == ClaimConfig()
+    assert read_config("maxTTL=9000000,orphanThreshold=5") == ClaimConfig(max_ttl=9_000_000, orphan_threshold=5)
+    with pytest.raises(BadArgument, match="minTTL 60000 <= defaultTTL 1800000 <= maxTTL 5 does not hold"):
+        read_config("maxTTL=5")

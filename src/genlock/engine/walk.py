@@ -9,11 +9,11 @@ from genlock.store import EventPage, EventQuery, Query, Store, Stored
 _PAGE = 500
 
 
-def records_of(store: Store, tenant: str, project: str | None, kind: str) -> Iterator[Stored]:
-    """Every record of this kind, by project and id."""
+def records_of(store: Store, tenant: str, project: str | None, kind: str, state: str | None = None) -> Iterator[Stored]:
+    """Every record of this kind, or of those in this state, by project and id."""
     after: str | None = None
     while True:
-        page = store.find(Query(tenant, project, kind, after=after, limit=_PAGE))
+        page = store.find(Query(tenant, project, kind, state=state, after=after, limit=_PAGE))
         yield from page.records
         if page.next is None:
             return

@@ -19,6 +19,7 @@ from genlock.service.access.keyring import Keyring
 from genlock.service.app import App, Watch
 from genlock.service.compat.app import api_routes
 from genlock.service.compat.config import ClaimConfig
+from genlock.service.compat.events import events_route
 from genlock.service.exchange import Exchange, Receive, Scope, Send
 from genlock.service.limits import AT_ONCE, Rates, Turns
 from genlock.service.logs import Log
@@ -77,6 +78,7 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
             *StatusPage(running).routes(),
             Page("/metrics", only_of_the_whole_store(metrics_endpoint(metrics))),
             *stream_routes(hub, door),
+            events_route(hub, door, choices.api_tenant, choices.api_project),
             *api_routes(running, config=choices.claim_config, tenant_id=choices.api_tenant, project_id=choices.api_project),
         ],
         redirect_slashes=False,

@@ -18,6 +18,7 @@ from genlock.open import connect_async
 from genlock.service.access.keyring import has_keys
 from genlock.service.addresses import asks_for_keys, is_loopback, listen, url_of
 from genlock.service.building import Choices, build
+from genlock.service.compat.config import read_config
 from genlock.service.limits import RATE
 from genlock.service.logs import Log
 from genlock.service.metrics import Metrics
@@ -44,6 +45,9 @@ class Options(Struct, frozen=True, kw_only=True):
     connections: int
     rate: int | None
     tenant_operations: int
+    api_tenant: str
+    api_project: str
+    claim_config: str
 
     @property
     def asks_for_keys(self) -> bool:
@@ -126,6 +130,9 @@ def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: 
         hosts=options.hosts,
         requests_a_second=options.requests_a_second,
         tenant_operations=options.tenant_operations,
+        claim_config=read_config(options.claim_config),
+        api_tenant=options.api_tenant,
+        api_project=options.api_project,
         metrics_prefix=options.metrics_prefix,
     )
     app = build(coordinator, choices, log, metrics)

@@ -11,6 +11,7 @@ from genlock.coordinator import AsyncCoordinator, speaking_for
 from genlock.coordinator.base import Identity
 from genlock.core.names import check_agent, check_session, check_user
 from genlock.errors import BadArgument
+from genlock.service.access.acting import Acting
 from genlock.service.access.grant import Grant
 from genlock.service.limits import Rates, Turns
 from genlock.wire.headers import (
@@ -38,6 +39,7 @@ class Running:
         self.rates = rates
         """None: nobody is counted."""
         self.turns = Turns() if turns is None else turns
+        self.acting = Acting(coordinator.engine)
         self.stopping = asyncio.Event()
         """Set when nothing new is to be begun: who waits is answered."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []

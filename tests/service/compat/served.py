@@ -16,12 +16,13 @@ import genlock.aio
 from genlock.coordinator import AsyncCoordinator
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
-from genlock.service.building import Choices, build, nothing_here
+from genlock.service.building import Choices, nothing_here
 from genlock.service.compat.app import api_routes
 from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.testing.clock import ManualClock
+from tests.logs import build
 from tests.servers.service import Hosted, door
 
 NOON = datetime(2025, 12, 28, 12, 0, tzinfo=UTC)

@@ -112,14 +112,23 @@ class Event(NamedTuple):
 class Client:
     """Reads one stream. Fails instead of waiting for ever."""
 
-    def __init__(self, port: int, path: str, *, last: str = "", receive_buffer: int | None = None, headers: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self,
+        port: int,
+        path: str,
+        *,
+        last: str = "",
+        receive_buffer: int | None = None,
+        headers: Mapping[str, str] = {},
+        method: str = "GET",
+    ) -> None:
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(("127.0.0.1", port))
         sent = {"Host": "localhost", **headers} | ({"Last-Event-ID": last} if last else {})
-        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+        lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
         self.socket.sendall("\r\n".join(lines).encode())
         self.last = last
         self.retry: int | None = None

@@ -26,14 +26,19 @@ _OPTIONS = {
     "connections": ("NUMBER", "The most connections at once; default: 20,000."),
     "rate": ("NUMBER", "The most requests a second of one key; default: 1,000, and any number where no keys are asked for. 0 for any."),
     "tenant_operations": ("NUMBER", "The most operations of one tenant at once; the others wait their turn. Default: 256."),
+    "api_tenant": ("NAME", "The tenant that /api acts on; default: default."),
+    "api_project": ("NAME", "The project that /api acts on; default: default."),
+    "claim_config": ("NAME=MS", "A setting of claims under /api, such as defaultTTL=600000; may be repeated."),
 }
+
+_REPEATED = ("allow_host", "claim_config")
 
 
 def _options(function: Callable[..., None]) -> Callable[..., None]:
     """A flag for each setting of a service."""
     for name, (kind, text) in reversed(_OPTIONS.items()):
         flag = f"--{name.replace('_', '-')}"
-        function = click.option(flag, f"set_{PREFIX}{name}", metavar=kind, help=text, multiple=name == "allow_host")(function)
+        function = click.option(flag, f"set_{PREFIX}{name}", metavar=kind, help=text, multiple=name in _REPEATED)(function)
     keys = click.option(
         "--keys/--no-keys", f"set_{PREFIX}keys", default=None, help="Ask for keys; default: unless only this machine can reach it."
     )
@@ -47,8 +52,8 @@ def _joined(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def run(**options: Any) -> None:
-        several = options[f"set_{PREFIX}allow_host"]
-        function(**options | {f"set_{PREFIX}allow_host": ",".join(several) if several else None})
+        several = {name: options[name] for name in (f"set_{PREFIX}{each}" for each in _REPEATED)}
+        function(**options | {name: ",".join(given) if given else None for name, given in several.items()})
 
     return run
 

@@ -29,10 +29,6 @@ class Grant(Struct, frozen=True):
         """Does the role cover that one?"""
         return self.role.covers(role)
 
-    def is_session(self, session: str | None) -> bool:
-        """May it act for this session?"""
-        return self.session is None or self.session == session
-
 
 OPEN: Final = Grant()
 """On loopback without keys: whoever is on this machine."""

@@ -12,4 +12,5 @@ history.py     the last claims of every session
 claims.py      claim, release, heartbeat
 looking.py     what is in flight, and who does what
 endpoint.py    from a request to its answer
+events.py      the stream of its events
 """

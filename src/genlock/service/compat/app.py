@@ -18,7 +18,7 @@ _VERBS = frozenset({"claim", "release", "heartbeat", "session_heartbeat"})
 def api_routes(
     running: Running, *, config: ClaimConfig | None = None, tenant_id: str = "default", project_id: str = "default"
 ) -> list[BaseRoute]:
-    """The routes under /api. The place of /api/events, a stream of the same project, is before them."""
+    """The routes under /api, but for its stream."""
     config = config if config is not None else ClaimConfig()
     records = Records(running, (tenant_id, project_id))
     claims, looking = Claims(records, config), Looking(records, config)

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec import Struct
 
 from genlock.core.policy import TenantLimits
 from genlock.errors import BadArgument
-
-_NAMES: Final = {
-    "default_ttl": "defaultTTL",
-    "max_ttl": "maxTTL",
-    "min_ttl": "minTTL",
-    "heartbeat_interval": "heartbeatInterval",
-    "cleanup_interval": "cleanupInterval",
-    "orphan_threshold": "orphanThreshold",
-    "warning_threshold": "warningThreshold",
-    "expiring_threshold": "expiringThreshold",
-}
+from genlock.service_settings import CLAIM_CONFIG
 
 
-class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=_NAMES):
+class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=CLAIM_CONFIG):
     """How long claims last under /api, and when they give cause for concern."""
 
     default_ttl: int = 1_800_000
@@ -39,7 +27,7 @@ class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             if getattr(self, name) <= 0:
-                raise BadArgument(f"claimConfig {_NAMES[name]} is a number of milliseconds above 0, not {getattr(self, name)}")
+                raise BadArgument(f"claimConfig {CLAIM_CONFIG[name]} is a number of milliseconds above 0, not {getattr(self, name)}")
         if not self.min_ttl <= self.default_ttl <= self.max_ttl:
             raise BadArgument(f"claimConfig: minTTL {self.min_ttl} <= defaultTTL {self.default_ttl} <= maxTTL {self.max_ttl} does not hold")
 
@@ -49,3 +37,10 @@ class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
         seconds = max(self.min_ttl, min(ttl, self.max_ttl)) / 1000
         seconds = max(seconds, limits.min_lease_duration_seconds)
         return min(seconds, limits.max_lease_duration_seconds or seconds)
+
+
+def read_config(text: str) -> ClaimConfig:
+    """From a setting: NAME=MILLISECONDS, with commas between them."""
+    ours = {name: own for own, name in CLAIM_CONFIG.items()}
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
+    return ClaimConfig(**{ours[name]: int(number) for name, _, number in pairs})

@@ -10,14 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, RoleRefused, RouteNotFound
-from genlock.service.access.grant import Grant
+from genlock.service.access.acting import is_own
 from genlock.service.compat.claims import Asked
 from genlock.service.compat.codes import STATUSES, Code
 from genlock.service.compat.messages import Refused
 from genlock.service.compat.routes import ApiRoute
 from genlock.service.exchange import JSON, Answer, Exchange, Receive, Scope, Send, asides, read_body, send_answer
 from genlock.service.running import Running
-from genlock.wire.routes import OPERATOR
 from genlock.wire.statuses import status_of
 
 Handler: TypeAlias = Callable[[Asked], Awaitable[Struct]]
@@ -35,14 +34,11 @@ class Endpoint:
         exchange: Exchange = scope["genlock"]
         exchange.route, exchange.place = f"api_{self._route.name}", self._place
         try:
-            found = await self._answer(scope, receive, exchange)
+            said, status = await self._answer(scope, receive, exchange)
+            answer = Answer(status, msgspec.json.encode(said), JSON, asides(status))
         except GenlockError as error:
             exchange.error = error
-            found = Refused(error=error.code, message=str(error)), status_of(error)
-            allowed = ((b"allow", ", ".join(error.allowed).encode()),) if isinstance(error, MethodRefused) else ()
-        else:
-            allowed = ()
-        answer = Answer(found[1], msgspec.json.encode(found[0]), JSON, (*asides(found[1]), *allowed))
+            answer = refusal(error)
         await send_answer(send, answer, exchange.request.encode())
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> tuple[Struct, int]:
@@ -59,7 +55,7 @@ class Endpoint:
         given = self._query(scope["query_string"]) if route.method == "GET" else await self._body(receive, exchange.headers)
         session = name if route.session == "path" else given.session_id if route.session == "body" else None
         exchange.arguments = {"task_id" if "tasks/{" in route.path else "session_id": name, **({"session_id": session} if session else {})}
-        if session is not None and not _acts_for(grant, session):
+        if session is not None and not is_own(grant, session):
             return Refused(error=Code.NOT_CLAIM_OWNER, message=f"to act for session {session!r} needs its own key"), 403
         speaker = self._running.speaker(grant, exchange.client, exchange.headers)
         answer = await self._handler(Asked(speaker, grant, name, given))
@@ -86,6 +82,8 @@ class Endpoint:
             raise BadArgument(f"the query cannot be read: {error}") from None
 
 
-def _acts_for(grant: Grant, session: str) -> bool:
-    """With keys on, a session is acted for by its own key, or by an operator's."""
-    return grant.may(OPERATOR) or grant.session == session
+def refusal(error: GenlockError) -> Answer:
+    """An error in SC's shape."""
+    status = status_of(error)
+    allowed = ((b"allow", ", ".join(error.allowed).encode()),) if isinstance(error, MethodRefused) else ()
+    return Answer(status, msgspec.json.encode(Refused(error=error.code, message=str(error))), JSON, (*asides(status), *allowed))

@@ -10,6 +10,8 @@ from genlock.service.compat import messages as m
 from genlock.wire.routes import AGENT, OBSERVER, OPERATOR
 
 PREFIX: Final = "/api"
+EVENTS: Final = "events"
+"""A stream, which is no endpoint like the others."""
 
 
 class ApiRoute(NamedTuple):

@@ -93,6 +93,11 @@ def _stream(name: str, summary: str, parameters: list[Schema], more: dict[str, t
     }
 
 
+def _api_stream() -> dict[str, Any]:
+    told = _stream("api_events", "The events of the project that /api acts on, as server-sent events.", [], {})
+    return told | {"tags": ["Session claims"]}
+
+
 STREAMS: Final[dict[str, dict[str, Any]]] = {
     "/v1/{tenant}/{project}/events/stream": {
         "get": _stream("stream_events", "The project's events as they come, as server-sent events.", _SCOPED, {})
@@ -105,5 +110,6 @@ STREAMS: Final[dict[str, dict[str, Any]]] = {
             {"project": ("Only of these projects.", SCOPE)},
         )
     },
+    "/api/events": {"get": _api_stream()},
 }
 """They do not end, so that they are tested for themselves."""

@@ -2,6 +2,7 @@
 
 GET /v1/{tenant}/{project}/events/stream                 ?after= &task= &session= &type= &shape=
 GET /v1/{tenant}/events/stream                           the same, and &project=, for some of the tenant's projects
+GET /api/events                                          the project's that /api acts on, as the session documents have it
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from genlock.errors import BadArgument, KeyRefused, MethodRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.exchange import Exchange, Receive, Scope, Send
+from genlock.service.streams.cursors import Place
 from genlock.service.streams.filters import check_filters
 from genlock.service.streams.hub import Hub
 from genlock.service.streams.shapes import GENLOCK
@@ -46,11 +48,12 @@ class StillAdmitted(Struct, frozen=True):
             return False
 
 
-class _Stream:
+class Stream:
     """An ASGI application, so that Starlette hands everything through."""
 
-    def __init__(self, hub: Hub, door: Door) -> None:
-        self._hub, self._door = hub, door
+    def __init__(self, hub: Hub, door: Door, name: str = "stream_events", shape: str = GENLOCK, place: Place | None = None) -> None:
+        self._hub, self._door, self._name, self._shape = hub, door, name, shape
+        self._place = {} if place is None else {"tenant": place[0], "project": place[1]}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] != "GET":
@@ -59,7 +62,8 @@ class _Stream:
             raise error
         exchange: Exchange = scope["genlock"]
         given = _query(scope["query_string"])
-        where = _where(scope["path_params"], given.pop("project"), exchange)
+        exchange.route = self._name
+        where = _where(scope["path_params"] | self._place, given.pop("project"), exchange)
         filters = check_filters(given["task"], given["session"], given["type"])
         await serve_stream(
             self._hub,
@@ -67,7 +71,7 @@ class _Stream:
             receive,
             send,
             after=given["after"],
-            shape=given["shape"] or GENLOCK,
+            shape=given["shape"] or self._shape,
             filters=filters,
             still_allowed=StillAdmitted(
                 self._door, exchange.headers.get(b"authorization"), exchange.headers.get(b"x-api-key"), exchange.grant
@@ -78,7 +82,7 @@ class _Stream:
 
 def stream_routes(hub: Hub, door: Door) -> list[Route]:
     """For the service's router."""
-    stream = _Stream(hub, door)
+    stream = Stream(hub, door)
     return [Route("/v1/{tenant}/events/stream", stream), Route("/v1/{tenant}/{project}/events/stream", stream)]
 
 
@@ -89,7 +93,6 @@ def _where(path: dict[str, str], projects: list[str], exchange: Exchange) -> dic
         if projects:
             raise BadArgument("the project stands in the path; /v1/{tenant}/events/stream takes ?project=, several times if need be")
         projects = [path["project"]]
-    exchange.route = STREAM_ROUTE
     places = [(tenant, check_project(project)) for project in projects]
     for place in places:
         if not grant.sees(*place):

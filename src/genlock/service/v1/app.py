@@ -80,6 +80,8 @@ class V1:
             given = endpoint.keywords.of_query(scope["query_string"])
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
+        if endpoint.route.fenced:
+            await self._running.acting.check(grant, place[0], endpoint.session(speaker, given))
         exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, receive)
         return endpoint.answer(result, grant, place[0])
 

@@ -40,6 +40,7 @@ class Endpoint:
         self.variable = route.variable
         self.reads_body = route.method != "GET"
         self.waits = route.name == "claim_next"
+        self.names_user = "user_id" in self.keywords.type.__struct_fields__
         self.takes_plan = "source" in self.keywords.type.__struct_fields__
 
     def arguments(self, place: tuple[str, str], name: str | None, given: dict[str, Any], headers: dict[bytes, bytes]) -> dict[str, Any]:
@@ -57,16 +58,20 @@ class Endpoint:
         return given
 
     def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
-        """RoleRefused where the role, or the session that the key is bound to, does not cover this."""
+        """RoleRefused where the role does not cover this."""
         needed = self._needed(given)
         if not grant.may(needed):
             raise RoleRefused(f"{self.name} needs the role {needed}; this key has the role {grant.role}")
         if self._changes_limits(given) and not grant.sees(EVERYWHERE, EVERYWHERE):
             raise RoleRefused("profile and limits of a tenant are set by an admin of the whole store, whose key is for tenant '*'")
-        if grant.session is not None and self.route.fenced:
-            session = given.get("session_id")
-            if not grant.is_session(session if session is not None else speaker.identity.session_id):
-                raise RoleRefused(f"this key acts for session {grant.session!r} alone")
+        user = given["user_id"] if self.names_user else None
+        if user is not None and user != speaker.identity.user_id and not grant.may(OPERATOR):
+            raise RoleRefused(f"an agent's user is the name of its key, {grant.name!r}; leave user_id out, or ask an operator")
+
+    def session(self, speaker: AsyncCoordinator, given: dict[str, Any]) -> str | None:
+        """The session that it acts for."""
+        session: str | None = given.get("session_id")
+        return session if session is not None else speaker.identity.session_id
 
     def _changes_limits(self, given: dict[str, Any]) -> bool:
         return self.name == "set_tenant" or (self.name == "set_policy" and (given["profile"] is not None or bool(given["limits"])))

@@ -1,0 +1,271 @@
+"""The matrix of access: who asks, for what, where, on whose behalf, and what the answer has to be.
+
+The expectation rests on the tables of routes and on what the words of the roles mean; nothing here asks the code that decides it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from genlock.service.compat.routes import ROUTES as API_ROUTES
+from genlock.service.openapi.examples import REQUESTS
+from genlock.wire.headers import SESSION_HEADER
+from genlock.wire.routes import ROUTES, Route, Within
+from tests.logs import PLANTED
+
+ROLES = ["observer", "agent", "operator", "admin"]
+
+# Who asks
+
+
+class Caller(NamedTuple):
+    """A key, or what somebody takes for one."""
+
+    name: str
+    role: str | None = None
+    """None: no good key."""
+    tenant: str = "acme"
+    projects: str = "*"
+    session: str | None = None
+
+    def covers(self, role: str) -> bool:
+        return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
+
+    def sees_tenant(self, tenant: str) -> bool:
+        return self.tenant in ("*", tenant)
+
+    def sees(self, tenant: str, project: str) -> bool:
+        """The patterns of this matrix are `*` and `team-*`."""
+        return self.sees_tenant(tenant) and (self.projects == "*" or project.startswith("team-"))
+
+    @property
+    def sees_all(self) -> bool:
+        return self.tenant == "*" and self.projects == "*"
+
+
+BAD = ["none", "wrong", "unknown", "malformed", "expired", "revoked"]
+CALLERS = [
+    *(Caller(name) for name in BAD),
+    *(Caller(role, role) for role in ROLES),
+    *(Caller(f"team {role}", role, projects="team-*") for role in ROLES[:3]),
+    Caller("bound", "agent", session="s-own"),
+    Caller("team bound", "agent", projects="team-*", session="s-own"),
+    *(Caller(f"foreign {role}", role, "globex") for role in ROLES),
+    Caller("root", "admin", "*"),
+    Caller("root observer", "observer", "*"),
+]
+
+# Where, and on whose behalf
+
+
+class Place(NamedTuple):
+    """A tenant and a project; `_` where none is meant."""
+
+    tenant: str
+    project: str
+
+
+OWN = Place("acme", "team-a")
+THERE = [OWN, Place("acme", "secret"), Place("globex", "team-a")]
+MISSING = {Place("acme", "absent"): Place("acme", "secret"), Place("nobody", "team-a"): Place("globex", "team-a")}
+"""Places that are not there, and for each one that is, with names of the same length."""
+PLACES = [*THERE, *MISSING]
+TENANTS = [Place(tenant, "_") for tenant in ("acme", "globex", "nobody")]
+MISSING_TENANT = {Place("nobody", "_"): Place("globex", "_")}
+STORE = Place("_", "_")
+
+BOUND = {("acme", "s-own"), ("acme", "s-two")}
+"""Sessions that have a key of their own."""
+SESSIONS = ["s-own", "s-two", "s-free"]
+
+# What is asked for
+
+
+class Access(Enum):
+    """What has to be the case besides a key."""
+
+    OPEN = "nothing, not even a key"
+    ANYONE = "a key"
+    STORE = "a key for all that the store has"
+    TENANT = "a key of the tenant"
+    WHOLE_TENANT = "a key of the tenant and all its projects"
+    PROJECT = "a key that sees the project"
+
+
+class Row(NamedTuple):
+    """One thing to ask for."""
+
+    name: str
+    method: str
+    path: str
+    access: Access
+    role: str = "observer"
+    session: str | None = None
+    """Where the session stands that it acts for: `body`, `path` or `header`; None if it acts for none."""
+    body: str | None = None
+    """As JSON."""
+    whole_store: bool = False
+    """Does the role have to be of the whole store?"""
+    api: bool = False
+    stream: bool = False
+
+    @property
+    def route(self) -> tuple[str, str]:
+        """What it is a row of: method and path."""
+        return self.method, self.path.partition("?")[0]
+
+
+_TASK, _KEY_ID = "t-1", "k" * 12
+_BODIES: dict[str, Any] = REQUESTS | {
+    "adopt_result": {"refused_id": "t-1/1/s-own/0123456789abcdef", "generation": 1},
+    "batch_claim": {"agent_id": "ada", "task_ids": [_TASK]},
+    "batch_renew": {"generations": {_TASK: 1}},
+    "batch_submit": {"results": [{"task_id": _TASK, "generation": 1, "result_data": PLANTED}]},
+    "discard_result": {"refused_id": "t-1/1/s-own/0123456789abcdef"},
+    "submit_result": {"generation": 1, "result_data": {"said": PLANTED}, "work_product_ref": PLANTED},
+    "create_key": {"name": "more", "role": "agent"},
+    "set_tenant": {"limits": {"max_active_sessions": 60}},
+}
+_OPEN_ROWS = [Row(path, "GET", path, Access.OPEN) for path in ("/healthz", "/readyz", "/openapi.json", "/docs")]
+_PAGE_ROWS = [Row("/", "GET", "/", Access.ANYONE), Row("/metrics", "GET", "/metrics", Access.STORE)]
+_STREAM_ROWS = [
+    Row("stream", "GET", "/v1/{tenant}/{project}/events/stream", Access.PROJECT, stream=True),
+    Row("tenant stream", "GET", "/v1/{tenant}/events/stream", Access.TENANT, stream=True),
+    Row("api events", "GET", "/api/events", Access.PROJECT, api=True, stream=True),
+    Row("some of a tenant's", "GET", "/v1/{tenant}/events/stream?project={project}", Access.PROJECT, stream=True),
+]
+_WITHIN = {Within.PROJECT: Access.PROJECT, Within.TENANT: Access.WHOLE_TENANT, Within.STORE: Access.STORE}
+
+
+def _row(route: Route) -> Row:
+    where = "body" if route.fenced and route.variable != "session_id" else "path" if route.fenced else None
+    path = f"/v1/{{tenant}}/{{project}}/{route.path}".replace("{session_id}", "{session}" if route.fenced else "s-own")
+    body = None if route.method == "GET" else json.dumps(_BODIES.get(route.name, {}))
+    # What is about the whole store answers only who sees it all; a tenant's limits do as well, but say so.
+    return Row(route.name, route.method, path, _WITHIN[route.within], route.role, where, body, route.name == "set_tenant")
+
+
+def _more() -> Iterator[Row]:
+    """Where it depends on what is asked how much one has to be."""
+    rows = {route.name: _row(route) for route in ROUTES}
+    for name, row in rows.items():
+        if row.session == "body":
+            yield row._replace(name=f"{name} by header", session="header")
+    policy, adopt, register = rows["set_policy"], rows["adopt_result"], rows["register_session"]
+    for change in ({"limits": {"max_active_sessions": 70}}, {"profile": "enterprise"}):
+        yield policy._replace(name=f"set_policy {next(iter(change))}", body=json.dumps(change), role="admin", whole_store=True)
+    yield adopt._replace(name="adopt_result as operator", body=json.dumps(_BODIES["discard_result"]), role="operator")
+    yield register._replace(name="register_session for another user", body='{"user_id": "eve"}', role="operator")
+    create = rows["create_key"]
+    yield create._replace(name="create_key of an admin", body='{"name": "more", "role": "admin"}')
+    yield create._replace(name="create_key of a session", body='{"name": "more", "role": "agent", "session_id": "s-new"}')
+
+
+def _api() -> Iterator[Row]:
+    for route in API_ROUTES:
+        path = f"/api/{route.path}".replace("{name}", _TASK if "tasks/{" in route.path else "{session}" if route.session else "s-own")
+        body = None if route.method == "GET" else "{}"
+        yield Row(f"api {route.name}", route.method, path, Access.PROJECT, route.role, route.session, body, api=True)
+
+
+ROWS = [*map(_row, ROUTES), *_more(), *_api(), *_STREAM_ROWS, *_PAGE_ROWS, *_OPEN_ROWS]
+
+# Cells
+
+
+class Cell(NamedTuple):
+    """One request."""
+
+    row: Row
+    caller: Caller
+    place: Place
+    session: str
+
+    def path(self, key_id: str = _KEY_ID) -> str:
+        names = {"tenant": self.place.tenant, "project": self.place.project, "session": self.session, "task_id": _TASK, "key_id": key_id}
+        return self.row.path.format(**names)
+
+    def body(self) -> Any:
+        if self.row.body is None:
+            return None
+        body = json.loads(self.row.body)
+        if self.row.session in ("body", "header"):
+            sent = {name: value for name, value in body.items() if name != "session_id"}
+            return sent | ({"sessionId" if self.row.api else "session_id": self.session} if self.row.session == "body" else {})
+        return body
+
+    def headers(self) -> dict[str, str]:
+        return {SESSION_HEADER: self.session} if self.row.session == "header" else {}
+
+
+class Outcome(Enum):
+    """Status and code of an answer."""
+
+    NO_KEY = (401, "KEY_REFUSED")
+    NOT_THERE = (404, "ROUTE_NOT_FOUND")
+    REFUSED = (403, "ROLE_REFUSED")
+    NOT_ITS_OWN = (403, "NOT_CLAIM_OWNER")
+    LET_IN = (None, None)
+
+
+def places_of(row: Row) -> list[Place]:
+    if row.api:
+        return [OWN]
+    match row.access:
+        case Access.PROJECT:
+            return PLACES
+        case Access.WHOLE_TENANT | Access.TENANT:
+            # Keys may be of the whole store. An agent's may not.
+            return [*TENANTS, STORE] if row.name in ("create_key of an admin", "list_keys", "rotate_key", "revoke_key") else TENANTS
+        case _:
+            return [STORE]
+
+
+def cells() -> Iterator[Cell]:
+    """Every one of them."""
+    for row in ROWS:
+        for caller in CALLERS:
+            for place in places_of(row):
+                for session in SESSIONS if row.session and caller.role is not None else SESSIONS[:1]:
+                    yield Cell(row, caller, place, session)
+
+
+def expected(cell: Cell) -> Outcome:
+    """What the tables say."""
+    row, caller, place, session = cell
+    if row.access is Access.OPEN:
+        return Outcome.LET_IN
+    if caller.role is None:
+        return Outcome.NO_KEY
+    if not _there(row.access, caller, place):
+        return Outcome.NOT_THERE
+    if not caller.covers(row.role) or (row.whole_store and not caller.sees_all):
+        return Outcome.REFUSED
+    if row.session and not _may_act(caller, place.tenant, session, needs_own=row.api):
+        return Outcome.NOT_ITS_OWN if row.api else Outcome.REFUSED
+    return Outcome.LET_IN
+
+
+def _there(access: Access, caller: Caller, place: Place) -> bool:
+    match access:
+        case Access.ANYONE:
+            return True
+        case Access.STORE:
+            return caller.sees_all
+        case Access.TENANT:
+            return caller.sees_tenant(place.tenant)
+        case Access.WHOLE_TENANT:
+            return caller.sees_tenant("*" if place.tenant == "_" else place.tenant) and caller.projects == "*"
+        case _:
+            return caller.sees(*place)
+
+
+def _may_act(caller: Caller, tenant: str, session: str, *, needs_own: bool) -> bool:
+    if caller.covers("operator"):
+        return True
+    if caller.session is not None or needs_own:
+        return caller.session == session
+    return (tenant, session) not in BOUND
