@@ -17,6 +17,7 @@ from genlock.errors import GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
 from genlock.service.running import Running
+from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1
 from genlock.service.v1.endpoint import Endpoint
 from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
@@ -136,6 +137,7 @@ class App:
             await send(message)
 
         exchange.scope["genlock"] = exchange
+        note_transport(exchange.scope, send)
         try:
             await self._pages(exchange.scope, receive, sending)  # type: ignore[arg-type]
         except Exception:

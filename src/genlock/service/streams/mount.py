@@ -22,6 +22,8 @@ from genlock.service.streams.hub import Hub
 from genlock.service.streams.shapes import GENLOCK
 from genlock.service.streams.stream import serve_stream
 
+STREAM_ROUTE: Final = "stream_events"
+"""What a stream is called in the log and among the metrics."""
 _ONCE: Final = ("after", "shape")
 _SEVERAL: Final = ("task", "session", "type", "project")
 _MOST_NAMED: Final = 1000
@@ -87,7 +89,7 @@ def _where(path: dict[str, str], projects: list[str], exchange: Exchange) -> dic
         if projects:
             raise BadArgument("the project stands in the path; /v1/{tenant}/events/stream takes ?project=, several times if need be")
         projects = [path["project"]]
-    exchange.route = "stream_events"
+    exchange.route = STREAM_ROUTE
     places = [(tenant, check_project(project)) for project in projects]
     for place in places:
         if not grant.sees(*place):
