@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from genlock.service.building import Choices
+from genlock.service.limits import HOLD_SECONDS
 from genlock.service.protocol import Bounds
 from tests.service.process import ask, read_all
 from tests.service.threaded import PATIENCE_SECONDS, Inside, inside
@@ -129,7 +130,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(service: Inside, rest: byte
 
 @pytest.mark.parametrize("pieces", [1, 7], ids=["at once", "in pieces"])
 def test_a_head_that_is_too_large_is_431(service: Inside, pieces: int) -> None:
-    sent = b"GET /healthz HTTP/1.1\r\n" + HOST + b"x-large: " + b"x" * 20_000 + b"\r\n\r\n"
+    sent = b"GET /healthz HTTP/1.1\r\n" + HOST + b"x-large: " + b"x" * 8_000 + b"\r\n\r\n"
     with connect(service) as connection:
         step = len(sent) // pieces + 1
         for at in range(0, len(sent), step):
@@ -140,7 +141,7 @@ def test_a_head_that_is_too_large_is_431(service: Inside, pieces: int) -> None:
 
 
 def test_a_line_that_never_ends_is_431(service: Inside) -> None:
-    assert told(service, b"GET /" + b"a" * 20_000)[0] == 431
+    assert told(service, b"GET /" + b"a" * 8_000)[0] == 431
 
 
 def test_a_head_as_large_as_it_may_be_is_read(service: Inside) -> None:
@@ -285,3 +286,33 @@ def test_connections_over_the_limit_are_answered_503_and_the_others_go_on() -> N
         end = time.monotonic() + PATIENCE_SECONDS
         while told(small, b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] != 200:
             assert time.monotonic() < end, "when one has gone, another one is let in"
+
+
+def test_requests_that_pile_up_on_a_connection_are_parsed_only_when_it_is_their_turn(service: Inside) -> None:
+    one = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    last = b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+    answered, piled = 0, 0
+    with connect(service) as connection:
+        sending = threading.Thread(target=connection.sendall, args=(one * 8_000 + last,), daemon=True)
+        sending.start()
+        while data := connection.recv(65536):
+            answered += data.count(b"HTTP/1.1 200")
+            piled = max(piled, *(len(each.pipeline) for each in list(service.server.server_state.connections)))  # type: ignore[union-attr]
+        sending.join(PATIENCE_SECONDS)
+    assert answered + 5 > 8_000, "a word may have been cut in two by reading"
+    assert 1 < piled <= 16 * 1024 // len(one) + 1
+
+
+def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> None:
+    with inside(Choices(requests_a_second=2)) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        statuses, times = [], []
+        for _ in range(8):
+            began = time.perf_counter()
+            statuses.append(ask(connection, "GET", "/v1/default/default/policy")[0])
+            times.append(time.perf_counter() - began)
+        connection.close()
+    refused = [took for status, took in zip(statuses, times, strict=True) if status == 429]
+    assert statuses[:4] == [200] * 4
+    assert refused
+    assert min(refused) >= HOLD_SECONDS
