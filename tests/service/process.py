@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
+from tests import logs
 from tests.cli.console import COMMAND, environment
 
 PATIENCE_SECONDS = 30.0
