@@ -94,7 +94,8 @@ def _particulars(fields: dict[str, Any]) -> str:
     if holder is not None:
         until = holder.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")
         lost = "" if holder.looks_alive else ", and looks lost"
-        return f": {holder.agent} (session {holder.session}), with a lease until {until}{lost}"
+        named = holder.agent if holder.agent == holder.session else f"{holder.agent} (session {holder.session})"
+        return f": {named}, with a lease until {until}{lost}"
     if fields.get("waits_for"):
         return f": {', '.join(fields['waits_for'])}"
     if fields.get("detail"):
