@@ -294,7 +294,7 @@ def test_requests_that_pile_up_on_a_connection_are_parsed_only_when_it_is_their_
         sending.start()
         while data := connection.recv(65536):
             answered += data.count(b"HTTP/1.1 200")
-            piled = max(piled, *(len(each.pipeline) for each in list(service._server.server_state.connections)))  # type: ignore[union-attr]
+            piled = max([piled, *(len(each.pipeline) for each in list(service._server.server_state.connections))])  # type: ignore[union-attr]
         sending.join(PATIENCE_SECONDS)
     assert answered + 5 > 8_000, "a word may have been cut in two by reading"
     assert 1 < piled <= 16 * 1024 // len(one) + 1

@@ -27,6 +27,7 @@ from genlock.testing.clock import ManualClock
 from genlock.wire.problems import KINDS, TITLES
 from genlock.wire.routes import OBSERVER
 from tests.engine.gates import GatedStore
+from tests.logs import watch
 from tests.servers.service import Service, door, serving
 
 T = "A-001-core"
@@ -335,7 +336,7 @@ def role_refused(at: Place) -> httpx2.Response:
 
 
 def _with_keys(coordinator: AsyncCoordinator) -> App:
-    return App(Running(coordinator), door({"looks-only": Grant("k1", "ann", role=OBSERVER)}), Router(default=nothing_here))
+    return App(Running(coordinator), door({"looks-only": Grant("k1", "ann", role=OBSERVER)}), Router(default=nothing_here), watch)
 
 
 def service_mismatch(at: Place) -> httpx2.Response:

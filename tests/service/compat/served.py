@@ -22,7 +22,7 @@ from genlock.service.exchange import Receive, Scope, Send
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.testing.clock import ManualClock
-from tests.logs import build
+from tests.logs import build, watch
 from tests.servers.service import Hosted, door
 
 NOON = datetime(2025, 12, 28, 12, 0, tzinfo=UTC)
@@ -115,4 +115,4 @@ def serving(
 def _locked(fleet: AsyncCoordinator, keys: Mapping[str, Grant], clock: ManualClock) -> App:
     running = Running(fleet)
     routes = [*StatusPage(running, lambda: clock.now().timestamp()).routes(), *api_routes(running)]
-    return App(running, door(keys), Router(routes, default=nothing_here))
+    return App(running, door(keys), Router(routes, default=nothing_here), watch)

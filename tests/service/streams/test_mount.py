@@ -17,6 +17,7 @@ from genlock.service.app import App
 from genlock.service.running import Running
 from genlock.service.streams import Hub, StreamSettings
 from genlock.service.streams.mount import stream_routes
+from tests.logs import watch
 from tests.servers.service import Service, door
 from tests.service.streams.streaming import Client
 
@@ -36,7 +37,7 @@ class Whole(Service):
         running, entrance = Running(coordinator), door(self.keys, None)
         self.hub = Hub(coordinator.engine, StreamSettings(look_seconds=0.05))
         running.on_stop.append(self.hub.close)
-        return App(running, entrance, Router(stream_routes(self.hub, entrance)))
+        return App(running, entrance, Router(stream_routes(self.hub, entrance)), watch)
 
 
 @pytest.fixture
