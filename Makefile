@@ -81,6 +81,10 @@ bench-stores: servers $(PGQUEUER_READY) ## Measure the stores on servers
 	$(PY) -m bench.pgqueuer
 	$(PY) -m bench.stores_dynamodb
 
+.PHONY: bench-http
+bench-http: $(READY) ## Measure the service from outside: ARGS="rates waiting history"
+	$(PY) -m bench.http $(ARGS)
+
 .PHONY: bench-copy
 bench-copy: $(READY) ## Copy a large store around: ARGS="100000 postgres", how many tasks and through which stores
 	$(PY) -m bench copy $(ARGS)

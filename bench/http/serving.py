@@ -72,12 +72,16 @@ async def _serve(app: Any, store: Counting | None) -> None:
 
 
 def _service(url: str) -> tuple[Any, Counting]:
+    """As `genlock serve` puts it together: with its monitor, its metrics and its log, which nobody reads."""
     import genlock.aio
     from genlock.open import open_store
     from genlock.service.building import Choices, build
+    from genlock.service.logs import Log
+    from genlock.service.metrics import Metrics
 
-    store = Counting(open_store(url))
-    return build(genlock.aio.connect(store, process=None, deadline_seconds=60), Choices()), store
+    store, metrics = Counting(open_store(url)), Metrics()
+    coordinator = genlock.aio.connect(store, process=None, deadline_seconds=60, lanes=4, service=True, monitor=True, observer=metrics)
+    return build(coordinator, Choices(), Log(form="json", file=os.open(os.devnull, os.O_WRONLY)), metrics), store
 
 
 def _echo(path: str) -> Any:

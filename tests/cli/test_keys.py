@@ -99,7 +99,7 @@ REFUSED = [
     (["create", "ci", "--role", "agent", "--expires-in", "soon"], 2, "write seconds, or 15m, 12h, 90d"),
     (["create", "ci", "--role", "agent", "--expires-in", "0"], 2, "expires_in_seconds is more than 0"),
     (["create", "ci", "--role", "agent", "--expires-in", "9" * 19 + "d"], 2, "expires_in_seconds is a number from"),
-    (["create", "ci", "--role", "agent", "--all-tenants"], 2, "only an admin's key opens all of them"),
+    (["create", "ci", "--role", "agent", "--all-tenants"], 2, "only an admin or an observer (of metrics) sees them all"),
     (["create", "ci", "--role", "admin", "--projects", "team-*"], 2, "projects is '*'"),
     (["create", "ci", "--role", "operator", "--session", "s1"], 2, "only an agent's key is of one session"),
     (["rotate", "aaaaaaaaaaaa"], 3, "there is no key 'aaaaaaaaaaaa' of tenant 'default'"),

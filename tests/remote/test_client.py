@@ -24,8 +24,10 @@ from genlock.errors import (
     BadArgument,
     Closed,
     GenlockError,
+    KeyRefused,
     NotAllowed,
     PlanInvalid,
+    RoleRefused,
     ServiceError,
     ServiceMismatch,
     ServiceUnreachable,
@@ -33,9 +35,10 @@ from genlock.errors import (
 )
 from genlock.plans import PlanFile
 from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
+from genlock.service.building import Choices
 from genlock.wire.routes import ROUTES
 from tests.logs import PLANTED
-from tests.servers.service import Service
+from tests.servers.service import Service, serving
 
 METHODS = [*(route.name for route in ROUTES), "watch"]
 
@@ -461,6 +464,18 @@ def test_the_key_is_sent_from_the_argument_the_environment_or_the_settings(monke
             fleet.ready()
     sent = [line for request in heard for line in request.split(b"\r\n") if line.lower().startswith(b"authorization")]
     assert sent == [b"authorization: Bearer glk_argument", b"authorization: Bearer glk_environment", b"authorization: Bearer glk_settings"]
+
+
+def test_a_service_with_keys_lets_in_who_has_one() -> None:
+    with serving("memory://", choices=Choices(keys=True)) as service:
+        made = asyncio.run_coroutine_threadsafe(service.coordinator.create_key(name="ci", role="agent"), service.loop).result(30)
+        with genlock.connect(service.url) as nobody, pytest.raises(KeyRefused, match="a key is needed"):
+            nobody.ready()
+        with genlock.connect(service.url, api_key=made.text, session_id="s1", agent_id="alice") as fleet:
+            assert fleet.ready() == ()
+            assert list(fleet.watch(timeout_seconds=0)) == []
+            with pytest.raises(RoleRefused, match="needs the role operator"):
+                fleet.add_tasks(tasks=["T"])
 
 
 def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -190,3 +190,16 @@ def test_after_the_deadline_it_is_said_that_it_may_have_been_done_and_how_to_rep
         repeated = far.claim_task(task_id="T", operation_id=operation)
 
         assert repeated.claim == first
+
+
+def test_a_key_whose_answer_was_lost_is_not_made_twice_and_it_is_said_what_to_do(
+    far: Coordinator, fleet: Coordinator, proxy: Proxy
+) -> None:
+    """Its secret is nowhere else than in the answer: nobody can give it a second time."""
+    before = len(fleet.list_keys(tenant_id="*"))
+    proxy.cut_at_the_answer_to(b"/keys")
+
+    with pytest.raises(ServiceUnreachable, match="revoke the one whose text you did not get"):
+        far.create_key(name="ci", role="agent")
+
+    assert len(fleet.list_keys(tenant_id="*")) == before + 1

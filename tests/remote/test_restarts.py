@@ -10,8 +10,6 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import genlock
 from genlock import Coordinator
 from genlock.engine.check import check
@@ -130,7 +128,6 @@ def _examine(file: Path) -> None:
         assert sum(name == kind for name, _ in told) == _TASKS
 
 
-@pytest.mark.slow
 def test_a_service_that_is_stopped_answers_those_who_wait_and_they_ask_the_next(tmp_path: Path) -> None:
     running = Running(tmp_path / "genlock.db")
     try:

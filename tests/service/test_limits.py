@@ -16,11 +16,11 @@ import pytest
 from genlock.errors import TooManyRequests
 from genlock.open import open_store
 from genlock.service.building import Choices
-from genlock.service.limits import BURST_SECONDS, Rates, Turns
+from genlock.service.limits import AT_ONCE, BURST_SECONDS, Rates, Turns
 from genlock.service.protocol import Bounds
 from genlock.service.serving import room_for
 from tests.service.process import ask
-from tests.service.threaded import PATIENCE_SECONDS, Inside, inside
+from tests.service.threaded import PATIENCE_SECONDS, inside
 
 
 class TestRates:
@@ -168,13 +168,19 @@ class Gated:
         return self._store.commit(changes)
 
 
-def _wait_for(service: Inside, tenant: str, count: int) -> None:
-    """Until so many operations of a tenant wait for their turn."""
+class Watched(Turns):
+    """Says when so many operations of the noisy tenant wait."""
 
-    end = time.monotonic() + PATIENCE_SECONDS
-    while service.running.turns.waiting(tenant) < count:
-        assert time.monotonic() < end
-        service.turn_round()
+    def __init__(self, wanted: int) -> None:
+        super().__init__()
+        self._wanted = wanted
+        self.reached = threading.Event()
+
+    def enter(self, tenant: str) -> asyncio.Future[None] | None:
+        turn = super().enter(tenant)
+        if self.waiting("noisy") >= self._wanted:
+            self.reached.set()
+        return turn
 
 
 def measure(tmp_path: Path, noise: int) -> list[float]:
@@ -185,16 +191,17 @@ def measure(tmp_path: Path, noise: int) -> list[float]:
         names = {"noisy": [f"n{n}" for n in range(noise)], "quiet": [f"q{n}" for n in range(200)]}
         for tenant, tasks in names.items():
             assert ask(connection, "POST", f"/v1/{tenant}/default/tasks", {"tasks": tasks})[0] == 200
+        service.running.turns = turns = Watched(noise - AT_ONCE)
         store.gate.clear()
         flood = subprocess.Popen([sys.executable, "-m", "tests.service.flood", str(service.port), str(noise)], stdout=subprocess.PIPE)
-        _wait_for(service, "noisy", noise - 256)
+        assert turns.reached.wait(PATIENCE_SECONDS)
         store.gate.set()
         times = []
         for name in names["quiet"]:
             began = time.perf_counter()
             assert ask(connection, "POST", f"/v1/quiet/default/tasks/{name}/claim", {"agent_id": "q", "session_id": "q"})[0] == 200
             times.append(time.perf_counter() - began)
-            if not service.running.turns.waiting("noisy"):
+            if not turns.waiting("noisy"):
                 break
         assert flood.communicate(timeout=PATIENCE_SECONDS)[0].split() == [str(noise).encode()]
         connection.close()

@@ -12,9 +12,10 @@ import pytest
 from genlock.errors import BadArgument
 from genlock.service.addresses import asks_for_keys, is_loopback
 from genlock.service.compat.config import ClaimConfig, read_config
-from genlock.service.hosting import Options, host
+from genlock.service.hosting import Options
 from genlock.service_settings import CLAIM_CONFIG, DEFAULTS, PREFIX
 from tests.cli.console import run
+from tests.service.logscan import leaks
 from tests.service.process import make_store, serve
 
 
@@ -59,10 +60,23 @@ def test_on_loopback_keys_are_asked_for_only_if_wanted(address: str) -> None:
 
 
 def test_where_keys_are_asked_for_and_there_are_none_it_does_not_start(tmp_path: Path) -> None:
-    import asyncio
+    ran = run("serve", "--keys", "--port", "0", "--url", make_store(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert "type: genlock keys create" in ran.error()["message"]
 
-    with pytest.raises(BadArgument, match="type: genlock keys create"):
-        asyncio.run(host(make_store(tmp_path), options(keys=True, port=0), lambda _: None))
+
+def test_with_keys_it_lets_in_who_has_one_and_logs_its_id_alone(tmp_path: Path) -> None:
+    url = make_store(tmp_path)
+    key = run("keys", "create", "ci", "--role", "agent", "--url", url, "-q").out.strip()
+    with serve(tmp_path, "--keys", "--log-level", "debug", url=url) as service:
+        assert service.ask("GET", "/v1/default/default/ready")[0] == 401
+        assert service.ask("GET", "/v1/default/default/ready", headers={"authorization": f"Bearer {key}"})[0] == 200
+        assert service.ask("GET", "/v1/default/default/ready", headers={"authorization": f"Bearer {key[:-1]}"})[0] in (400, 401)
+        assert service.ask("GET", "/healthz")[0] == 200
+        assert service.end() == 0
+    [line] = [line for line in service.lines() if line["event"] == "ready" and line["status"] == 200]
+    assert line["key"] in key
+    assert leaks(service.log, [key.rpartition("_")[0].rpartition("_")[2], key]) == []
 
 
 def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path) -> None:
@@ -78,7 +92,7 @@ def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path) -> None:
 
 def test_an_address_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     url = make_store(tmp_path)
-    run("keys", "create", "me", "--role", "admin", "--url", url)
+    assert run("keys", "create", "ci", "--role", "agent", "--url", url).code == 0
     ran = run("serve", "--host", "203.0.113.9", "--url", url)
     assert ran.code == 2
     assert "cannot listen at 203.0.113.9" in ran.error()["message"]

@@ -24,10 +24,6 @@ class Inside:
     def __init__(self, loop: asyncio.AbstractEventLoop, server: Server, running: Running, port: int) -> None:
         self.loop, self.server, self.running, self.port = loop, server, running, port
 
-    def turn_round(self) -> None:
-        """Lets the service's event loop go round once."""
-        asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), self.loop).result(PATIENCE_SECONDS)
-
 
 @contextmanager
 def inside(choices: Choices | None = None, bounds: Bounds | None = None, url: Any = "memory://", **options: Any) -> Iterator[Inside]:

@@ -32,7 +32,7 @@ from genlock.store import MAX_DUE, Query, Store
 
 Place = tuple[str, str]
 
-LOOK_SECONDS = 2.0
+LOOK_SECONDS = 3.0
 """How often those who wait for a task have a look at who holds one."""
 _CHECKED_AT_ONCE = 512
 _SETTLE_EVENTS = 1000

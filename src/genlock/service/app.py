@@ -17,8 +17,8 @@ from genlock.errors import GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
 from genlock.service.running import Running
-from genlock.service.v1.app import V1
-from genlock.service.v1.endpoint import Endpoint
+from genlock.service.streams.stream import note_transport
+from genlock.service.v1.app import V1, Found
 from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 
 _REQUEST: Final = REQUEST_HEADER.encode()
@@ -96,17 +96,24 @@ class App:
         if protocol is not None:
             check_protocol(protocol.decode("latin-1"), "client", __version__)
         path: str = scope["path"]
+        found = self._sought(exchange) if path.startswith("/v1/") else None
         if path not in _OPEN_PATHS:
             await self._let_in(exchange)
-        if path.startswith("/v1/"):
-            try:
-                found = self._v1.find(scope)
-            except RouteNotFound:
-                pass
-            else:
-                return await self._operation(found, exchange, receive)
+        if isinstance(found, tuple):
+            return await self._v1.answer(found, exchange, receive)
+        if found is not None and not isinstance(found, RouteNotFound):
+            raise found
         await self._page(exchange, receive, send)
         return None
+
+    def _sought(self, exchange: Exchange) -> Found | GenlockError:
+        """The operation that is asked for, or why there is none: the log is to name it also of those who are not let in."""
+        try:
+            found = self._v1.find(exchange.scope)
+        except GenlockError as error:
+            return error
+        exchange.route, exchange.place = found[0].name, found[1]
+        return found
 
     async def _let_in(self, exchange: Exchange) -> None:
         """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
@@ -120,10 +127,6 @@ class App:
         if rates is not None:
             rates.take(exchange.grant.key_id or exchange.client)
 
-    async def _operation(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
-        exchange.route, exchange.place = found[0].name, found[1]
-        return await self._v1.answer(found, exchange, receive)
-
     async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Starlette answers by itself; what it has not begun to answer is a problem like any other."""
         begun = False
@@ -136,6 +139,7 @@ class App:
             await send(message)
 
         exchange.scope["genlock"] = exchange
+        note_transport(exchange.scope, send)
         try:
             await self._pages(exchange.scope, receive, sending)  # type: ignore[arg-type]
         except Exception:

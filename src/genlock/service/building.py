@@ -30,7 +30,7 @@ from genlock.service.pages.route import Page
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.service.streams import Hub
-from genlock.service.streams.mount import stream_routes
+from genlock.service.streams.mount import STREAM_ROUTE, stream_routes
 
 OTHER_ROUTES: Final = "pages"
 """What requests that are no operations are counted as."""
@@ -93,7 +93,9 @@ def _watch(metrics: Metrics, log: Log | None) -> Watch:
     note = None if log is None else log.request
 
     def watch(what: Exchange) -> None:
-        count(what.route or OTHER_ROUTES, what.status, time.perf_counter() - what.started)
+        # A stream lasts as long as its client likes: that is no latency.
+        took = 0.0 if what.route == STREAM_ROUTE else time.perf_counter() - what.started
+        count(what.route or OTHER_ROUTES, what.status, took)
         if note is not None:
             note(what)
 

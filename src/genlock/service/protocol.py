@@ -24,6 +24,7 @@ HEAD_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 10.0
 BODY_IDLE_SECONDS: Final = 30.0
 _LINGER_SECONDS: Final = 2.0
+_CONTINUE: Final = b"HTTP/1.1 100 "
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -44,6 +45,32 @@ class Bounds:
         self.ending = False
         self.empty = asyncio.Event()
         """Set when the last connection has gone, once the end has begun."""
+
+
+class _Together:
+    """A transport through which an answer's head and the beginning of its body leave at once: uvicorn writes one after the other."""
+
+    __slots__ = ("_head", "_transport", "abort", "get_write_buffer_size", "is_closing")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+        self.abort, self.is_closing, self.get_write_buffer_size = transport.abort, transport.is_closing, transport.get_write_buffer_size
+
+    def write(self, data: bytes) -> None:
+        """The first piece waits for the second, which uvicorn writes in any case, be it empty."""
+        if self._head is None and not data.startswith(_CONTINUE):
+            self._head = data
+            return
+        if self._head:
+            data, self._head = self._head + data, b""
+        if data:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()
 
 
 class Protocol(HttpToolsProtocol):
@@ -101,6 +128,8 @@ class Protocol(HttpToolsProtocol):
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = _large_head
         super().on_headers_complete()
+        if self.scope["method"] != "HEAD":  # whose answer has a head only
+            self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
         if self.bounds.ending or self.app is not self._usual:
             self.cycle.keep_alive = False
 

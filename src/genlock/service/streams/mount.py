@@ -24,6 +24,8 @@ from genlock.service.streams.hub import Hub
 from genlock.service.streams.shapes import GENLOCK
 from genlock.service.streams.stream import serve_stream
 
+STREAM_ROUTE: Final = "stream_events"
+"""What a stream is called in the log and among the metrics."""
 _ONCE: Final = ("after", "shape")
 _SEVERAL: Final = ("task", "session", "type", "project")
 _MOST_NAMED: Final = 1000
@@ -49,8 +51,8 @@ class StillAdmitted(Struct, frozen=True):
 class Stream:
     """An ASGI application, so that Starlette hands everything through."""
 
-    def __init__(self, hub: Hub, door: Door, name: str = "stream_events", shape: str = GENLOCK, place: Place | None = None) -> None:
-        self._hub, self._door, self._name, self._shape = hub, door, name, shape
+    def __init__(self, hub: Hub, door: Door, shape: str = GENLOCK, place: Place | None = None) -> None:
+        self._hub, self._door, self._shape = hub, door, shape
         self._place = {} if place is None else {"tenant": place[0], "project": place[1]}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,7 +62,6 @@ class Stream:
             raise error
         exchange: Exchange = scope["genlock"]
         given = _query(scope["query_string"])
-        exchange.route = self._name
         where = _where(scope["path_params"] | self._place, given.pop("project"), exchange)
         filters = check_filters(given["task"], given["session"], given["type"])
         await serve_stream(
@@ -91,6 +92,7 @@ def _where(path: dict[str, str], projects: list[str], exchange: Exchange) -> dic
         if projects:
             raise BadArgument("the project stands in the path; /v1/{tenant}/events/stream takes ?project=, several times if need be")
         projects = [path["project"]]
+    exchange.route = STREAM_ROUTE
     places = [(tenant, check_project(project)) for project in projects]
     for place in places:
         if not grant.sees(*place):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
@@ -19,6 +19,10 @@ MOST_BYTES: Final = 110 * 1024 * 1024
 """The largest result that any profile admits, and the request around it."""
 
 _JSON: Final = b"application/json"
+
+
+Found: TypeAlias = tuple[Endpoint, tuple[str, str], str | None]
+"""An operation, its tenant and project, and what stands at the variable of its path."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -39,7 +43,7 @@ class V1:
         self._beyond = Router((route, endpoint) for route, endpoint in endpoints if route.within is not Within.PROJECT)
         """What is about no project."""
 
-    def find(self, scope: Scope) -> tuple[Endpoint, tuple[str, str], str | None]:
+    def find(self, scope: Scope) -> Found:
         """The endpoint that a request is for, its tenant and project, and the name in its path."""
         parts = scope["path"].split("/", 4)
         match = (self._beyond if parts[3] == NO_NAME else self._router).match(parts[4]) if len(parts) == 5 else None
@@ -55,7 +59,7 @@ class V1:
             raise RouteNotFound(f"{endpoint.name} is about no tenant: its path begins with {PREFIX}/{NO_NAME}/{NO_NAME}/")
         return endpoint, place, match.name
 
-    async def answer(self, found: tuple[Endpoint, tuple[str, str], str | None], exchange: Exchange, receive: Receive) -> Answer:
+    async def answer(self, found: Found, exchange: Exchange, receive: Receive) -> Answer:
         """The answer to a request; what is refused on the way is raised."""
         endpoint, place, name = found
         grant, headers, scope = exchange.grant, exchange.headers, exchange.scope
