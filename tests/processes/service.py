@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
 
 import genlock.aio
 from genlock.service.serving import listen, server
@@ -15,13 +14,7 @@ async def main(url: str, port: int) -> None:
     coordinator = genlock.aio.connect(url, process=None)
     listening = listen("127.0.0.1", port)
     uvicorn = server(build(coordinator))
-    started = uvicorn.startup
-
-    async def startup(sockets: Any = None) -> None:
-        await started(sockets)
-        print(listening.getsockname()[1], flush=True)
-
-    uvicorn.startup = startup  # type: ignore[method-assign]
+    uvicorn.on_started = lambda: print(listening.getsockname()[1], flush=True)
     await uvicorn.serve(sockets=[listening])
     await coordinator.close()
 

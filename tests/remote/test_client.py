@@ -113,7 +113,7 @@ def test_embedded_and_remote_give_equal_answers(service: Service, place: dict[st
             ("check_plan", {"source": [PlanFile("plan.yaml", b"tasks:\n  - id: B-001-z\n")]}),
         ]
         for name, keywords in looks:
-            here = asyncio.run_coroutine_threadsafe(_ask(service, name, keywords | place), service.loop).result(30)
+            here = service.do(_ask(service, name, keywords | place))
             assert getattr(remote, name)(**keywords) == here, name
 
 
@@ -468,7 +468,7 @@ def test_the_key_is_sent_from_the_argument_the_environment_or_the_settings(monke
 
 def test_a_service_with_keys_lets_in_who_has_one() -> None:
     with serving("memory://", choices=Choices(keys=True)) as service:
-        made = asyncio.run_coroutine_threadsafe(service.coordinator.create_key(name="ci", role="agent"), service.loop).result(30)
+        made = service.do(service.coordinator.create_key(name="ci", role="agent"))
         with genlock.connect(service.url) as nobody, pytest.raises(KeyRefused, match="a key is needed"):
             nobody.ready()
         with genlock.connect(service.url, api_key=made.text, session_id="s1", agent_id="alice") as fleet:

@@ -16,9 +16,9 @@ from genlock.engine.check import check
 from tests.logs import PLANTED
 from tests.processes import service as program
 
-_TASKS = 60
+_TASKS = 48
 _CLIENTS = 4
-_KILLS = 3
+_KILLS = 2
 _PATIENCE = 60
 
 

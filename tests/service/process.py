@@ -11,13 +11,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from tests import logs
 from tests.cli.console import COMMAND, environment
 
 PATIENCE_SECONDS = 30.0
+TRACES = {"PYTHONFAULTHANDLER": "1"}
+"""With this, a process that is aborted says what its threads were at."""
 _LOGGING = {"GENLOCK_SERVE_LOG_LEVEL": "debug"}
 
 
@@ -48,7 +50,20 @@ class Service:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Tells it to end, and waits; its exit code."""
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Waits for its end; its exit code."""
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.give_up("it does not end")
+
+    def give_up(self, why: str) -> NoReturn:
+        """Fails, with what the service has said and with what each of its threads was at."""
+        self.process.send_signal(signal.SIGABRT)
+        self.process.wait(PATIENCE_SECONDS)
+        raise AssertionError(f"{why}\n{self.log}")
 
     @property
     def log(self) -> str:
@@ -79,7 +94,9 @@ def serve(folder: Path, *options: str, url: str | None = None, verb: str = "serv
     command = [*COMMAND, verb, "--json", "--port", "0", *store, *options]
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(_LOGGING)) as process,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(TRACES | _LOGGING)
+        ) as process,
     ):
         try:
             yield Service(process, log)

@@ -5,13 +5,11 @@ One service answers all of it. What has to be refused is asked first, and then t
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import pytest
 from starlette.routing import Route
@@ -26,6 +24,7 @@ from genlock.testing.clock import ManualClock
 from genlock.wire.headers import REQUEST_HEADER
 from genlock.wire.routes import ROUTES
 from tests.logs import build
+from tests.servers.service import Service, serving
 from tests.service.matrix import (
     BOUND,
     CALLERS,
@@ -42,7 +41,6 @@ from tests.service.matrix import (
     expected,
 )
 from tests.service.pipeline import Answer, Pipeline, Request
-from tests.service.served import Served, served
 
 LEAST_CELLS = 8_000
 NEVER_OF_ONE_LET_IN = {400, 401, 403, 405, 413, 415, 421, 422, 426, 500}
@@ -71,22 +69,20 @@ def renamed(answer: Answer, names: Iterable[tuple[str, str]]) -> Answer:
 class House:
     """The service, its keys, and one connection to it."""
 
-    def __init__(self, service: Served, app: App, clock: ManualClock) -> None:
+    def __init__(self, service: Service, app: App, clock: ManualClock) -> None:
         self.service, self.app, self._clock = service, app, clock
         self.texts: dict[str, str | None] = {}
-        self._pipeline = Pipeline(urlsplit(service.url).port or 0)
+        self._pipeline = Pipeline(service.port)
         self.victims: dict[str, str] = {}
         """Keys by tenant, for who wants to rotate or revoke one."""
 
     def do(self, asked: Coroutine[Any, Any, R]) -> R:
         """Something past the service."""
-        assert self.service.loop is not None
-        return asyncio.run_coroutine_threadsafe(asked, self.service.loop).result(30)
+        return self.service.do(asked)
 
     async def furnish(self) -> None:
         """Projects, sessions and keys."""
         fleet = self.service.coordinator
-        assert fleet is not None
         for tenant, project in THERE:
             await fleet.add_tasks(tasks=["t-1", "t-2", "t-3"], tenant_id=tenant, project_id=project)
         for caller in CALLERS:
@@ -101,7 +97,6 @@ class House:
 
     async def _bad_keys(self) -> None:
         fleet = self.service.coordinator
-        assert fleet is not None
         good = await fleet.create_key(name="wrong", role="admin", tenant_id="*")
         revoked = await fleet.create_key(name="revoked", role="admin", tenant_id="*")
         expired = await fleet.create_key(name="expired", role="admin", tenant_id="*", expires_in_seconds=5)
@@ -135,7 +130,6 @@ class House:
 
     def all_events(self) -> list[bytes]:
         """What every feed has, that of tenants and keys too."""
-        assert self.service.coordinator is not None
         store = self.service.coordinator.engine.store
         found: list[bytes] = []
         for place in (*PLACES, (NOWHERE, NOWHERE)):
@@ -166,7 +160,7 @@ def run() -> Iterator[Run]:
         apps.append(build(coordinator, Choices(keys=True, api_tenant=OWN.tenant, api_project=OWN.project)))
         return apps[0]
 
-    with served(clock=clock, app=make) as service, ExitStack() as stack:
+    with serving(clock=clock, app=make) as service, ExitStack() as stack:
         house = stack.enter_context(closing(House(service, apps[0], clock)))
         house.do(house.furnish())
         every = sorted(cells(), key=lambda cell: expected(cell) is Outcome.LET_IN)

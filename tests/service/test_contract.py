@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-import httpx2
 import pytest
 import requests
 import schemathesis
@@ -24,7 +23,7 @@ from genlock.errors import BadArgument
 from genlock.service.openapi.compat import API
 from genlock.service.openapi.document import document
 from genlock.service.openapi.others import STREAMS
-from tests.service.served import served
+from tests.servers.service import serving
 
 TASKS = [f"A-{number:03}-made" for number in range(1, 9)]
 SESSIONS = [f"session-{number}" for number in range(1, 4)]
@@ -73,11 +72,11 @@ asked: Counter[int] = Counter()
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[str]:
-    with served() as running:
-        place = f"{running.url}/v1/default/default"
-        httpx2.post(f"{place}/tasks", json={"tasks": TASKS}).raise_for_status()
+    with serving() as running:
+        place = "/v1/default/default"
+        running.http.post(f"{place}/tasks", json={"tasks": TASKS}).raise_for_status()
         for session in SESSIONS:
-            httpx2.post(f"{place}/sessions", json={"session_id": session}).raise_for_status()
+            running.http.post(f"{place}/sessions", json={"session_id": session}).raise_for_status()
         yield running.url
     print(f"\nschemathesis: {asked.total():,} requests, by status {dict(sorted(asked.items()))}")
 

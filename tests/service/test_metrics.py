@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-import uvicorn
 from msgspec import Raw
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as openmetrics_parser
@@ -32,6 +29,7 @@ from genlock.service.metrics import Metrics, census, metrics_endpoint, table, ta
 from genlock.service.metrics.census import Census
 from genlock.service.metrics.table import Kind
 from tests.engine.gates import GatedStore, Home, answered, caller, claim, complete, granted, next_for, raising, submit, task_key, writing
+from tests.servers.service import Hosted
 
 MINE = {"tenant": "default", "project": "default"}
 
@@ -550,9 +548,9 @@ def complete_one(seen: Observed) -> None:
 def test_the_page_is_served(seen: Observed) -> None:
     complete_one(seen)
     app = Starlette(routes=[Route("/metrics", metrics_endpoint(seen.metrics))])
-    with served(app) as url:
-        plain = httpx2.get(f"{url}/metrics")
-        openmetrics = httpx2.get(f"{url}/metrics", headers={"accept": "application/openmetrics-text"})
+    with Hosted(app) as service:
+        plain = service.http.get("/metrics")
+        openmetrics = service.http.get("/metrics", headers={"accept": "application/openmetrics-text"})
 
     assert (plain.status_code, openmetrics.status_code) == (200, 200)
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -584,21 +582,6 @@ def test_however_many_ask_the_page_is_made_once_a_second(seen: Observed, monkeyp
     assert set(asyncio.run(twenty())) == {(b"page", "text/plain")}
     assert made == [""]
     seen.metrics.close()
-
-
-@contextmanager
-def served(app: Starlette) -> Iterator[str]:
-    """A real server on a free port of this machine."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-    thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listener.close()
 
 
 def test_counting_a_request_costs_about_a_microsecond() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-import httpx2
 import jsonschema_rs
 import msgspec
 import pytest
@@ -23,15 +22,15 @@ from genlock.service.openapi.fields import FIELDS, MEANINGS, NAME, OF_OPERATION,
 from genlock.service.openapi.page import page
 from genlock.service.v1.request import body_type
 from genlock.wire.routes import ROUTES, Route
-from tests.service.served import served
+from tests.servers.service import Service, serving
 
 DOCUMENT = document(keys=True)
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with served() as service:
-        yield service.url
+def service() -> Iterator[Service]:
+    with serving() as service:
+        yield service
 
 
 def test_every_operation_is_told_of_with_its_role() -> None:
@@ -115,10 +114,9 @@ def test_a_schema_of_names_admits_nothing_in_ascii_that_the_check_refuses(schema
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.name in REQUESTS], ids=lambda route: route.name)
-def test_an_example_is_accepted_as_it_stands(route: Route, url: str) -> None:
+def test_an_example_is_accepted_as_it_stands(route: Route, service: Service) -> None:
     tenant = f"t-{route.name}"
-    place = f"{url}/v1/{tenant}/p/"
-    with httpx2.Client(base_url=place) as client:
+    with service.client(f"/v1/{tenant}/p/") as client:
         client.post("tasks", json=REQUESTS["add_tasks"]).raise_for_status()
         if route.name in ("renew_lease", "submit_result", "release_claim", "spawn_subtasks", "batch_renew", "batch_submit"):
             client.post(f"tasks/{TASK}/claim", json=REQUESTS["claim_task"]).raise_for_status()
@@ -136,12 +134,12 @@ def test_an_example_of_an_answer_is_of_its_schema(which: tuple[str, str]) -> Non
     jsonschema_rs.validate(schema, ANSWERS[which])
 
 
-def test_the_document_is_served_and_not_sent_again_to_who_has_it(url: str) -> None:
-    first = httpx2.get(f"{url}/openapi.json")
+def test_the_document_is_served_and_not_sent_again_to_who_has_it(service: Service) -> None:
+    first = service.http.get("/openapi.json")
     assert first.content == msgspec.json.encode(document(keys=False))
-    again = httpx2.get(f"{url}/openapi.json", headers={"if-none-match": first.headers["etag"]})
+    again = service.http.get("/openapi.json", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    assert httpx2.get(f"{url}/openapi.json", headers={"if-none-match": '"old"'}).status_code == 200
+    assert service.http.get("/openapi.json", headers={"if-none-match": '"old"'}).status_code == 200
 
 
 class _Links(HTMLParser):
@@ -162,8 +160,8 @@ class _Links(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_has_every_operation_and_fetches_nothing_from_elsewhere(url: str) -> None:
-    answer = httpx2.get(f"{url}/docs")
+def test_the_page_has_every_operation_and_fetches_nothing_from_elsewhere(service: Service) -> None:
+    answer = service.http.get("/docs")
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     found = _Links()

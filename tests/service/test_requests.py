@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.service.served import served
+from tests.servers.service import Service, serving
 
 T = "A-001-core"
 
@@ -18,9 +18,9 @@ T = "A-001-core"
 class Here:
     """The service, with a task in it."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.client = httpx2.Client(base_url=f"{url}/v1/default/default/", timeout=30)
+    def __init__(self, service: Service) -> None:
+        self.url, self.http = service.url, service.http
+        self.client = service.client("/v1/default/default/")
         self.client.post("tasks", json={"tasks": [T]}).raise_for_status()
 
     def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
@@ -47,8 +47,8 @@ class Here:
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Here]:
-    with served() as service:
-        here = Here(service.url)
+    with serving() as service:
+        here = Here(service)
         yield here
         here.client.close()
 
@@ -153,13 +153,13 @@ def test_a_body_in_pieces_over_the_limit_is_refused(here: Here) -> None:
 @pytest.mark.parametrize("what", ["tenant", "project"])
 def test_a_bad_tenant_or_project_in_the_path_is_refused(here: Here, what: str, name: str) -> None:
     place = f"{name}/default" if what == "tenant" else f"default/{name}"
-    refused(httpx2.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
+    refused(here.http.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
 
 
 def test_what_is_no_name_is_no_place_for_a_project_s_operations(here: Here) -> None:
-    refused(httpx2.get(f"{here.url}/v1/_/default/ready"), 400, "BAD_ARGUMENT", "tenant '_' is reserved")
-    refused(httpx2.get(f"{here.url}/v1/default/_/ready"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
-    refused(httpx2.get(f"{here.url}/v1/default/default/keys"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
+    refused(here.http.get(f"{here.url}/v1/_/default/ready"), 400, "BAD_ARGUMENT", "tenant '_' is reserved")
+    refused(here.http.get(f"{here.url}/v1/default/_/ready"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
+    refused(here.http.get(f"{here.url}/v1/default/default/keys"), 404, "ROUTE_NOT_FOUND", "there is nothing at")
 
 
 @pytest.mark.parametrize("name", ["a%20b", "%C3%A9", "x" * 129, "a%00b", "a:b:c", "a::0"])
@@ -179,7 +179,7 @@ def test_a_path_at_which_there_is_nothing_is_said_to_be_so(here: Here, path: str
 
 @pytest.mark.parametrize("path", ["/nowhere", "/v1", "/v1/", "/v1/default", "/v2/default/default/ready", "//", "/healthz/"])
 def test_a_path_outside_the_operations_is_said_to_be_nothing_too(here: Here, path: str) -> None:
-    refused(httpx2.get(here.url + path), 404, "ROUTE_NOT_FOUND", "there is nothing at")
+    refused(here.http.get(here.url + path), 404, "ROUTE_NOT_FOUND", "there is nothing at")
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ def test_a_method_that_a_path_does_not_take_is_405_with_those_it_takes(here: Her
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/openapi.json", "/docs"])
 def test_pages_take_get_and_head_alone(here: Here, path: str) -> None:
-    answer = httpx2.post(here.url + path)
+    answer = here.http.post(here.url + path)
     assert (answer.status_code, answer.headers["allow"], answer.json()["code"]) == (405, "GET, HEAD", "METHOD_REFUSED")
-    assert httpx2.head(here.url + path).status_code == 200
+    assert here.http.head(here.url + path).status_code == 200
 
 
 def test_head_is_get_without_the_body(here: Here) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -19,7 +18,6 @@ from genlock.core.commands import Caller, TakeIds
 from genlock.core.ids import LAST_ROOT
 from genlock.core.keys import COUNTER, Key
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
-from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
 from genlock.service.building import nothing_here
@@ -30,7 +28,7 @@ from genlock.wire.problems import KINDS, TITLES
 from genlock.wire.routes import OBSERVER
 from tests.engine.gates import GatedStore
 from tests.logs import PLANTED, watch
-from tests.service.served import Served, served
+from tests.servers.service import Service, door, serving
 
 T = "A-001-core"
 LEASE = 60
@@ -39,8 +37,8 @@ LEASE = 60
 class Place:
     """A tenant of a test's own on the service, and who works there."""
 
-    def __init__(self, url: str, tenant: str, clock: ManualClock, service: Served) -> None:
-        self.client = httpx2.Client(base_url=f"{url}/v1/{tenant}/p/", timeout=30)
+    def __init__(self, tenant: str, clock: ManualClock, service: Service) -> None:
+        self.client = service.client(f"/v1/{tenant}/p/")
         self.tenant, self.clock, self.service = tenant, clock, service
 
     def post(self, path: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
@@ -290,11 +288,11 @@ def result_not_found(at: Place) -> httpx2.Response:
 
 
 def tenant_not_found(at: Place) -> httpx2.Response:
-    return httpx2.get(f"{at.service.url}/v1/nobody/_/tenant")
+    return at.service.http.get("/v1/nobody/_/tenant")
 
 
 def key_not_found(at: Place) -> httpx2.Response:
-    return httpx2.post(f"{at.service.url}/v1/{at.tenant}/_/keys/abcdefgh2345/revoke")
+    return at.service.http.post(f"/v1/{at.tenant}/_/keys/abcdefgh2345/revoke")
 
 
 def route_not_found(at: Place) -> httpx2.Response:
@@ -328,20 +326,17 @@ def access_refused(at: Place) -> httpx2.Response:
 
 
 def key_refused(at: Place) -> httpx2.Response:
-    with served(app=_with_keys) as service:
-        return httpx2.get(f"{service.url}/v1/t/p/ready")
+    with serving(app=_with_keys) as service:
+        return service.http.get("/v1/t/p/ready")
 
 
 def role_refused(at: Place) -> httpx2.Response:
-    with served(app=_with_keys) as service:
-        return httpx2.post(f"{service.url}/v1/t/p/next-id", headers={"authorization": "Bearer looks-only"})
+    with serving(app=_with_keys) as service:
+        return service.http.post("/v1/t/p/next-id", headers={"authorization": "Bearer looks-only"})
 
 
 def _with_keys(coordinator: AsyncCoordinator) -> App:
-    async def find(key: str) -> Grant | None:
-        return Grant("k1", "ann", role=OBSERVER) if key == "looks-only" else None
-
-    return App(Running(coordinator), Door(find, frozenset()), Router(default=nothing_here), watch)
+    return App(Running(coordinator), door({"looks-only": Grant("k1", "ann", role=OBSERVER)}), Router(default=nothing_here), watch)
 
 
 def service_mismatch(at: Place) -> httpx2.Response:
@@ -354,21 +349,16 @@ def cursor_lost(at: Place) -> httpx2.Response:
 
 
 def counter_exhausted(at: Place) -> httpx2.Response:
-    coordinator = at.service.coordinator
-    assert coordinator is not None
     # A thousand at a time would take a while.
     take = TakeIds(Key(at.tenant, "p", COUNTER, "global"), Caller("s1", ""), "global", LAST_ROOT)
-    assert coordinator.engine.submit([take]).wait().only() == LAST_ROOT
+    assert at.service.coordinator.engine.submit([take]).wait().only() == LAST_ROOT
     return at.post("next-id")
 
 
 def closed(at: Place) -> httpx2.Response:
-    with served() as service:
-        loop, coordinator = service.loop, service.coordinator
-        assert loop is not None
-        assert coordinator is not None
-        asyncio.run_coroutine_threadsafe(coordinator.close(), loop).result(30)
-        return httpx2.post(f"{service.url}/v1/t/p/next-id")
+    with serving() as service:
+        service.do(service.coordinator.close())
+        return service.http.post("/v1/t/p/next-id")
 
 
 def _broken(error: e.GenlockError) -> Story:
@@ -379,9 +369,9 @@ def _broken(error: e.GenlockError) -> Story:
 
     def story(at: Place) -> httpx2.Response:
         store = GatedStore(MemoryStore())
-        with served(store, deadline_seconds=0.2) as service:
+        with serving(store, deadline_seconds=0.2) as service:
             store.on("commit", before=fail, times=1e9)
-            return httpx2.post(f"{service.url}/v1/t/p/sessions", json={"session_id": "s1"})
+            return service.http.post("/v1/t/p/sessions", json={"session_id": "s1"})
 
     return story
 
@@ -391,10 +381,10 @@ def busy(at: Place) -> httpx2.Response:
     inner = MemoryStore()
     store = GatedStore(inner)
     titles = (f"title {number}" for number in itertools.count())
-    with served(store, deadline_seconds=0.2) as service, genlock.connect(inner) as other:
+    with serving(store, deadline_seconds=0.2) as service, genlock.connect(inner) as other:
         other.add_tasks(tasks=[T])
         store.on("commit", before=lambda: other.edit_task(task_id=T, changes={"title": next(titles)}), times=1e9)
-        return httpx2.post(f"{service.url}/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"})
+        return service.http.post(f"/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"})
 
 
 def over_limit(at: Place) -> httpx2.Response:
@@ -454,14 +444,14 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture(scope="module")
-def service(clock: ManualClock) -> Iterator[Served]:
-    with served(clock=clock) as running:
+def service(clock: ManualClock) -> Iterator[Service]:
+    with serving(clock=clock) as running:
         yield running
 
 
 @pytest.fixture
-def at(service: Served, clock: ManualClock, request: pytest.FixtureRequest) -> Iterator[Place]:
-    place = Place(service.url, f"t{abs(hash(request.node.name)) % 10**12}", clock, service)
+def at(service: Service, clock: ManualClock, request: pytest.FixtureRequest) -> Iterator[Place]:
+    place = Place(f"t{abs(hash(request.node.name)) % 10**12}", clock, service)
     yield place
     place.client.close()
 
@@ -510,9 +500,9 @@ def test_what_nobody_foresaw_is_a_500_that_names_its_request_and_says_nothing_el
         raise RuntimeError("a secret of the house")
 
     store = GatedStore(MemoryStore())
-    with served(store) as service:
+    with serving(store) as service:
         store.on("find", before=burst)
-        answer = httpx2.get(f"{service.url}/v1/t/p/blocked")
+        answer = service.http.get("/v1/t/p/blocked")
     assert answer.status_code == 500
     assert answer.json()["code"] == "GENLOCK_ERROR"
     assert answer.json()["request"] == answer.headers["x-request-id"]

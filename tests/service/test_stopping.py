@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -15,30 +16,51 @@ from tests.service.process import PATIENCE_SECONDS, Service, ask, make_store, re
 TASKS = "/v1/default/default/tasks"
 
 
-def head(path: str, length: int) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n".encode()
+def begin(service: Service, path: str, length: int, sent: bytes) -> socket.socket:
+    """A request whose body has only begun. The service has let it in and waits for the rest: it has said so.
+
+    What merely lies on the wire when a service is told to stop may or may not be let in.
+    """
+    connection = service.connect()
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\nexpect: 100-continue\r\n\r\n"
+    connection.sendall(head.encode())
+    said = b""
+    while not said.endswith(b"\r\n\r\n"):
+        piece = connection.recv(1)
+        assert piece, said
+        said += piece
+    assert said == b"HTTP/1.1 100 Continue\r\n\r\n"
+    connection.sendall(sent)
+    return connection
+
+
+def hold(service: Service) -> socket.socket:
+    """A request that is begun and never ended."""
+    return begin(service, f"{TASKS}/x/claim", 100, b"{")
 
 
 class Poll(threading.Thread):
     """Waits for work, of which there is none; `answer` is what it was told, and when it was told the stop has begun."""
 
     def __init__(self, service: Service) -> None:
-        super().__init__()
-        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
-        body = {"agent_id": "poll", "session_id": "s-poll", "wait_seconds": 60, "tracks": ["Z"]}
-        self._connection.request("POST", "/v1/default/default/claim-next", json.dumps(body))
+        super().__init__(daemon=True)
+        body = json.dumps({"agent_id": "poll", "session_id": "s-poll", "wait_seconds": 60, "tracks": ["Z"]}).encode()
+        self._service = service
+        self._connection = begin(service, "/v1/default/default/claim-next", len(body), body)
         self.answer: tuple[int, dict[str, object]] | None = None
         self.retry_after: str | None = None
         self.start()
 
     def run(self) -> None:
-        answer = self._connection.getresponse()
-        self.retry_after = answer.getheader("retry-after")
-        self.answer = (answer.status, json.loads(answer.read()))
-        self._connection.close()
+        with self._connection, http.client.HTTPResponse(self._connection) as answer:
+            answer.begin()
+            self.retry_after = answer.getheader("retry-after")
+            self.answer = (answer.status, json.loads(answer.read()))
 
     def told(self) -> dict[str, object]:
         self.join(PATIENCE_SECONDS)
+        if self.is_alive():
+            self._service.give_up("who waits was not told")
         assert self.answer is not None
         assert self.answer[0] == 503
         return self.answer[1]
@@ -48,8 +70,7 @@ def test_what_was_begun_is_answered_who_waits_is_told_and_it_ends_with_0(tmp_pat
     body = json.dumps({"agent_id": "ada", "session_id": "s-1"}).encode()
     with serve(tmp_path) as service:
         assert service.ask("POST", TASKS, {"tasks": ["slow"]})[0] == 200
-        begun = service.connect()
-        begun.sendall(head(f"{TASKS}/slow/claim", len(body)) + body[:10])
+        begun = begin(service, f"{TASKS}/slow/claim", len(body), body[:10])
         poll = Poll(service)
         service.process.send_signal(signal.SIGTERM)
         assert poll.told()["code"] == "CLOSED"
@@ -60,7 +81,7 @@ def test_what_was_begun_is_answered_who_waits_is_told_and_it_ends_with_0(tmp_pat
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"connection: close\r\n" in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["reason"] == "GRANTED"
-        assert service.process.wait(PATIENCE_SECONDS) == 0
+        assert service.wait() == 0
     with genlock.connect(f"sqlite://{tmp_path}/served.db", session_id="s-1", agent_id="ada") as fleet:
         assert [claim.task_id for claim in fleet.get_active_claims_for_session()] == ["slow"]
     assert service.lines()[-1]["event"] == "stopped"
@@ -104,8 +125,7 @@ def test_every_claim_that_was_acknowledged_under_load_is_in_the_store(tmp_path: 
 
 def test_a_client_that_holds_its_connection_delays_the_end_by_the_grace_at_most(tmp_path: Path) -> None:
     with serve(tmp_path, "--grace-seconds", "0.5") as service:
-        idle, half = service.connect(), service.connect()
-        half.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        idle, half = service.connect(), hold(service)
         assert service.ask("GET", "/healthz")[0] == 200
         began = time.monotonic()
         assert service.end() == 0
@@ -117,8 +137,7 @@ def test_a_client_that_holds_its_connection_delays_the_end_by_the_grace_at_most(
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     with serve(tmp_path, "--grace-seconds", "600") as service:
-        half = service.connect()
-        half.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        half = hold(service)
         poll = Poll(service)
         service.process.send_signal(signal.SIGINT)
         poll.told()
@@ -129,8 +148,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 
 def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> None:
     with serve(tmp_path) as service:
-        begun = service.connect()
-        begun.sendall(head(f"{TASKS}/x/claim", 100) + b"{")
+        begun = hold(service)
         poll = Poll(service)
         service.process.send_signal(signal.SIGTERM)
         poll.told()
@@ -142,7 +160,7 @@ def test_while_it_stops_it_is_not_ready_and_lets_nobody_in(tmp_path: Path) -> No
             late.sendall(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert not read_all(late).startswith(b"HTTP/1.1 200")
         begun.close()
-        assert service.process.wait(PATIENCE_SECONDS) == 0
+        assert service.wait() == 0
 
 
 def test_the_store_is_whole_after_a_stop(tmp_path: Path) -> None:

@@ -1,19 +1,16 @@
-"""What the tests of the streams need: a real uvicorn on a free port of the loopback, and a client that reads as a browser does."""
+"""What the tests of the streams need: a service of streams alone, and a client that reads as a browser does."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlencode
+from typing import Any, NamedTuple, Self
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -23,17 +20,14 @@ from genlock.engine.engine import Engine
 from genlock.errors import GenlockError
 from genlock.service.streams import Hub, StreamSettings, check_filters, note_transport, serve_stream
 from genlock.wire.statuses import status_of
-
-T = TypeVar("T")
-
-PATIENCE = 30.0
-"""Seconds after which something that should have come counts as never coming."""
+from tests.servers.service import PATIENCE_SECONDS, Hosted
 
 
-class Service:
-    """A server with nothing but streams, in a thread. `/t/p` streams a project, `/t` all of a tenant, `/t/p,q` two of them."""
+class Service(Hosted):
+    """A server with nothing but streams. `/t/p` streams a project, `/t` all of a tenant, `/t/p,q` two of them."""
 
     def __init__(self, engine: Engine, send_buffer: int | None = None, **settings: Any) -> None:
+        super().__init__(self)
         self.hub = Hub(engine, StreamSettings(**settings))
         self.visible: Callable[[str], bool] | None = None
         self.allowed = True
@@ -44,38 +38,24 @@ class Service:
         self.errors: list[str] = []
         self.complaints: list[str] = []
         """Of the event loop."""
-        self._started = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0), backlog=2048)
         if send_buffer is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)  # those of its clients have it too
-        self.port: int = self._socket.getsockname()[1]
-        config = uvicorn.Config(self._app, interface="asgi3", log_config=None, access_log=False, lifespan="on", timeout_graceful_shutdown=5)
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, args=([self._socket],), daemon=True)
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._routes = Starlette(routes=[Route("/{tenant}", _Streaming(self)), Route("/{tenant}/{projects}", _Streaming(self))])
 
-    def __enter__(self) -> Service:
+    def __enter__(self) -> Self:
         self._handler = _Collecting(self.errors)
         logging.getLogger("uvicorn.error").addHandler(self._handler)
-        self._thread.start()
-        assert self._started.wait(PATIENCE), "the server did not start"
-        return self
+        return super().__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.run(self.hub.close())
-        self._server.should_exit = True
-        self._thread.join(PATIENCE)
+        self.do(self.hub.close())
+        super().__exit__(kind, error, trace)
         logging.getLogger("uvicorn.error").removeHandler(self._handler)
-        assert not self._thread.is_alive(), "the server does not end"
         assert error is not None or not self.errors + self.complaints, self.errors + self.complaints
 
-    def run(self, work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
-        """Runs it in the server's loop."""
-        assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(patience)
-
-    def url(self, path: str, **query: Any) -> str:
-        return path + ("?" + urlencode(query, doseq=True) if query else "")
+    async def open(self) -> Any:
+        self.loop.set_exception_handler(lambda _, told: self.complaints.append(told["message"]))
+        return await super().open()
 
     async def still_allowed(self) -> bool:
         self.asked.set()
@@ -83,22 +63,9 @@ class Service:
             raise self.trouble
         return self.allowed
 
-    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await receive()
-            self._loop = asyncio.get_running_loop()
-            self._loop.set_exception_handler(lambda _, told: self.complaints.append(told["message"]))
-            await send({"type": "lifespan.startup.complete"})
-            self._started.set()
-            await receive()
-            await send({"type": "lifespan.shutdown.complete"})
-            return
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         note_transport(scope, send)
         await self._routes(scope, receive, send)
-
-    @property
-    def _routes(self) -> Starlette:
-        return Starlette(routes=[Route("/{tenant}", _Streaming(self)), Route("/{tenant}/{projects}", _Streaming(self))])
 
 
 class _Streaming:
@@ -158,7 +125,7 @@ class Client:
         self.socket = socket.socket()
         if receive_buffer is not None:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        self.socket.settimeout(PATIENCE)
+        self.socket.settimeout(PATIENCE_SECONDS)
         self.socket.connect(("127.0.0.1", port))
         sent = {"Host": "localhost", **headers} | ({"Last-Event-ID": last} if last else {})
         lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]

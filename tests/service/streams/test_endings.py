@@ -31,7 +31,7 @@ def test_a_client_that_leaves_is_noticed_at_once(fleet: genlock.Coordinator, ser
         for client in clients:
             client.block()
         assert (service.hub.clients, service.hub.clients_of("default")) == (3, 3)
-    service.run(service.hub.idle())
+    service.do(service.hub.idle())
     assert (service.hub.clients, service.hub.clients_of("default")) == (0, 0)
 
 
@@ -49,7 +49,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_resumes_without_a_gap(fleet:
         with Client(service.port, PATH, receive_buffer=SMALL) as slow:
             slow.block()
             fill(fleet, service, 400)
-            service.run(service.hub.idle())
+            service.do(service.hub.idle())
             got = broken_off(slow)
         assert 0 < len(got) < 401
         with Client(service.port, PATH, last=slow.last) as again:
@@ -78,7 +78,7 @@ def test_a_client_that_reads_nothing_of_what_it_asked_for_is_given_up_after_a_wh
         for start in range(0, 400, 50):
             add(fleet, *(f"A-{start + n:03}" for n in range(1, 51)), description=LONG)
         with Client(service.port, PATH + "?after=start", receive_buffer=SMALL) as silent:
-            service.run(service.hub.idle())
+            service.do(service.hub.idle())
             assert len(broken_off(silent)) < 401
 
 
@@ -91,7 +91,7 @@ def test_a_service_that_closes_ends_every_stream_with_a_hint_when_to_come_back(f
         clients = [stack.enter_context(Client(service.port, PATH)) for _ in range(20)]
         for client in clients:
             client.block()
-        closed = timed(lambda: service.run(service.hub.close("the service restarts", retry_ms=1000)))
+        closed = timed(lambda: service.do(service.hub.close("the service restarts", retry_ms=1000)))
         for client in clients:
             last = last_of(client)
             assert last.name == "genlock:closing"
@@ -108,7 +108,7 @@ def test_a_client_that_does_not_read_does_not_hold_up_a_service_that_closes(flee
         for start in range(0, 400, 50):
             add(fleet, *(f"A-{start + n:03}" for n in range(1, 51)), description=LONG)
         with Client(service.port, PATH + "?after=start", receive_buffer=SMALL) as silent:
-            closed = timed(lambda: service.run(service.hub.close()))
+            closed = timed(lambda: service.do(service.hub.close()))
             assert service.hub.clients == 0
             assert closed.ended - closed.began < 3_000_000_000
             assert len(broken_off(silent)) < 401

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,69 +10,39 @@ import pytest
 from starlette.routing import Router
 
 import genlock
-import genlock.aio
+from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import Role
-from genlock.service.access.door import Door
 from genlock.service.access.grant import Grant
 from genlock.service.app import App
 from genlock.service.running import Running
-from genlock.service.serving import server
 from genlock.service.streams import Hub, StreamSettings
 from genlock.service.streams.mount import stream_routes
 from tests.logs import watch
-from tests.service.streams.streaming import PATIENCE, Client
+from tests.servers.service import Service, door
+from tests.service.streams.streaming import Client
 
 
-class Whole:
+class Whole(Service):
     """The service with nothing but its operations and its streams. The keys are what a test says."""
 
     def __init__(self, url: str) -> None:
-        self.keys: dict[str, Grant] = {}
-        self.port = 0
-        self._url = url
-        self._ready = threading.Event()
-        self._stop: Any = None
-        self.thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
-
-    async def _find(self, key: str) -> Grant | None:
-        return self.keys.get(key)
-
-    async def _run(self) -> None:
-        async with genlock.aio.connect(self._url, process=None) as coordinator:
-            door = Door(self._find, None)
-            self.hub = Hub(coordinator.engine, StreamSettings(look_seconds=0.05))
-            app = App(Running(coordinator), door, Router(stream_routes(self.hub, door)), watch)
-            listening = socket.create_server(("127.0.0.1", 0))
-            self.port = listening.getsockname()[1]
-            uvicorn = server(app)
-            stop = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            self._stop = lambda: loop.call_soon_threadsafe(stop.set)
-            serving = asyncio.create_task(uvicorn.serve(sockets=[listening]))
-            self._ready.set()
-            await stop.wait()
-            await self.hub.close()
-            uvicorn.should_exit = True
-            await serving
-
-    @contextmanager
-    def running(self) -> Iterator[Whole]:
-        self.thread.start()
-        assert self._ready.wait(PATIENCE)
-        yield self
-        self._stop()
-        self.thread.join(PATIENCE)
-        assert not self.thread.is_alive()
-
-
-@pytest.fixture
-def whole(tmp_path: Path) -> Iterator[Whole]:
-    with Whole(f"sqlite://{tmp_path / 'genlock.db'}").running() as whole:
-        whole.keys = {
+        super().__init__(url, app=self._app)
+        self.keys = {
             "all": Grant("k1", "ann", "acme", "*", Role.OBSERVER),
             "some": Grant("k2", "bob", "acme", "web-*", Role.OBSERVER),
             "other": Grant("k3", "eve", "other", "*", Role.ADMIN),
         }
+
+    def _app(self, coordinator: AsyncCoordinator) -> App:
+        running, entrance = Running(coordinator), door(self.keys, None)
+        self.hub = Hub(coordinator.engine, StreamSettings(look_seconds=0.05))
+        running.on_stop.append(self.hub.close)
+        return App(running, entrance, Router(stream_routes(self.hub, entrance)), watch)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Whole]:
+    with Whole(f"sqlite://{tmp_path / 'genlock.db'}") as whole:
         yield whole
 
 

@@ -33,15 +33,20 @@ def check_place(tenant: str, project: str) -> tuple[str, str]:
     return EVERYWHERE if tenant == NO_NAME else check_tenant(tenant), EVERYWHERE
 
 
+@functools.cache
+def _routers(most_bytes: int) -> tuple[Router[Endpoint], Router[Endpoint]]:
+    """Of what is in a project, and of what is about none. Made once: it takes longer than all else at a start, and knows no service."""
+    endpoints = [(route, Endpoint(route, most_bytes)) for route in ROUTES]
+    inside = Router((route, endpoint) for route, endpoint in endpoints if route.within is Within.PROJECT)
+    return inside, Router((route, endpoint) for route, endpoint in endpoints if route.within is not Within.PROJECT)
+
+
 class V1:
     """All operations."""
 
     def __init__(self, running: Running, most_bytes: int = MOST_BYTES) -> None:
         self._running = running
-        endpoints = [(route, Endpoint(route, most_bytes)) for route in ROUTES]
-        self._router = Router((route, endpoint) for route, endpoint in endpoints if route.within is Within.PROJECT)
-        self._beyond = Router((route, endpoint) for route, endpoint in endpoints if route.within is not Within.PROJECT)
-        """What is about no project."""
+        self._router, self._beyond = _routers(most_bytes)
 
     def find(self, scope: Scope) -> Found:
         """The endpoint that a request is for, its tenant and project, and the name in its path."""
