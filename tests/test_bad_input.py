@@ -236,6 +236,7 @@ BAD: dict[str, list[Any]] = {
     "key_id": ["", "nonsense", "x" * 600, "A" * 12, "a\0b", "🙂", SURROGATE, 5, True, b"a", ["a"], {"a": 1}, None],
     "include_revoked": FLAG,
     "after": CURSOR,
+    **{f"{method} after": TEXT for method in ("blocked", "list_refused_results", "list_sessions")},
     "digest": ["", "nonsense", "../../../etc/passwd", "a\0b", SURROGATE, 5, True, b"a", ["a"], Odd()],
     "refused_id": ["", "nonsense", "x" * 600, "a\0b", SURROGATE, 5, True, b"a", ["a"], None],
     "tasks": [

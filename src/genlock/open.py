@@ -6,7 +6,7 @@ genlock.connect("postgresql://…")        that database; ?schema=… if not in 
 genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
 genlock.connect("redis://…")             that server; rediss:// with TLS, ?prefix=… if not under genlock
 genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
-genlock.connect("http://host:8420")      the service there, or https://; api_key=… if it wants one
+genlock.connect("http://host:8420")      the service there, or https://; api_key=… if it wants one; several on one store with commas
 genlock.connect("memory://")             nothing that lasts; for tests
 genlock.connect("other://…")             a store that was installed beside Genlock; see schemes.py
 """

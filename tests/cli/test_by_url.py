@@ -56,6 +56,7 @@ def test_looking_and_operating_go_through_a_service(line: Line) -> None:
     assert line("unlock", "T", "--force").json()["generation"] == 2
     refused = line("submit", "T", "--generation", 1, "--result", '"late"')
     assert (refused.code, refused.json()["reason"]) == (5, "STALE_GENERATION")
+    assert line("refused", "--after", refused.json()["refused_id"]).json() == {"refused": []}
     for words in (["show", "T"], ["history", "T"], ["explain", "T"], ["sessions"], ["agents"], ["refused"], ["graph"], ["events"]):
         assert line(*words).code == 0, words
     assert line("hold", "T").json()["state"] == "HELD"

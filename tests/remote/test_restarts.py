@@ -10,11 +10,14 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import genlock
 from genlock import Coordinator
 from genlock.engine.check import check
 from tests.logs import PLANTED
 from tests.processes import service as program
+from tests.service.streams.streaming import Client
 
 _TASKS = 48
 _CLIENTS = 4
@@ -28,6 +31,8 @@ class Running:
     def __init__(self, file: Path) -> None:
         self._file = file
         self.port = 0
+        self.up = threading.Event()
+        """Set while it is there, as far as is known."""
         self.start()
 
     def start(self) -> None:
@@ -37,12 +42,60 @@ class Running:
         )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
+        self.up.set()
 
     def end(self, number: int) -> None:
         assert self._process.stdout is not None
+        self.up.clear()
         self._process.send_signal(number)
         self._process.wait(_PATIENCE)
         self._process.stdout.close()
+
+
+class Watchers:
+    """Those who look on: one by the client, and one as a browser would, which comes back with the id of the last event it has.
+
+    Each reads until all tasks are done.
+    """
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self.seen: dict[str, list[tuple[str, str]]] = {"client": [], "browser": []}
+        self.connections = 0
+        self._threads = [threading.Thread(target=watch, daemon=True) for watch in (self._by_client, self._as_browser)]
+        for thread in self._threads:
+            thread.start()
+
+    def join(self) -> None:
+        for thread in self._threads:
+            thread.join(_PATIENCE)
+            assert not thread.is_alive(), "a watcher misses something"
+
+    def _is_over(self, who: str, kind: str, task: str) -> bool:
+        self.seen[who].append((kind, task))
+        return sum(kind == "RESULT_ACCEPTED" for kind, _ in self.seen[who]) == _TASKS
+
+    def _by_client(self) -> None:
+        with genlock.connect(f"http://127.0.0.1:{self._running.port}", deadline_seconds=30) as fleet:
+            for event in fleet.watch(after=fleet.read_events(limit=1).events[0].cursor):
+                if self._is_over("client", event.event_type, event.id):
+                    return
+
+    def _as_browser(self) -> None:
+        last, over = "", False
+        while not over:
+            assert self._running.up.wait(_PATIENCE)
+            try:
+                with Client(self._running.port, "/v1/default/default/events/stream?after=start", last=last) as stream:
+                    self.connections += 1
+                    for event in stream.events():
+                        if event.name.startswith("genlock:"):
+                            break
+                        last = event.id
+                        if over := self._is_over("browser", event.data["event_type"], event.data["id"]):
+                            break
+            except (OSError, IndexError):  # refused, cut off, or ended before it was answered
+                continue
 
 
 class Clients:
@@ -93,36 +146,45 @@ class Clients:
         return True
 
 
-def test_a_service_that_is_killed_under_load_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+def test_a_service_that_is_ended_under_load_loses_nothing_and_doubles_nothing(how: signal.Signals, tmp_path: Path) -> None:
     file = tmp_path / "genlock.db"
     running = Running(file)
     try:
         url = f"http://127.0.0.1:{running.port}"
         with genlock.connect(url) as planner:
             planner.add_tasks(tasks=[f"t-{number:03}" for number in range(_TASKS)])
+        watchers = Watchers(running)
         clients = Clients(url)
         for kill in range(1, _KILLS + 1):
             clients.until(kill * _TASKS // (_KILLS + 2))
-            running.end(signal.SIGKILL)
+            running.end(how)
             assert clients.accepted.total() < _TASKS, "they were through before it was killed"
             running.start()
         clients.join()
+        watchers.join()
     finally:
         running.end(signal.SIGTERM)
     # Every task was granted once, at its first generation, and accepted once: also those whose answers the kills swallowed.
     assert clients.granted == {(f"t-{number:03}", 1): 1 for number in range(_TASKS)}
     assert clients.accepted == {f"t-{number:03}": 1 for number in range(_TASKS)}
-    _examine(file)
+    assert watchers.connections > 1, "its stream was never cut"
+    _examine(file, watchers)
 
 
-def _examine(file: Path) -> None:
+def _examine(file: Path, watchers: Watchers) -> None:
     store = genlock.open_store(f"sqlite://{file}")
     try:
         assert check(store) == []
     finally:
         store.close()
     with genlock.connect(f"sqlite://{file}") as fleet:
-        told = Counter((event.event_type, event.id) for event in fleet.read_events(limit=10_000).events)
+        feed = [(event.event_type, event.id) for event in fleet.read_events(limit=10_000).events]
+    told = Counter(feed)
+    for who, seen in watchers.seen.items():
+        # In the order of the feed, without a gap and without a double, up to the last result.
+        begin = feed.index(seen[0])
+        assert seen == feed[begin : begin + len(seen)], who
     for kind in ("CLAIM_ACQUIRED", "RESULT_ACCEPTED"):
         assert {count for (name, _), count in told.items() if name == kind} == {1}
         assert sum(name == kind for name, _ in told) == _TASKS

@@ -128,7 +128,7 @@ class Service(Hosted):
         **options: Any,
     ) -> None:
         super().__init__(bounds=bounds)
-        self._make = app or (lambda coordinator: build(coordinator, choices))
+        self._make = app or (lambda coordinator: build(coordinator, choices or Choices()))
         self._connect: Callable[[], AsyncCoordinator] = partial(genlock.aio.connect, store, clock=clock, process=None, **options)
         self.coordinator: AsyncCoordinator
         self.running: Running

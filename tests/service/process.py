@@ -18,9 +18,8 @@ from tests import logs
 from tests.cli.console import COMMAND, environment
 
 PATIENCE_SECONDS = 30.0
-TRACES = {"PYTHONFAULTHANDLER": "1"}
+TRACES = {"PYTHONFAULTHANDLER": "1", "GENLOCK_SERVE_LOG_LEVEL": "debug"}
 """With this, a process that is aborted says what its threads were at."""
-_LOGGING = {"GENLOCK_SERVE_LOG_LEVEL": "debug"}
 
 
 class Service:
@@ -94,9 +93,7 @@ def serve(folder: Path, *options: str, url: str | None = None, verb: str = "serv
     command = [*COMMAND, verb, "--json", "--port", "0", *store, *options]
     with (
         log.open("w") as stderr,
-        subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(TRACES | _LOGGING)
-        ) as process,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(TRACES)) as process,
     ):
         try:
             yield Service(process, log)

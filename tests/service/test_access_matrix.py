@@ -5,11 +5,13 @@ One service answers all of it. What has to be refused is asked first, and then t
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.routing import Route
@@ -72,17 +74,19 @@ class House:
     def __init__(self, service: Service, app: App, clock: ManualClock) -> None:
         self.service, self.app, self._clock = service, app, clock
         self.texts: dict[str, str | None] = {}
-        self._pipeline = Pipeline(service.port)
+        self._pipeline = Pipeline(urlsplit(service.url).port or 0)
         self.victims: dict[str, str] = {}
         """Keys by tenant, for who wants to rotate or revoke one."""
 
     def do(self, asked: Coroutine[Any, Any, R]) -> R:
         """Something past the service."""
-        return self.service.do(asked)
+        assert self.service.loop is not None
+        return asyncio.run_coroutine_threadsafe(asked, self.service.loop).result(30)
 
     async def furnish(self) -> None:
         """Projects, sessions and keys."""
         fleet = self.service.coordinator
+        assert fleet is not None
         for tenant, project in THERE:
             await fleet.add_tasks(tasks=["t-1", "t-2", "t-3"], tenant_id=tenant, project_id=project)
         for caller in CALLERS:
@@ -97,6 +101,7 @@ class House:
 
     async def _bad_keys(self) -> None:
         fleet = self.service.coordinator
+        assert fleet is not None
         good = await fleet.create_key(name="wrong", role="admin", tenant_id="*")
         revoked = await fleet.create_key(name="revoked", role="admin", tenant_id="*")
         expired = await fleet.create_key(name="expired", role="admin", tenant_id="*", expires_in_seconds=5)
@@ -130,6 +135,7 @@ class House:
 
     def all_events(self) -> list[bytes]:
         """What every feed has, that of tenants and keys too."""
+        assert self.service.coordinator is not None
         store = self.service.coordinator.engine.store
         found: list[bytes] = []
         for place in (*PLACES, (NOWHERE, NOWHERE)):

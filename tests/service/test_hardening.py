@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from genlock.service.building import Choices
+from genlock.service.limits import HOLD_SECONDS
 from genlock.service.protocol import Bounds
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
 from tests.service.process import ask, read_all
@@ -281,3 +283,33 @@ def test_connections_over_the_limit_are_answered_503_and_the_others_go_on() -> N
         end = time.monotonic() + PATIENCE_SECONDS
         while told(small, b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] != 200:
             assert time.monotonic() < end, "when one has gone, another one is let in"
+
+
+def test_requests_that_pile_up_on_a_connection_are_parsed_only_when_it_is_their_turn(service: Service) -> None:
+    one = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    last = b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n"
+    answered, piled = 0, 0
+    with service.connect() as connection:
+        sending = threading.Thread(target=connection.sendall, args=(one * 8_000 + last,), daemon=True)
+        sending.start()
+        while data := connection.recv(65536):
+            answered += data.count(b"HTTP/1.1 200")
+            piled = max(piled, *(len(each.pipeline) for each in list(service._server.server_state.connections)))  # type: ignore[union-attr]
+        sending.join(PATIENCE_SECONDS)
+    assert answered + 5 > 8_000, "a word may have been cut in two by reading"
+    assert 1 < piled <= 16 * 1024 // len(one) + 1
+
+
+def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> None:
+    with serving(choices=Choices(requests_a_second=2)) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        statuses, times = [], []
+        for _ in range(8):
+            began = time.perf_counter()
+            statuses.append(ask(connection, "GET", "/v1/default/default/policy")[0])
+            times.append(time.perf_counter() - began)
+        connection.close()
+    refused = [took for status, took in zip(statuses, times, strict=True) if status == 429]
+    assert statuses[:4] == [200] * 4
+    assert refused
+    assert min(refused) >= HOLD_SECONDS

@@ -16,7 +16,7 @@ import pytest
 from genlock.errors import TooManyRequests
 from genlock.open import open_store
 from genlock.service.building import Choices
-from genlock.service.limits import AT_ONCE, BURST_SECONDS, Rates, Turns
+from genlock.service.limits import AT_ONCE, BURST_SECONDS, Rates, Sharing, Turns
 from genlock.service.protocol import Bounds
 from genlock.service.serving import room_for
 from tests.servers.service import PATIENCE_SECONDS, serving
@@ -109,7 +109,7 @@ class TestTurns:
     def test_who_shares_the_service_has_fewer_at_once_until_a_second_has_passed(self) -> None:
         async def main() -> None:
             now = [10.0]
-            turns = Turns(at_once=16, monotonic=lambda: now[0])
+            turns = Turns(at_once=16, sharing=Sharing(lambda: now[0]))
             assert [turns.enter("noisy") for _ in range(16)] == [None] * 16
             assert turns.enter("noisy") is not None
             assert turns.enter("quiet") is None

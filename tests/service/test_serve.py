@@ -145,20 +145,6 @@ def test_a_setting_that_cannot_be_is_named_with_its_place(name: str, value: str,
     assert str(by_environment.value) == f"environment GENLOCK_{setting.upper()}: {says}"
 
 
-def test_the_settings_of_claims_under_api_go_by_the_names_of_their_document(tmp_path: Path) -> None:
-    with serve(tmp_path, "--api-project", "web", "--claim-config", "defaultTTL=120000", "--claim-config", "minTTL=1000") as service:
-        service.ask("POST", "/v1/default/web/tasks", {"tasks": ["t"]})
-        claim = service.ask("POST", "/api/tasks/t/claim", {"sessionId": "s"})[1]["claim"]
-    assert datetime.fromisoformat(claim["expiresAt"]) - datetime.fromisoformat(claim["claimedAt"]) == timedelta(minutes=2)
-
-
-def test_settings_of_claims_that_do_not_fit_each_other_are_refused() -> None:
-    assert read_config("") == ClaimConfig()
-    assert read_config("maxTTL=9000000,orphanThreshold=5") == ClaimConfig(max_ttl=9_000_000, orphan_threshold=5)
-    with pytest.raises(BadArgument, match="minTTL 60000 <= defaultTTL 1800000 <= maxTTL 5 does not hold"):
-        read_config("maxTTL=5")
-
-
 def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
     run("init", cwd=tmp_path)
     assert run("config", "set", "serve_keys", "true", cwd=tmp_path).code == 0
@@ -176,3 +162,17 @@ def test_requests_are_counted_where_keys_are_asked_for() -> None:
     assert options(keys=True).requests_a_second == 1000
     assert options(rate=5).requests_a_second == 5
     assert options(keys=True, rate=0).requests_a_second is None
+
+
+def test_the_settings_of_claims_under_api_go_by_the_names_of_their_document(tmp_path: Path) -> None:
+    with serve(tmp_path, "--api-project", "web", "--claim-config", "defaultTTL=120000", "--claim-config", "minTTL=1000") as service:
+        service.ask("POST", "/v1/default/web/tasks", {"tasks": ["t"]})
+        claim = service.ask("POST", "/api/tasks/t/claim", {"sessionId": "s"})[1]["claim"]
+    assert datetime.fromisoformat(claim["expiresAt"]) - datetime.fromisoformat(claim["claimedAt"]) == timedelta(minutes=2)
+
+
+def test_settings_of_claims_that_do_not_fit_each_other_are_refused() -> None:
+    assert read_config("") == ClaimConfig()
+    assert read_config("maxTTL=9000000,orphanThreshold=5") == ClaimConfig(max_ttl=9_000_000, orphan_threshold=5)
+    with pytest.raises(BadArgument, match="minTTL 60000 <= defaultTTL 1800000 <= maxTTL 5 does not hold"):
+        read_config("maxTTL=5")

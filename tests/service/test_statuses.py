@@ -476,6 +476,8 @@ def test_every_reason_is_answered_with_its_status(which: tuple[type[StrEnum], st
     assert answer.headers["content-type"] == "application/problem+json"
     assert body["type"] == "urn:genlock:" + which[1].lower().replace("_", "-")
     assert (body["title"], body["status"]) == (TITLES[which[1]], status)
+    assert body["message"].startswith(body["title"])
+    assert body["message"].endswith(".")
     assert answer.headers.get("retry-after") == ("1" if status == 429 else None)
 
 
@@ -504,6 +506,6 @@ def test_what_nobody_foresaw_is_a_500_that_names_its_request_and_says_nothing_el
         store.on("find", before=burst)
         answer = service.http.get("/v1/t/p/blocked")
     assert answer.status_code == 500
-    assert answer.json()["code"] == "GENLOCK_ERROR"
+    assert (answer.json()["code"], answer.json()["title"]) == ("GENLOCK_ERROR", "Something went wrong in the service")
     assert answer.json()["request"] == answer.headers["x-request-id"]
     assert "secret" not in answer.text

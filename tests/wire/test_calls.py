@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -11,9 +12,11 @@ import pytest
 from genlock import errors
 from genlock.coordinator import Coordinator, Operations
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
+from genlock.core.results import ClaimResult, Holder, RenewalResult, SubmissionResult
 from genlock.service.v1.request import Keywords
-from genlock.wire.answers import decoder
-from genlock.wire.problems import KINDS, TITLES, error_of, problem_of
+from genlock.wire.answers import decoder, encode_answer
+from genlock.wire.calls import ClaimTask
+from genlock.wire.problems import KINDS, TITLES, error_of, problem_of, refusal_of
 from genlock.wire.routes import ROUTES, Route
 from genlock.wire.statuses import REASONS, status_of
 
@@ -80,3 +83,29 @@ _REQUIRED: Any = object()
 
 def _defaults(route: Route) -> dict[str, Any]:
     return {field.name: _REQUIRED if field.required else field.default for field in msgspec.structs.fields(route.call)}
+
+
+def test_a_denial_says_to_people_who_has_the_task_and_to_the_client_what_it_always_said() -> None:
+    since = datetime(2026, 1, 4, 6, tzinfo=UTC)
+    holder = Holder("bob", "s2", "", since, since + timedelta(minutes=5), looks_alive=False)
+    denied = ClaimResult(False, ClaimReason.DENIED_ACTIVE_CLAIM, "A-001", current_holder="bob", holder=holder)
+    sent = encode_answer(refusal_of(denied, 409))
+    said = msgspec.json.decode(sent)["message"]
+    assert said == "Somebody else has the task: bob (session s2), with a lease until 2026-01-04T06:05:00Z, and looks lost."
+    assert decoder(ClaimTask)(sent) == denied
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (ClaimResult(False, ClaimReason.DENIED_BLOCKED, "B", waits_for=("A-1", "A-2")), "The task waits for others: A-1, A-2."),
+        (ClaimResult(False, ClaimReason.DENIED_HELD, "B", detail="the design is open"), "The task is held: the design is open."),
+        (
+            SubmissionResult(False, SubmitReason.STALE_GENERATION, 3),
+            "The task has moved on to a higher generation; the task is at generation 3.",
+        ),
+        (RenewalResult(False, RenewReason.ALREADY_EXPIRED, 2), "The lease is over; the task is at generation 2."),
+    ],
+)
+def test_a_refusal_says_what_it_knows(result: msgspec.Struct, said: str) -> None:
+    assert refusal_of(result, 409)["message"] == said

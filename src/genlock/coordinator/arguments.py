@@ -139,6 +139,11 @@ def check_limit(limit: Any) -> int:
     return check_whole("limit", limit, 1, MOST_LINES)
 
 
+def check_after(after: str | None) -> str:
+    """The last id that was seen of a list; "" for none."""
+    return "" if after is None else check_text("after", after)
+
+
 def plain(metadata: Any) -> dict[str, Any]:
     """Metadata as plain JSON values."""
     if metadata is None:

@@ -7,6 +7,7 @@ from typing import Any, BinaryIO
 
 from genlock.coordinator.arguments import (
     LONGEST_DIGEST,
+    check_after,
     check_flag,
     check_items,
     check_lease,
@@ -136,14 +137,16 @@ class Queries(Base):
             found = yield Read(lambda: self._ready(place, limit, wanted, agent_id))
         return found
 
-    def blocked(self, *, limit: int = 100, tenant_id: str | None = None, project_id: str | None = None) -> Script[tuple[BlockedTask, ...]]:
-        """What waits for something, and for what."""
+    def blocked(
+        self, *, limit: int = 100, after: str | None = None, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[tuple[BlockedTask, ...]]:
+        """What waits for something, and for what, by task id; `after` is the last id of the page before."""
         place = self.place(tenant_id, project_id)
-        limit = check_limit(limit)
+        limit, behind = check_limit(limit), check_after(after)
 
         def read() -> tuple[BlockedTask, ...]:
             found = []
-            for stored in self._find(Query(*place, state=Status.BLOCKED)):
+            for stored in self._find(Query(*place, state=Status.BLOCKED), behind):
                 record = task_of(stored)
                 found.append(BlockedTask(record.task, waits_for(record)))
                 if len(found) == limit:
@@ -185,18 +188,21 @@ class Queries(Base):
         task_id: str | None = None,
         include_settled: bool = False,
         limit: int = 100,
+        after: str | None = None,
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[TaskResult, ...]]:
-        """Refused results that are still kept; with `include_settled` also those adopted or discarded."""
+        """Refused results that are still kept, by id; with `include_settled` also those adopted or discarded.
+
+        `after` is the last id of the page before."""
         place = self.place(tenant_id, project_id)
-        limit = check_limit(limit)
+        limit, behind = check_limit(limit), check_after(after)
         parent = None if task_id is None else self.task_key(tenant_id, project_id, task_id).id
         state = None if check_flag("include_settled", include_settled) else RefusedState.KEPT
 
         def read() -> tuple[TaskResult, ...]:
             results: list[TaskResult] = []
-            for stored in self._find(Query(*place, kind=REFUSED, parent=parent, state=state)):
+            for stored in self._find(Query(*place, kind=REFUSED, parent=parent, state=state), behind):
                 record = decode_record(REFUSED, stored.body)
                 assert isinstance(record, RefusedRecord)
                 key = stored.key.beside(TASK, record.task)
@@ -365,8 +371,8 @@ class Queries(Base):
             track[name] = track.get(name, 0) + 1
         return {track: Progress(**counts[track]) for track in sorted(counts)}
 
-    def _find(self, query: Query) -> Iterator[Stored]:
-        """All pages of a query."""
+    def _find(self, query: Query, behind: str = "") -> Iterator[Stored]:
+        """All pages of a query; within one project, only what comes behind an id, whether or not it is there."""
         after: str | None = None
         while True:
             page = self.store.find(
@@ -381,7 +387,8 @@ class Queries(Base):
                     limit=_LONG_PAGE,
                 )
             )
-            yield from page.records
+            # A page's own mark is the store's business. That ids come in order is part of its contract.
+            yield from (stored for stored in page.records if stored.key.id > behind) if behind else page.records
             if page.next is None:
                 return
             after = page.next

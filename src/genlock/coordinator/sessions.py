@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from genlock.coordinator.arguments import LONGEST_WORD, check_flag, check_text, check_whole, plain
+from genlock.coordinator.arguments import LONGEST_WORD, check_after, check_flag, check_limit, check_text, check_whole, plain
 from genlock.coordinator.base import task_of
 from genlock.coordinator.queries import Queries
 from genlock.coordinator.scripts import Ask, Read, Script
@@ -106,15 +107,22 @@ class Sessions(Queries):
         return SessionEnd(caller.session, tuple(released))
 
     def list_sessions(
-        self, *, include_ended: bool = False, tenant_id: str | None = None, project_id: str | None = None
+        self,
+        *,
+        include_ended: bool = False,
+        limit: int = 1000,
+        after: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
     ) -> Script[tuple[SessionInfo, ...]]:
-        """The sessions of a project, with what they hold and whether they look alive."""
-        check_flag("include_ended", include_ended)
+        """The sessions of a project by id, with what they hold and whether they look alive; `after` is the last id of the page before."""
+        state = None if check_flag("include_ended", include_ended) else "ACTIVE"
         place = self.place(tenant_id, project_id)
+        limit, behind = check_limit(limit), check_after(after)
 
         def read() -> tuple[SessionInfo, ...]:
-            state = None if include_ended else "ACTIVE"
-            return tuple(self._session_info(stored.key) for stored in self._find(Query(*place, kind=SESSION, state=state)))
+            found = self._find(Query(*place, kind=SESSION, state=state), behind)
+            return tuple(self._session_info(stored.key) for stored in islice(found, limit))
 
         found: tuple[SessionInfo, ...] = yield Read(read)
         return found

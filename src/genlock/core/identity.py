@@ -23,5 +23,5 @@ class Identity(Struct, frozen=True, kw_only=True):
     """Is it the process that made the connection? Then a forked child is another."""
 
 
-NO_SESSION = "session_id is missing: pass it, or give one to connect()"
-NO_AGENT = "agent_id is missing: pass it, or give one to connect()"
+NO_SESSION = "session_id is missing: pass it, or give one to connect(); over HTTP also by the header genlock-session"
+NO_AGENT = "agent_id is missing: pass it, or give one to connect(); over HTTP also by the header genlock-agent"

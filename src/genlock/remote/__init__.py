@@ -6,6 +6,7 @@ patience.py      what may pass, how long to wait for it, and what to say in the 
 requests.py      a call as a request
 replies.py       a response as an answer or an error
 scripts.py       the two drivers of scripts
+addresses.py     where it is asked: one address, or several on one store
 link.py          the address, who speaks, and the connections; a forked child has its own
 watching.py      a project's events as they come; sse.py how they are written, ears.py how a waiting thread is let go
 

@@ -35,7 +35,7 @@ R = TypeVar("R")
 def ask(link: Link, call: Call[R]) -> Script[R]:
     """Asks until there is an answer."""
     request = request_of(link.identity, _signed(call))
-    answer: R = yield from _repeat(link, lambda: (request, 0.0), Patience(link.url, link.deadline_seconds))
+    answer: R = yield from _repeat(link, lambda: (request, 0.0), Patience(link.addresses, link.deadline_seconds))
     return answer
 
 
@@ -46,7 +46,7 @@ def ask_next(link: Link, call: ClaimNext) -> Script[ClaimResult]:
     if isinstance(wait, bool) or not isinstance(wait, (int, float)) or not 0 <= wait <= _LONGEST_WAIT:
         return (yield from ask(link, call))
     end = time.monotonic() + wait
-    patience = Patience(link.url, link.deadline_seconds, wait)
+    patience = Patience(link.addresses, link.deadline_seconds, wait)
 
     def piece() -> tuple[Request, float]:
         seconds = min(max(end - time.monotonic(), 0.0), PIECE_SECONDS)

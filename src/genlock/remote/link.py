@@ -6,14 +6,14 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import SplitResult, urlsplit
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from genlock.core.identity import Identity
 from genlock.core.model import Process
 from genlock.errors import BadArgument, Closed
+from genlock.remote.addresses import Addresses
 from genlock.remote.ears import Ear
 from genlock.remote.replies import Lost, Response
 from genlock.remote.requests import Request
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
 
     import httpx2
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _left_behind: list[object] = []
 """What was opened before a fork is the parent's: nobody here may close it."""
 
 
 class Link:
-    """The way to one service."""
+    """The way to one service, or to one of several that are alike."""
 
     def __init__(
         self,
@@ -53,13 +52,11 @@ class Link:
         version: str,
         identify: Callable[..., Process | None],
     ) -> None:
-        parts = check_address(url)
-        self.url = url.rstrip("/")
+        self.addresses = Addresses(url)
         self.deadline_seconds = deadline_seconds
         self.version = version
         self.identify = identify
         """Which process a pid is, on this machine."""
-        self._secure, self._near = parts.scheme == "https", parts.hostname in _LOOPBACK
         self._key = api_key
         self._ca_file = ca_file
         self._lock = threading.Lock()
@@ -88,6 +85,11 @@ class Link:
             self._start()
         return self._identity
 
+    @property
+    def url(self) -> str:
+        """Where the service is asked now."""
+        return self.addresses.current
+
     def check_open(self) -> None:
         """Closed, if it is."""
         if self._closed:
@@ -99,23 +101,29 @@ class Link:
         """Sends a request once, and waits for what comes back."""
         import httpx2
 
+        address = self.url
         try:
-            found = self.client().request(**self._sending(request, connect_seconds, read_seconds))
+            found = self.client().request(**self._sending(address, request, connect_seconds, read_seconds))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
+            self.addresses.leave(address)
             return lost(error)
+        self.addresses.answered(address, found.status_code)
         return Response(found.status_code, found.headers, found.content)
 
     async def exchange_async(self, request: Request, connect_seconds: float, read_seconds: float) -> Response | Lost:
         """The same in an event loop."""
         import httpx2
 
+        address = self.url
         try:
-            found = await self._client_of_loop().request(**self._sending(request, connect_seconds, read_seconds))
+            found = await self._client_of_loop().request(**self._sending(address, request, connect_seconds, read_seconds))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
+            self.addresses.leave(address)
             return lost(error)
+        self.addresses.answered(address, found.status_code)
         return Response(found.status_code, found.headers, found.content)
 
-    def _sending(self, request: Request, connect_seconds: float, read_seconds: float) -> dict[str, Any]:
+    def _sending(self, address: str, request: Request, connect_seconds: float, read_seconds: float) -> dict[str, Any]:
         import httpx2
 
         self.check_open()
@@ -123,7 +131,7 @@ class Link:
         timeout = httpx2.Timeout(read_seconds, connect=connect_seconds)
         return {
             "method": request.route.method,
-            "url": self.url + request.target,
+            "url": address + request.target,
             "content": request.body,
             "headers": headers,
             "timeout": timeout,
@@ -163,7 +171,7 @@ class Link:
         return {
             "verify": self._trust(),
             # A proxy of the environment is not for what is on this machine.
-            "trust_env": not self._near,
+            "trust_env": not self.addresses.near,
             "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=60),
         }
 
@@ -171,7 +179,7 @@ class Link:
         """Whose certificates count: the system's, SSL_CERT_FILE's, or those in the file that was named."""
         import ssl
 
-        if not self._secure:
+        if not self.addresses.secure:
             return False  # nothing is encrypted, and to load certificates for it takes longer than a call
         try:
             return ssl.create_default_context(cafile=self._ca_file)
@@ -219,19 +227,3 @@ def headers_of(identity: Identity, key: str | None, version: str) -> dict[str, s
     if key is not None:
         headers["authorization"] = f"Bearer {key}"
     return headers
-
-
-def check_address(url: str) -> SplitResult:
-    """A service's address: scheme and host, perhaps a port, perhaps the path it is mounted at."""
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:
-        raise BadArgument(f"this is no address of a service ({error}); one is http://host:8420") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0 or not url.isprintable() or " " in url:
-        raise BadArgument("a service's address is http://host:8420 or https://host, with a path if it is mounted below one")
-    if parts.username is not None or parts.password is not None:
-        raise BadArgument("a service's address has no user or password in it; give the key as api_key or GENLOCK_API_KEY")
-    if parts.query or parts.fragment:
-        raise BadArgument("a service's address has no ? and no #; tenant, project and key are given beside it")
-    return parts

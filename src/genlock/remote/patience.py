@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from genlock.errors import Busy, GenlockError, ServiceUnreachable
+from genlock.remote.addresses import Addresses
 from genlock.remote.replies import Again, Lost
 from genlock.remote.requests import Request
 from genlock.wire import calls as c
@@ -30,8 +31,8 @@ _ONCE: Final = frozenset({c.CreateKey, c.RotateKey})
 class Patience:
     """The patience that is left for one call."""
 
-    def __init__(self, url: str, deadline_seconds: float, wait_seconds: float = 0) -> None:
-        self._url = url
+    def __init__(self, addresses: Addresses, deadline_seconds: float, wait_seconds: float = 0) -> None:
+        self._addresses = addresses
         self._seconds = deadline_seconds
         self._until = time.monotonic() + deadline_seconds + wait_seconds
         self._pauses = 0
@@ -46,7 +47,7 @@ class Patience:
 
     def connect_seconds(self) -> float:
         """How long the next attempt may take to reach the service."""
-        return max(self._until - time.monotonic(), 0.1)
+        return max((self._until - time.monotonic()) / len(self._addresses), 0.1)
 
     def pause(self, request: Request, after: Again | Lost) -> float:
         """How long to wait before the next attempt; raises when there is to be none."""
@@ -56,8 +57,14 @@ class Patience:
             raise self._over(request, after)
         longest = min(FIRST_PAUSE_SECONDS * 2**self._pauses, LONGEST_PAUSE_SECONDS)
         self._pauses += 1
-        least = after.after_seconds if isinstance(after, Again) and after.after_seconds is not None else 0.0
-        return min(max(least, 0) + random.uniform(longest / 2, longest), left)
+        return min(self._least(after) + random.uniform(longest / 2, longest), left)
+
+    def _least(self, after: Again | Lost) -> float:
+        """What the service asks for; but another one, which has not been asked yet, need not wait for this one."""
+        if not isinstance(after, Again) or after.after_seconds is None:
+            return 0.0
+        elsewhere = isinstance(after.error, ServiceUnreachable) and self._pauses < len(self._addresses)
+        return 0.0 if elsewhere else max(after.after_seconds, 0.0)
 
     def _over(self, request: Request, after: Again | Lost) -> GenlockError:
         if isinstance(after, Again) and not isinstance(after.error, ServiceUnreachable):
@@ -66,13 +73,13 @@ class Patience:
             return type(after.error)(f"{after.error}{self._doubt(request)}")
         if isinstance(after, Lost) and after.hopeless:
             return ServiceUnreachable(
-                f"{self._url} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "
+                f"{self._addresses} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "
                 "connect(ca_file=…), or SSL_CERT_FILE"
             )
         why = after.why if isinstance(after, Lost) else str(after.error)
         return ServiceUnreachable(
-            f"no answer from {self._url} within {self._seconds:g} seconds: {why}. Does the service run, and is this its address? "
-            f"To ask it: curl {self._url}/healthz{self._doubt(request)}"
+            f"no answer from {self._addresses} within {self._seconds:g} seconds: {why}. Does the service run, and is this its address? "
+            f"To ask it: curl {self._addresses.current}/healthz{self._doubt(request)}"
         )
 
     def _doubt(self, request: Request) -> str:

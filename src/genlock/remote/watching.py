@@ -34,6 +34,7 @@ _SILENCE_SECONDS: Final = 45.0
 """A stream that gives no sign of life for so long is dead."""
 
 _OURS: Final = "genlock:"
+_CLOSING: Final = "genlock:closing"
 _CURSOR_LOST: Final = "genlock:cursor-lost"
 
 
@@ -117,9 +118,11 @@ class _Feed:
         patience = min(self.left(), _SILENCE_SECONDS)
         timeout = httpx2.Timeout(patience, connect=max(link.deadline_seconds, 0.1))
         link.check_open()
+        address = link.url
         try:
-            with link.client().stream("GET", f"{link.url}{events.target}/stream", headers=headers, timeout=timeout) as response:
+            with link.client().stream("GET", f"{address}{events.target}/stream", headers=headers, timeout=timeout) as response:
                 ear.open(response)
+                link.addresses.answered(address, response.status_code)
                 if response.status_code != 200:
                     self._refused(Response(response.status_code, response.headers, response.read()))
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -135,6 +138,7 @@ class _Feed:
         except httpx2.TransportError as error:
             if ear.stopped:
                 return
+            link.addresses.leave(address)
             raise _Broken(lost(error).why) from None
         if not ear.stopped:
             raise _Broken("the stream ended")
@@ -150,6 +154,8 @@ class _Feed:
         if message.event == _CURSOR_LOST:
             raise CursorLost(_told(message) or "the feed cannot be continued from this cursor; start anew")
         if message.event.startswith(_OURS):
+            if message.event == _CLOSING:
+                self._link.addresses.leave(self._link.url)
             raise _Broken(_told(message) or message.event, (message.retry_milliseconds or 0) / 1000)
         if not message.data:
             # An id alone: what came up to there was not for us.

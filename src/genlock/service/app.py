@@ -5,6 +5,7 @@ Operations go a short way, since every claim goes it: host, key, route, call, an
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from collections.abc import Callable
@@ -13,9 +14,10 @@ from typing import Final, Protocol
 from starlette.routing import Router
 
 from genlock import __version__
-from genlock.errors import GenlockError, KeyRefused, RouteNotFound
+from genlock.errors import GenlockError, KeyRefused, RouteNotFound, TooManyRequests
 from genlock.service.access.door import Door
 from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
+from genlock.service.limits import HOLD_SECONDS
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
@@ -77,6 +79,8 @@ class App:
         try:
             return await self._part(exchange, receive, send)
         except GenlockError as error:
+            # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
+            error.__context__ = error.__traceback__ = None
             exchange.error = error
             return problem(error, exchange.request)
         except Gone:
@@ -117,15 +121,23 @@ class App:
 
     async def _let_in(self, exchange: Exchange) -> None:
         """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
-        rates = self.running.rates
         try:
             exchange.grant = await self._door.admit(exchange.headers)
         except KeyRefused:
-            if rates is not None:
-                rates.take(exchange.client)
+            await self._count(exchange.client)
             raise
-        if rates is not None:
-            rates.take(exchange.grant.key_id or exchange.client)
+        await self._count(exchange.grant.key_id or exchange.client)
+
+    async def _count(self, who: str) -> None:
+        """One request more. Who is over the rate waits for the refusal, and so does whatever else comes on the same connection."""
+        rates = self.running.rates
+        if rates is None:
+            return
+        try:
+            rates.take(who)
+        except TooManyRequests:
+            await asyncio.sleep(HOLD_SECONDS)
+            raise
 
     async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Starlette answers by itself; what it has not begun to answer is a problem like any other."""

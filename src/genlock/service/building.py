@@ -108,7 +108,8 @@ def only_of_the_whole_store(endpoint: Callable[[Request], Awaitable[Response]]) 
     async def guarded(request: Request) -> Response:
         exchange: Exchange = request.scope["genlock"]
         if not exchange.grant.sees(EVERYWHERE, EVERYWHERE):
-            raise RouteNotFound(f"there is nothing at {request.scope['path']} for this key; a key for tenant '*' is needed")
+            wanted = "one of all tenants is needed: genlock keys create NAME --role observer --all-tenants"
+            raise RouteNotFound(f"there is nothing at {request.scope['path']} for this key; {wanted}")
         return await endpoint(request)
 
     return guarded

@@ -6,6 +6,9 @@ request would have been due at the even pace; who is ahead of the pace by more t
 Turns are per tenant: so many of its operations are with the engine at once, the others wait in a queue of the tenant's own, in order.
 What an operation waits for then is its own tenant's, however many others have sent. A tenant that has the service to itself may have
 eight times as many under way: large batches are what makes it fast, and there is nobody to wait for them.
+
+Those who only look have turns of their own, and what comes in a large body has one before it is read as JSON: of either a few are enough
+to keep the interpreter busy.
 """
 
 from __future__ import annotations
@@ -21,7 +24,14 @@ from genlock.errors import TooManyRequests
 RATE: Final = 1000
 """Requests a second of one key, unless set otherwise."""
 BURST_SECONDS: Final = 2.0
+HOLD_SECONDS: Final = 0.5
+"""So long a refusal for the rate is held back: it costs us what any answer costs, and should not be had for nothing."""
 AT_ONCE: Final = 256
+READS_AT_ONCE: Final = 16
+"""Fewer, since a read takes a thread, and many of them take the interpreter from those who answer."""
+LARGE_AT_ONCE: Final = 8
+LARGE_BYTES: Final = 128 * 1024
+"""From here on a body is large."""
 MOST_WAITING: Final = 10_000
 _SHARES: Final = 8
 _SHARED_SECONDS: Final = 1.0
@@ -56,25 +66,39 @@ class Rates:
         self._due = dict(list(ahead.items())[-_MOST_CALLERS // 2 :])
 
 
+class Sharing:
+    """Is more than one tenant at work? So it is for a second after another one than the last has come."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._last = ""
+        self._until = 0.0
+
+    def note(self, tenant: str) -> None:
+        """This one has come."""
+        if tenant != self._last:
+            if self._last:
+                self._until = self._monotonic() + _SHARED_SECONDS
+            self._last = tenant
+
+    def __bool__(self) -> bool:
+        return self._monotonic() < self._until
+
+
 class Turns:
     """So many operations of each tenant at once, and fewer while more than one tenant is at work: a batch should not be all of one."""
 
-    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING, sharing: Sharing | None = None) -> None:
         self._at_once = at_once
         self._share = max(1, at_once // _SHARES)
         self._most_waiting = most_waiting
-        self._monotonic = monotonic
+        self.sharing = Sharing() if sharing is None else sharing
         self._busy: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        self._last = ""
-        self._shared_until = 0.0
 
     def enter(self, tenant: str) -> asyncio.Future[None] | None:
         """None: go on. Else what to wait for first. Whoever has entered must leave."""
-        if tenant != self._last:
-            if self._last:
-                self._shared_until = self._monotonic() + _SHARED_SECONDS
-            self._last = tenant
+        self.sharing.note(tenant)
         busy = self._busy.get(tenant, 0)
         if busy < self._share or (busy < self._limit() and tenant not in self._waiting):
             self._busy[tenant] = busy + 1
@@ -90,7 +114,7 @@ class Turns:
         return turn
 
     def _limit(self) -> int:
-        return self._share if self._monotonic() < self._shared_until else self._at_once
+        return self._share if self.sharing else self._at_once
 
     async def wait(self, tenant: str, turn: asyncio.Future[None]) -> None:
         """Until it is our turn. Who is called off meanwhile hands a turn that has come on."""

@@ -147,7 +147,7 @@ def _line(what: Exchange, level: str, now: float) -> Line:
     line = Line(
         now,
         level,
-        what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here"),
+        what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here" if what.status == 404 else "refused"),
         what.request,
         what.scope["method"],
         what.status,

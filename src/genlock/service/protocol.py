@@ -7,6 +7,8 @@ Implementation notes:
 - An answer to a request that has not been read to its end is followed by the end of the connection: what is still to come would be read
   for nothing.
 - What cannot be parsed is answered as a problem like any other.
+- Requests that come before the one ahead of them is answered are parsed only as far as one piece goes. The rest stays as bytes, and nothing
+  more is read meanwhile: uvicorn alone would read on after every answer, and a client that sends without reading would fill the memory.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 import msgspec
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
@@ -23,6 +26,8 @@ from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
 HEAD_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 10.0
 BODY_IDLE_SECONDS: Final = 30.0
+_PIECE_BYTES: Final = 16 * 1024
+_BODY_PIECE_BYTES: Final = 64 * 1024
 _LINGER_SECONDS: Final = 2.0
 _CONTINUE: Final = b"HTTP/1.1 100 "
 _CLOSE_SECONDS: Final = 5.0
@@ -83,6 +88,8 @@ class Protocol(HttpToolsProtocol):
         self._usual, self._refused = self.app, False
         self._in_head, self._whole, self._size, self._several = True, True, 0, False
         self._patience: asyncio.TimerHandle | None = None
+        self._rest = b""
+        self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:
             transport.abort()
@@ -93,15 +100,41 @@ class Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._be_patient()
+        self._rest = b""
         super().connection_lost(exc)
         if self.bounds.ending and not self.connections:
             self.bounds.empty.set()
 
     def data_received(self, data: bytes) -> None:
+        if len(data) <= _PIECE_BYTES and not self.is_behind:
+            self._take(data)
+        else:
+            self._rest = self._rest + data if self._rest else data
+            self._take_rest()
+
+    @property
+    def is_behind(self) -> bool:
+        """Is there more to do than the request that is being answered?"""
+        return bool(self.pipeline or self._rest)
+
+    def _take_rest(self) -> None:
+        """Piece by piece, until a request has to wait."""
+        rest, at = memoryview(self._rest), 0
+        while at < len(rest) and not self.pipeline and not self._refused:
+            size = _PIECE_BYTES if self._in_head or self._whole else _BODY_PIECE_BYTES
+            self._take(rest[at : at + size])
+            at += size
+        if at >= len(rest) or self._refused or self.transport.is_closing():
+            self._rest = b""
+        else:
+            self._rest = self._rest[at:]
+            self.flow.pause_reading()
+
+    def _take(self, data: bytes | memoryview) -> None:
         if self._refused:
             return
         self._size += len(data)
-        super().data_received(data)
+        super().data_received(data)  # type: ignore[arg-type]
         if self._whole:
             self._size, self._several = 0, False
             if self._patience is not None:
@@ -157,6 +190,8 @@ class Protocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self._rest:
+            self._take_rest()
         if not self._whole and not self.transport.is_closing():
             self.loop.call_later(_LINGER_SECONDS, self._end_unread, self.cycle)
 
@@ -199,6 +234,18 @@ class Protocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             self.transport.write(STATUS_LINE[status] + more.encode() + body)
             self.end()
+
+
+class _Flow(FlowControl):
+    """uvicorn's, but nothing is read while there are requests that wait."""
+
+    def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
+        super().__init__(transport)
+        self._protocol = protocol
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self._protocol.is_behind:
+            super().resume_reading()
 
 
 def _problem(status: int, code: str, detail: str) -> bytes:

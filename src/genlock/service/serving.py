@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from types import FrameType
@@ -29,6 +30,7 @@ KEEP_ALIVE_SECONDS: Final = 75
 CONNECTIONS: Final = 20_000
 GRACE_SECONDS: Final = 10.0
 _FILES_BESIDES: Final = 200
+_SWITCH_SECONDS: Final = 0.001
 _ARRIVED_SECONDS: Final = 0.05
 
 
@@ -145,7 +147,8 @@ def _config(app: Any, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Confi
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs the service's main coroutine on the event loop that suits it."""
+    """Runs the service's main coroutine on the event loop that suits it. It does not wait long for threads that compute."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
 

@@ -204,9 +204,10 @@ class Ready(InProject[tuple[ReadyTask, ...]], kw_only=True):
 
 
 class Blocked(InProject[tuple[BlockedTask, ...]], kw_only=True):
-    """What waits for something, and for what."""
+    """What waits for something, and for what, by task id."""
 
     limit: int = 100
+    after: str | None = None
 
 
 class Explain(InProject[Explanation], kw_only=True):
@@ -219,11 +220,12 @@ class Explain(InProject[Explanation], kw_only=True):
 
 
 class ListRefusedResults(InProject[tuple[TaskResult, ...]], kw_only=True):
-    """Refused results that are still kept; with `include_settled` also those adopted or discarded."""
+    """Refused results that are still kept, by id; with `include_settled` also those adopted or discarded."""
 
     task_id: str | None = None
     include_settled: bool = False
     limit: int = 100
+    after: str | None = None
 
 
 class ReadResult(InProject[Any], kw_only=True):
@@ -418,9 +420,11 @@ class EndSession(InProject[SessionEnd], kw_only=True):
 
 
 class ListSessions(InProject[tuple[SessionInfo, ...]], kw_only=True):
-    """The sessions of a project, with what they hold and whether they look alive."""
+    """The sessions of a project by id, with what they hold and whether they look alive."""
 
     include_ended: bool = False
+    limit: int = 1000
+    after: str | None = None
 
 
 class ListAgents(InProject[tuple[AgentInfo, ...]], kw_only=True):

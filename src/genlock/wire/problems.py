@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from genlock import errors as e
 from genlock.core.faults import Fault
+from genlock.core.results import Holder
 from genlock.wire.statuses import status_of
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -37,6 +38,10 @@ TITLES: Final[dict[str, str]] = {
     "CHILDREN_UNFINISHED": "Subtasks are not finished yet",
 }
 """Of every reason that is a refusal."""
+
+
+ERROR_TITLES: Final[dict[type[e.GenlockError], str]] = {e.GenlockError: "Something went wrong in the service"}
+"""Of errors whose own first line is for programmers. The others' is their title."""
 
 
 class Problem(Struct, omit_defaults=True):
@@ -64,17 +69,39 @@ def problem_of(error: e.GenlockError, request: str = "") -> Problem:
     faults = (
         tuple(fault if isinstance(fault, Fault) else str(fault) for fault in error.faults) if isinstance(error, e.PlanInvalid) else None
     )
-    kind = type(error)
-    title = (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
-    return Problem(type_of(error.code), title, status_of(error), str(error), error.code, request, faults)
+    return Problem(type_of(error.code), error_title(type(error)), status_of(error), str(error), error.code, request, faults)
+
+
+def error_title(kind: type[e.GenlockError]) -> str:
+    """What an error is called, for people."""
+    return ERROR_TITLES.get(kind) or (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
 
 
 def refusal_of(result: Struct, status: int) -> dict[str, Any]:
-    """A refusing answer as a problem: all its fields, and the problem's beside them."""
+    """A refusing answer as a problem: all its fields, and the problem's beside them.
+
+    The answer's own `detail` is often empty, and stays as it is: the client reads the answer out of this. `message` is for people."""
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     reason = str(fields["reason"])
     title = TITLES[reason]
-    return {"type": type_of(reason), "title": title, "status": status, "detail": title, **fields}
+    message = f"{title}{_particulars(fields)}."
+    return {"type": type_of(reason), "title": title, "status": status, "detail": title, "message": message, **fields}
+
+
+def _particulars(fields: dict[str, Any]) -> str:
+    """Who has it, what it waits for, where it stands: whatever the answer knows."""
+    holder: Holder | None = fields.get("holder")
+    if holder is not None:
+        until = holder.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")
+        lost = "" if holder.looks_alive else ", and looks lost"
+        named = holder.agent if holder.agent == holder.session else f"{holder.agent} (session {holder.session})"
+        return f": {named}, with a lease until {until}{lost}"
+    if fields.get("waits_for"):
+        return f": {', '.join(fields['waits_for'])}"
+    if fields.get("detail"):
+        return f": {fields['detail']}"
+    current = fields.get("current_generation", fields.get("generation"))
+    return f"; the task is at generation {current}" if current is not None else ""
 
 
 def _kinds(kind: type[e.GenlockError]) -> dict[str, type[e.GenlockError]]:

@@ -101,7 +101,7 @@ def serving(
 
     async def begin() -> tuple[AsyncCoordinator, App]:
         fleet = genlock.aio.connect(url, process=None, clock=clock, profile=profile)
-        return fleet, build(fleet, choices) if keys is None else _locked(fleet, keys, clock)
+        return fleet, build(fleet, choices or Choices()) if keys is None else _locked(fleet, keys, clock)
 
     fleet, app = running.do(begin())
     served = Served(running.add(app), running, fleet, clock)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from genlock.service.building import Choices
+from tests.logs import build
 from tests.servers.service import Service, serving
 from tests.service.pipeline import Pipeline, Request
 from tests.service.streams.streaming import Client
@@ -14,13 +15,17 @@ from tests.service.streams.streaming import Client
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
-    with serving(choices=Choices(api_tenant="acme", api_project="web")) as service:
+    with serving(app=lambda fleet: build(fleet, Choices(api_tenant="acme", api_project="web"))) as service:
         yield service
 
 
+def port_of(service: Service) -> int:
+    return int(service.url.rpartition(":")[2])
+
+
 def test_what_is_claimed_and_released_under_api_comes_in_its_words(service: Service) -> None:
-    pipeline = Pipeline(service.port)
-    with Client(service.port, "/api/events") as client:
+    pipeline = Pipeline(port_of(service))
+    with Client(port_of(service), "/api/events") as client:
         assert (client.status, client.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
         for place in ("acme/web", "default/default"):
             next(pipeline.ask([Request("POST", f"/v1/{place}/tasks", {"tasks": ["a-1", "a-2"]})]))
@@ -35,7 +40,7 @@ def test_what_is_claimed_and_released_under_api_comes_in_its_words(service: Serv
             {"type": "task:released", "data": {"taskId": "a-2", "reason": "completed"}},
         ]
         last = client.last
-    with Client(service.port, "/api/events", last=last) as client:
+    with Client(port_of(service), "/api/events", last=last) as client:
         next(pipeline.ask([Request("POST", "/api/tasks/a-1/claim", {"sessionId": "s"})]))
         assert client.take(1)[0].data["data"]["taskId"] == "a-1"
     pipeline.close()
@@ -52,7 +57,7 @@ def test_what_is_claimed_and_released_under_api_comes_in_its_words(service: Serv
     ],
 )
 def test_what_is_wrong_is_said_in_the_shape_of_all_of_api(service: Service, method: str, query: str, status: int, code: str) -> None:
-    with Client(service.port, f"/api/events{query}", method=method) as client:
+    with Client(port_of(service), f"/api/events{query}", method=method) as client:
         assert (client.status, client.headers["content-type"]) == (status, "application/json")
         answer = client.body()
         assert (answer["success"], answer["error"]) == (False, code)

@@ -11,6 +11,8 @@ from genlock.cli.app import App, verb
 if TYPE_CHECKING:
     from rich.console import Console
 
+_ALL = 100_000
+
 
 @click.command()
 @verb()
@@ -51,7 +53,7 @@ def agents(app: App) -> None:
 @verb()
 def sessions(app: App, every: bool) -> None:
     """The sessions, and what they hold."""
-    found = app.fleet.list_sessions(include_ended=every)
+    found = app.fleet.list_sessions(include_ended=every, limit=_ALL)
 
     def text(console: Console) -> None:
         from genlock.cli.tables import Column, from_now, print_lines, print_table
@@ -81,8 +83,9 @@ def sessions(app: App, every: bool) -> None:
 @click.argument("task", required=False)
 @click.option("--all", "every", is_flag=True, help="Those adopted or discarded, too.")
 @click.option("--limit", type=int, default=100, metavar="N", help="At most so many; default: 100.")
+@click.option("--after", metavar="ID", help="Only what comes behind this refused result, the last one seen.")
 @verb()
-def refused(app: App, task: str | None, every: bool, limit: int) -> None:
+def refused(app: App, task: str | None, every: bool, limit: int, after: str | None) -> None:
     """Refused results that are kept.
 
     Of one task, or of all. Someone should `adopt` or `discard` each; `show TASK --result --digest HEX` prints one.
@@ -90,7 +93,7 @@ def refused(app: App, task: str | None, every: bool, limit: int) -> None:
     if task is not None:
         # A task that does not exist has no refused results, which would hide a slip of the pen.
         app.fleet.get_task_state(task_id=task)
-    found = app.fleet.list_refused_results(task_id=task, include_settled=every, limit=limit)
+    found = app.fleet.list_refused_results(task_id=task, include_settled=every, limit=limit, after=after)
 
     def text(console: Console) -> None:
         from genlock.cli.tables import Column, from_now, print_commands, print_lines, print_table

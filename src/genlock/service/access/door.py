@@ -38,7 +38,10 @@ class Door:
             return OPEN
         text = _key_of(headers)
         if text is None:
-            raise KeyRefused("a key is needed: send the header 'authorization: Bearer glk_…'; `genlock keys create` makes one")
+            raise KeyRefused(
+                "a key is needed: in GENLOCK_API_KEY, as connect(api_key=…), or in the header 'authorization: Bearer glk_…'; "
+                "`genlock keys create` makes one"
+            )
         try:
             grant = await self._find(text)
         except BadArgument as error:  # it says what is wrong with the key, and nothing of it

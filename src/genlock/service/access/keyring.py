@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -71,6 +72,8 @@ class Keyring:
         self._known: _Looks = {}
         self._unknown: _Looks = {}
         self._last: _Flight | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-keys")
+        """Its own: whoever asks for much must not keep others from being let in."""
 
     async def find(self, text: str) -> Grant | None:
         """What the key admits; None if it is unknown, expired or revoked. BadArgument, without a look, if it is no key at all."""
@@ -112,7 +115,7 @@ class Keyring:
         began = flight.began = self._monotonic()
         keys = [access_key(id) for id in flight.ids]
         store = self._engine.store
-        read = asyncio.get_running_loop().run_in_executor(None, self._engine.read, lambda: store.load(keys))
+        read = asyncio.get_running_loop().run_in_executor(self._thread, self._engine.read, lambda: store.load(keys))
         found, now, _ = await read
         looks = {key.id: _seen(began, now, found.get(key)) for key in keys}
         for id, look in looks.items():

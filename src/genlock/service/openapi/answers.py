@@ -5,7 +5,6 @@ The statuses come from the one table; which errors an operation can meet is said
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, Final
 
 from genlock import errors as e
@@ -15,7 +14,7 @@ from genlock.service.openapi.fields import Schema
 from genlock.service.openapi.schemas import ref
 from genlock.wire.calls import answer_type
 from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER
-from genlock.wire.problems import CONTENT_TYPE, TITLES
+from genlock.wire.problems import CONTENT_TYPE, TITLES, error_title
 from genlock.wire.routes import Route
 from genlock.wire.statuses import ERRORS, REASONS, RETRY_AFTER_SECONDS
 
@@ -116,7 +115,7 @@ _COMMON: Final = _grouped((*ANY, *WITH_BODY), {})
 
 
 def _meaning(name: str, kinds: dict[str, type[e.GenlockError]]) -> str:
-    return TITLES[name] if name in TITLES else inspect.cleandoc(kinds[name].__doc__ or "").partition("\n")[0].rstrip(".")
+    return TITLES[name] if name in TITLES else error_title(kinds[name])
 
 
 def responses(route: Route, answer: Schema) -> dict[str, Schema]:
@@ -155,7 +154,7 @@ def refused_name(kind: Any) -> str:
 
 def refusal_components() -> dict[str, Schema]:
     """Refusing answers: all of the answer, and the problem's members beside it."""
-    members = {"type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"}, "detail": {"type": "string"}}
+    members = {name: {"type": "integer" if name == "status" else "string"} for name in ("type", "title", "status", "detail", "message")}
     problem: Schema = {"type": "object", "properties": members, "required": list(members)}
     return {
         refused_name(kind): {"description": "A refusal: the answer, and a problem's members.", "allOf": [ref(kind.__name__), problem]}

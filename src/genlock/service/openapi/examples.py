@@ -58,6 +58,7 @@ DENIED: Final = {
     "title": "Somebody else has the task",
     "status": 409,
     "detail": "",
+    "message": f"Somebody else has the task: alice (session {SESSION}), with a lease until 2026-01-04T06:05:00Z.",
     "success": False,
     "reason": "DENIED_ACTIVE_CLAIM",
     "task_id": TASK,

@@ -143,7 +143,7 @@ MEANINGS: Final[dict[str, str]] = {
     "generation": "The generation that the claim was granted at.",
     "generations": "`{task id: generation}`.",
     "limit": "The most lines of the answer.",
-    "after": "A cursor of an earlier answer: what comes behind it.",
+    "after": "Only what comes behind this: in the feed a cursor of an earlier answer, in a list the last id of the page before.",
     "tail": "Only the cursor of the feed's end, and no events.",
     "tracks": "Only these tracks; several by naming them several times.",
     "around": "Only what lies around this task.",

@@ -62,6 +62,7 @@ class Stream:
             raise error
         exchange: Exchange = scope["genlock"]
         given = _query(scope["query_string"])
+        exchange.route = STREAM_ROUTE
         where = _where(scope["path_params"] | self._place, given.pop("project"), exchange)
         filters = check_filters(given["task"], given["session"], given["type"])
         await serve_stream(
@@ -92,7 +93,6 @@ def _where(path: dict[str, str], projects: list[str], exchange: Exchange) -> dic
         if projects:
             raise BadArgument("the project stands in the path; /v1/{tenant}/events/stream takes ?project=, several times if need be")
         projects = [path["project"]]
-    exchange.route = STREAM_ROUTE
     places = [(tenant, check_project(project)) for project in projects]
     for place in places:
         if not grant.sees(*place):

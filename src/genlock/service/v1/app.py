@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 from genlock.coordinator import AsyncCoordinator
@@ -10,6 +12,7 @@ from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
 from genlock.errors import KindRefused, RouteNotFound
 from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body, refused_method
+from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
 from genlock.service.v1.router import Router
@@ -66,18 +69,31 @@ class V1:
 
     async def answer(self, found: Found, exchange: Exchange, receive: Receive) -> Answer:
         """The answer to a request; what is refused on the way is raised."""
-        endpoint, place, name = found
+        endpoint, place, _ = found
         grant, headers, scope = exchange.grant, exchange.headers, exchange.scope
         if not grant.sees(*place):
             raise RouteNotFound(f"there is no project {place[1]!r} of tenant {place[0]!r} for this key")
         speaker = self._running.speaker(grant, exchange.client, headers)
-        if endpoint.reads_body:
-            body = await read_body(receive, headers, endpoint.most_bytes)
-            if body and not headers.get(b"content-type", _JSON).startswith(_JSON):
-                raise KindRefused("the request's body is JSON; send it with content-type: application/json")
-            given = endpoint.keywords.of_body(body)
-        else:
-            given = endpoint.keywords.of_query(scope["query_string"])
+        if not endpoint.reads_body:
+            return await self._ask(found, exchange, speaker, endpoint.keywords.of_query(scope["query_string"]), receive)
+        body = await read_body(receive, headers, endpoint.most_bytes)
+        if body and not headers.get(b"content-type", _JSON).startswith(_JSON):
+            raise KindRefused("the request's body is JSON; send it with content-type: application/json")
+        if len(body) < LARGE_BYTES:
+            return await self._ask(found, exchange, speaker, endpoint.keywords.of_body(body), receive)
+        async with _turn(self._running.large, place[0]):
+            return await self._ask(found, exchange, speaker, endpoint.keywords.of_body(body), receive)
+
+    async def _ask(
+        self,
+        found: Found,
+        exchange: Exchange,
+        speaker: AsyncCoordinator,
+        given: dict[str, Any],
+        receive: Receive,
+    ) -> Answer:
+        endpoint, place, name = found
+        grant, headers = exchange.grant, exchange.headers
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
         if endpoint.route.fenced:
@@ -90,7 +106,7 @@ class V1:
         stopping = self._running.stopping
         if endpoint.waits and given["wait_seconds"]:
             return await endpoint.ask(speaker, given, receive, stopping)
-        turns = self._running.turns
+        turns = self._running.reads if endpoint.looks else self._running.turns  # as `_turn` does, at less cost: every claim comes by
         turn = turns.enter(tenant)
         if turn is not None:
             await turns.wait(tenant, turn)
@@ -98,3 +114,15 @@ class V1:
             return await endpoint.ask(speaker, given, receive, stopping)
         finally:
             turns.leave(tenant)
+
+
+@asynccontextmanager
+async def _turn(turns: Turns, tenant: str) -> AsyncIterator[None]:
+    """A turn, for as long as the block lasts."""
+    turn = turns.enter(tenant)
+    if turn is not None:
+        await turns.wait(tenant, turn)
+    try:
+        yield
+    finally:
+        turns.leave(tenant)

@@ -39,6 +39,7 @@ class Endpoint:
         self.in_project = "project_id" in route.call.__struct_fields__
         self.variable = route.variable
         self.reads_body = route.method != "GET"
+        self.looks = route.repeatable
         self.waits = route.name == "claim_next"
         self.names_user = "user_id" in self.keywords.type.__struct_fields__
         self.takes_plan = "source" in self.keywords.type.__struct_fields__
