@@ -27,7 +27,7 @@ from genlock.testing.clock import ManualClock
 from genlock.wire.problems import KINDS, TITLES
 from genlock.wire.routes import OBSERVER
 from tests.engine.gates import GatedStore
-from tests.logs import watch
+from tests.logs import PLANTED, watch
 from tests.servers.service import Service, door, serving
 
 T = "A-001-core"
@@ -66,7 +66,7 @@ class Place:
     def release(self, session: str = "s1", generation: int = 1, **more: Any) -> httpx2.Response:
         return self.post(f"tasks/{T}/release", session_id=session, expected_generation=generation, **more)
 
-    def submit(self, session: str = "s1", generation: int = 1, data: Any = "done", **more: Any) -> httpx2.Response:
+    def submit(self, session: str = "s1", generation: int = 1, data: Any = PLANTED, **more: Any) -> httpx2.Response:
         return self.post(f"tasks/{T}/submit", session_id=session, generation=generation, result_data=data, **more)
 
 

@@ -33,5 +33,5 @@ class Events:
 
 def events_route(hub: Hub, door: Door, tenant_id: str, project_id: str) -> Route:
     """Where it is found."""
-    stream = Stream(hub, door, "api_events", SC, (tenant_id, project_id))
+    stream = Stream(hub, door, SC, (tenant_id, project_id))
     return Route(f"{PREFIX}/{EVENTS}", Events(stream), include_in_schema=False)

@@ -51,8 +51,8 @@ class StillAdmitted(Struct, frozen=True):
 class Stream:
     """An ASGI application, so that Starlette hands everything through."""
 
-    def __init__(self, hub: Hub, door: Door, name: str = "stream_events", shape: str = GENLOCK, place: Place | None = None) -> None:
-        self._hub, self._door, self._name, self._shape = hub, door, name, shape
+    def __init__(self, hub: Hub, door: Door, shape: str = GENLOCK, place: Place | None = None) -> None:
+        self._hub, self._door, self._shape = hub, door, shape
         self._place = {} if place is None else {"tenant": place[0], "project": place[1]}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +62,7 @@ class Stream:
             raise error
         exchange: Exchange = scope["genlock"]
         given = _query(scope["query_string"])
-        exchange.route = self._name
+        exchange.route = STREAM_ROUTE
         where = _where(scope["path_params"] | self._place, given.pop("project"), exchange)
         filters = check_filters(given["task"], given["session"], given["type"])
         await serve_stream(
