@@ -130,7 +130,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(service: Inside, rest: byte
 
 @pytest.mark.parametrize("pieces", [1, 7], ids=["at once", "in pieces"])
 def test_a_head_that_is_too_large_is_431(service: Inside, pieces: int) -> None:
-    sent = b"GET /healthz HTTP/1.1\r\n" + HOST + b"x-large: " + b"x" * 8_000 + b"\r\n\r\n"
+    sent = b"GET /healthz HTTP/1.1\r\n" + HOST + b"x-large: " + b"x" * 20_000 + b"\r\n\r\n"
     with connect(service) as connection:
         step = len(sent) // pieces + 1
         for at in range(0, len(sent), step):
@@ -141,7 +141,7 @@ def test_a_head_that_is_too_large_is_431(service: Inside, pieces: int) -> None:
 
 
 def test_a_line_that_never_ends_is_431(service: Inside) -> None:
-    assert told(service, b"GET /" + b"a" * 8_000)[0] == 431
+    assert told(service, b"GET /" + b"a" * 20_000)[0] == 431
 
 
 def test_a_head_as_large_as_it_may_be_is_read(service: Inside) -> None:
@@ -316,3 +316,16 @@ def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> Non
     assert statuses[:4] == [200] * 4
     assert refused
     assert min(refused) >= HOLD_SECONDS
+
+
+def test_what_comes_after_a_refusal_is_not_read_for_long(service: Inside) -> None:
+    sent = 0
+    with connect(service) as connection:
+        connection.sendall(CLAIM + b"content-length: 9999999999\r\n\r\n")
+        assert connection.recv(20).startswith(b"HTTP/1.1 413")
+        try:
+            while sent < 1_000_000_000:
+                sent += connection.send(b"x" * 65536)
+        except OSError:
+            pass
+    assert sent < 50_000_000, "it was read on and on"
