@@ -313,3 +313,16 @@ def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> Non
     assert statuses[:4] == [200] * 4
     assert refused
     assert min(refused) >= HOLD_SECONDS
+
+
+def test_what_comes_after_a_refusal_is_not_read_for_long(service: Inside) -> None:
+    sent = 0
+    with connect(service) as connection:
+        connection.sendall(CLAIM + b"content-length: 9999999999\r\n\r\n")
+        assert connection.recv(20).startswith(b"HTTP/1.1 413")
+        try:
+            while sent < 1_000_000_000:
+                sent += connection.send(b"x" * 65536)
+        except OSError:
+            pass
+    assert sent < 50_000_000, "it was read on and on"

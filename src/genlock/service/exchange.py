@@ -12,6 +12,7 @@ import msgspec
 from genlock import __version__
 from genlock.errors import BadArgument, GenlockError, MethodRefused, OverLimit
 from genlock.service.access.grant import NOTHING
+from genlock.service.limits import Pace
 from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
 from genlock.wire.problems import CONTENT_TYPE, problem_of
 from genlock.wire.statuses import RETRY_AFTER_SECONDS
@@ -91,7 +92,7 @@ def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
     return error
 
 
-async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) -> bytes:
+async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int, pace: Pace | None = None) -> bytes:
     """The body, or OverLimit before it is read as a whole; a client that dawdles is sent away."""
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length) > most):
@@ -104,12 +105,12 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int) ->
         return body
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _read_rest(receive, message, most)
+            return await _read_rest(receive, message, most, pace)
     except TimeoutError:
         raise BadArgument(f"the request's body did not arrive within {BODY_SECONDS:g} seconds") from None
 
 
-async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int) -> bytes:
+async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int, pace: Pace | None) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -121,6 +122,8 @@ async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: 
             raise _too_large(most)
         if not message.get("more_body"):
             return b"".join(pieces)
+        if pace is not None:
+            await pace.wait()
         message = await receive()
 
 

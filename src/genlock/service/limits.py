@@ -66,6 +66,37 @@ class Rates:
         self._due = dict(list(ahead.items())[-_MOST_CALLERS // 2 :])
 
 
+class Pace:
+    """One piece of a large body each time the event loop goes round, whoever sends them: a claim comes by between any two.
+
+    Nobody holds anything while its client dawdles.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._going = False
+
+    async def wait(self) -> None:
+        """Until the next piece may be read."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if not self._going:
+            self._going = True
+            loop.call_soon(self._next, loop)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        self._going = bool(self._waiting)
+        if self._going:
+            loop.call_soon(self._next, loop)
+
+
 class Sharing:
     """Is more than one tenant at work? So it is for a second after another one than the last has come."""
 

@@ -28,6 +28,8 @@ HEAD_SECONDS: Final = 10.0
 BODY_IDLE_SECONDS: Final = 30.0
 _PIECE_BYTES: Final = 16 * 1024
 _BODY_PIECE_BYTES: Final = 64 * 1024
+_UNREAD_BYTES: Final = 256 * 1024
+"""So much is read and thrown away of what comes after its answer; the client that goes on has to wait for the end."""
 _LINGER_SECONDS: Final = 2.0
 _CONTINUE: Final = b"HTTP/1.1 100 "
 _CLOSE_SECONDS: Final = 5.0
@@ -88,7 +90,7 @@ class Protocol(HttpToolsProtocol):
         self._usual, self._refused = self.app, False
         self._in_head, self._whole, self._size, self._several = True, True, 0, False
         self._patience: asyncio.TimerHandle | None = None
-        self._rest = b""
+        self._rest, self._unread = b"", 0
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:
@@ -153,7 +155,7 @@ class Protocol(HttpToolsProtocol):
     # Called by the parser
 
     def on_message_begin(self) -> None:
-        self._in_head, self._whole = True, False
+        self._in_head, self._whole, self._unread = True, False, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -165,6 +167,14 @@ class Protocol(HttpToolsProtocol):
             self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
         if self.bounds.ending or self.app is not self._usual:
             self.cycle.keep_alive = False
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle.response_complete:
+            self._unread += len(body)
+            if self._unread > _UNREAD_BYTES:
+                self.flow.pause_reading()
+        else:
+            super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._whole = self._several = True

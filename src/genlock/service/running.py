@@ -13,7 +13,7 @@ from genlock.core.names import check_agent, check_session, check_user
 from genlock.errors import BadArgument
 from genlock.service.access.acting import Acting
 from genlock.service.access.grant import Grant
-from genlock.service.limits import LARGE_AT_ONCE, READS_AT_ONCE, Rates, Turns
+from genlock.service.limits import LARGE_AT_ONCE, READS_AT_ONCE, Pace, Rates, Turns
 from genlock.wire.headers import (
     AGENT_HEADER,
     HOST_HEADER,
@@ -44,6 +44,8 @@ class Running:
         """The turns of those who only look."""
         self.large = Turns(LARGE_AT_ONCE, sharing=self.turns.sharing)
         """The turns of those who bring much."""
+        self.pace = Pace()
+        """At which large bodies are read."""
         self.stopping = asyncio.Event()
         """Set when nothing new is to be begun: who waits is answered."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []

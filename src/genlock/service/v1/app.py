@@ -76,7 +76,7 @@ class V1:
         speaker = self._running.speaker(grant, exchange.client, headers)
         if not endpoint.reads_body:
             return await self._ask(found, exchange, speaker, endpoint.keywords.of_query(scope["query_string"]), receive)
-        body = await read_body(receive, headers, endpoint.most_bytes)
+        body = await read_body(receive, headers, endpoint.most_bytes, self._running.pace)
         if body and not headers.get(b"content-type", _JSON).startswith(_JSON):
             raise KindRefused("the request's body is JSON; send it with content-type: application/json")
         if len(body) < LARGE_BYTES:
