@@ -315,9 +315,9 @@ def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> Non
     assert min(refused) >= HOLD_SECONDS
 
 
-def test_what_comes_after_a_refusal_is_not_read_for_long(service: Inside) -> None:
+def test_what_comes_after_a_refusal_is_not_read_for_long(service: Service) -> None:
     sent = 0
-    with connect(service) as connection:
+    with service.connect() as connection:
         connection.sendall(CLAIM + b"content-length: 9999999999\r\n\r\n")
         assert connection.recv(20).startswith(b"HTTP/1.1 413")
         try:
