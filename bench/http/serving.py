@@ -57,8 +57,10 @@ def _usage(store: Counting | None) -> dict[str, float]:
 
 
 async def _serve(app: Any, store: Counting | None) -> None:
-    from genlock.service.serving import listen, server
+    from genlock.service.serving import listen, server, spare_the_collector
 
+    if store is not None:  # the service, which does so itself
+        spare_the_collector()
     listening = listen("127.0.0.1", 0)
     running = asyncio.ensure_future(server(app).serve(sockets=[listening]))
     print(listening.getsockname()[1], flush=True)

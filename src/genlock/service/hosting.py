@@ -23,7 +23,7 @@ from genlock.service.limits import RATE
 from genlock.service.logs import Log
 from genlock.service.metrics import Metrics
 from genlock.service.protocol import Bounds
-from genlock.service.serving import Server, room_for
+from genlock.service.serving import Server, room_for, spare_the_collector
 
 _LANES: Final = 4
 """Where the store gains by them."""
@@ -100,6 +100,7 @@ async def host(
         log.adopt(*_LIBRARIES)
         try:
             hosted = _assemble(coordinator, listening, options, log, metrics)
+            spare_the_collector()
             async with beside(hosted) if beside is not None else _nothing():
                 await _serve(hosted, listening, announce)
         finally:
