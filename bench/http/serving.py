@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import uvloop
+
 SERVER_CORE, CLIENT_CORE = 0, 1
 
 
@@ -102,18 +104,18 @@ def _echo(path: str) -> Any:
 
 
 def main() -> None:
-    import uvloop
+    from genlock.service.serving import run as run_service
 
     pin(SERVER_CORE)
     what, given = sys.argv[1:3]
 
-    async def run() -> None:
-        if what == "echo":
-            await _serve(_echo(given), None)
-        else:
-            await _serve(*_service(given))
+    async def main() -> None:
+        await _serve(*_service(given))
 
-    uvloop.run(run())
+    if what == "echo":
+        uvloop.run(_serve(_echo(given), None))
+    else:
+        run_service(main())
 
 
 class Server:
