@@ -29,7 +29,7 @@ from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
-from genlock.engine.patience import given_up, pause_after
+from genlock.engine.patience import LONGEST_PAUSE, given_up, pause_after
 from genlock.engine.upkeep import Upkeep
 from genlock.engine.waiting import Place, Waiting
 from genlock.engine.watcher import Watcher
@@ -246,7 +246,7 @@ class Lane:
             decided = self._decide(round, items)
         except StoreError as error:
             self._land()
-            self._fail(items, error)
+            self._fail([*items, *self._left_waiting(error)], error)
             return
         flight = Flight(items, decided, round, until, self._watcher.own)
         flight.depth, flight.seconds = self._depth, time.perf_counter() - start
@@ -291,6 +291,15 @@ class Lane:
         self._landing = None
         self._answer(ready, round, flight)
         return opened or round.troubled
+
+    def _left_waiting(self, error: StoreError) -> list[Item]:
+        """Those who wait and could not look: while the store is away they try again soon, otherwise they are told what is wrong."""
+        if not self._looks:
+            return []
+        if isinstance(error, StoreUnavailable):
+            self._wake_by(time.monotonic() + LONGEST_PAUSE)
+            return []
+        return self._waiting.all()
 
     def _fail(self, items: list[Item], error: StoreError) -> None:
         """The store did not do its part, and nothing was decided."""

@@ -9,7 +9,7 @@ from typing import TypeVar
 from genlock.errors import OutcomeUnknown, StoreUnavailable
 
 _FIRST = 0.002
-_LONGEST = 0.05
+LONGEST_PAUSE = 0.05
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ def pause_after(attempt: int) -> float:
     """Seconds: anything up to a bound that doubles from one failure to the next, so that many do not come back together."""
     import random
 
-    return random.uniform(0, min(_FIRST * 2 ** min(attempt - 1, 10), _LONGEST))
+    return random.uniform(0, min(_FIRST * 2 ** min(attempt - 1, 10), LONGEST_PAUSE))
 
 
 def patiently(function: Callable[[], T], until: float) -> T:
