@@ -12,7 +12,7 @@ from genlock.core import events as e
 from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.engine.watcher import Watcher
-from genlock.errors import Closed
+from genlock.errors import Closed, TaskNotFound
 from genlock.store import MAX_DUE, EventQuery
 from tests.engine.gates import (
     PATIENCE,
@@ -22,6 +22,7 @@ from tests.engine.gates import (
     Stop,
     answered,
     caller,
+    claim,
     granted,
     later,
     next_for,
@@ -304,6 +305,12 @@ def test_a_task_of_another_project_serves_only_who_waits_there(home: Home) -> No
 # Many
 
 
+def look_after_all(fleet: genlock.Coordinator) -> None:
+    """Whoever came before has looked when this returns. Nothing is written for it, so nobody is woken."""
+    with pytest.raises(TaskNotFound):
+        claim(fleet, "there-is-no-such-task", "passer-by")
+
+
 def waiting_at(fleet: genlock.Coordinator) -> int:
     """How many wait for a task."""
     return sum(waiters for _, waiters in fleet.engine.depths().values())
@@ -315,7 +322,7 @@ def test_when_one_task_comes_only_one_of_many_who_wait_is_looked_up(home: Home) 
     fleet = home.connect(store)
     fleet.add_tasks(tasks=[])
     waiting = [asks_for_next(fleet, f"waiter-{number}") for number in range(40)]
-    fleet.register_session(session_id="later")  # whoever came before has looked
+    look_after_all(fleet)
     assert waiting_at(fleet) == len(waiting)
     before = len(store.calls)
 
@@ -333,12 +340,12 @@ def test_whoever_comes_to_wait_where_there_is_nothing_makes_nobody_look(home: Ho
     fleet = home.connect(store)
     fleet.add_tasks(tasks=[])
     first = asks_for_next(fleet, "first")
-    fleet.register_session(session_id="later")
+    look_after_all(fleet)
     assert waiting_at(fleet) == 1
     before = len(store.calls)
 
     others = [asks_for_next(fleet, f"other-{number}") for number in range(5)]
-    fleet.register_session(session_id="last")
+    look_after_all(fleet)
     assert waiting_at(fleet) == 6
     assert [query for method, query in store.calls[before:] if method == "find" and query.heads] == []
 

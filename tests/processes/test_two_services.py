@@ -22,7 +22,8 @@ from tests.service.process import Service, serve
 PROGRAM = Path(callers.__file__)
 AGENTS = 6
 """In each of two processes."""
-TASKS = 150
+TASKS = 600
+"""So many that a process that comes late to its work still finds some."""
 
 
 class Pair:
@@ -116,7 +117,7 @@ def test_clients_of_a_service_that_is_killed_go_on_with_the_other_and_nothing_is
 
 @pytest.mark.slow
 def test_services_that_are_killed_in_turn_again_and_again_lose_nothing_and_double_nothing(postgres: Postgres, tmp_path: Path) -> None:
-    with at_work(postgres, tmp_path, 10 * TASKS) as work:
+    with at_work(postgres, tmp_path, 4 * TASKS) as work:
         for kill in range(10):
             work.until_both_have_done(3 * AGENTS)
             work.pair.kill(kill % 2)
