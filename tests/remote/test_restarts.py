@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,8 @@ class Watchers:
         self._running = running
         self.seen: dict[str, list[tuple[str, str]]] = {"client": [], "browser": []}
         self.connections = 0
-        self._threads = [threading.Thread(target=watch, daemon=True) for watch in (self._by_client, self._as_browser)]
+        self.faults: list[BaseException] = []
+        self._threads = [threading.Thread(target=self._run, args=(watch,), daemon=True) for watch in (self._by_client, self._as_browser)]
         for thread in self._threads:
             thread.start()
 
@@ -70,6 +72,13 @@ class Watchers:
         for thread in self._threads:
             thread.join(_PATIENCE)
             assert not thread.is_alive(), "a watcher misses something"
+        assert self.faults == []
+
+    def _run(self, watch: Callable[[], None]) -> None:
+        try:
+            watch()
+        except BaseException as error:  # noqa: BLE001 - for the test
+            self.faults.append(error)
 
     def _is_over(self, who: str, kind: str, task: str) -> bool:
         self.seen[who].append((kind, task))
@@ -99,10 +108,15 @@ class Watchers:
 
 
 class Clients:
-    """Threads, each a client of its own, that take one task after the other until there is none left."""
+    """Threads, each a client of its own, that take one task after the other until there is none left.
+
+    They go no further than they are let, but never rest: who may not submit yet renews meanwhile. So whenever the service is ended,
+    there is work left and calls are under way.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self._let = 0
         self.granted: Counter[tuple[str, int]] = Counter()
         self.accepted: Counter[str] = Counter()
         self.faults: list[BaseException] = []
@@ -111,9 +125,10 @@ class Clients:
         for thread in self._threads:
             thread.start()
 
-    def until(self, done: int) -> None:
-        """Returns when so many are done."""
+    def let(self, done: int) -> None:
+        """Returns when so many are done; no more are, but for those under way."""
         with self._progress:
+            self._let = done
             assert self._progress.wait_for(lambda: self.faults or self.accepted.total() >= done, _PATIENCE), "no progress"
 
     def join(self) -> None:
@@ -136,6 +151,8 @@ class Clients:
         claim = fleet.claim_next().claim
         if claim is None:
             return False
+        while self.accepted.total() >= self._let:
+            assert fleet.renew_lease(task_id=claim.task_id, expected_generation=claim.generation).success
         answer = fleet.submit_result(
             task_id=claim.task_id, generation=claim.generation, result_data={"by": claim.session_id, "of": PLANTED}
         )
@@ -157,10 +174,11 @@ def test_a_service_that_is_ended_under_load_loses_nothing_and_doubles_nothing(ho
         watchers = Watchers(running)
         clients = Clients(url)
         for kill in range(1, _KILLS + 1):
-            clients.until(kill * _TASKS // (_KILLS + 2))
+            clients.let(kill * _TASKS // (_KILLS + 2))
             running.end(how)
             assert clients.accepted.total() < _TASKS, "they were through before it was killed"
             running.start()
+        clients.let(_TASKS)
         clients.join()
         watchers.join()
     finally:
@@ -179,7 +197,7 @@ def _examine(file: Path, watchers: Watchers) -> None:
     finally:
         store.close()
     with genlock.connect(f"sqlite://{file}") as fleet:
-        feed = [(event.event_type, event.id) for event in fleet.read_events(limit=10_000).events]
+        feed = list(_feed(fleet))
     told = Counter(feed)
     for who, seen in watchers.seen.items():
         # In the order of the feed, without a gap and without a double, up to the last result.
@@ -188,6 +206,13 @@ def _examine(file: Path, watchers: Watchers) -> None:
     for kind in ("CLAIM_ACQUIRED", "RESULT_ACCEPTED"):
         assert {count for (name, _), count in told.items() if name == kind} == {1}
         assert sum(name == kind for name, _ in told) == _TASKS
+
+
+def _feed(fleet: Coordinator) -> Iterator[tuple[str, str]]:
+    page = fleet.read_events(limit=1000)
+    while page.events:
+        yield from ((event.event_type, event.id) for event in page.events)
+        page = fleet.read_events(after=page.cursor, limit=1000)
 
 
 def test_a_service_that_is_stopped_answers_those_who_wait_and_they_ask_the_next(tmp_path: Path) -> None:
