@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 PROGRAM = Path(__file__).with_name("worker.py")
 
@@ -24,7 +25,7 @@ class Member:
     """One process; leaving the context ends it."""
 
     def __init__(self, program: Path = PROGRAM) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
         self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         assert self.process.stdin
         assert self.process.stdout
@@ -72,6 +73,12 @@ class Member:
         assert fact.items() >= wanted.items(), fact
         return fact
 
+    def abort(self) -> None:
+        """Ends it; on stderr it says what its threads were at."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait(PATIENCE)
+
     def kill(self) -> None:
         """SIGKILL, wherever it is. What it had said can still be heard."""
         self.process.kill()
@@ -84,6 +91,7 @@ class Hearing:
         self._members = members
         self._heard: list[list[Fact]] = [[] for _ in members]
         self._more = threading.Condition()
+        self._ended = 0
         self._threads = [threading.Thread(target=self._listen, args=(number,), daemon=True) for number in range(len(members))]
         for thread in self._threads:
             thread.start()
@@ -98,9 +106,17 @@ class Hearing:
         return [fact for facts in self._heard for fact in facts]
 
     def until(self, so_far: Callable[[], bool]) -> None:
-        """Returns as soon as what was heard is so."""
+        """Returns as soon as what was heard is so; fails when it cannot be so any more, or takes too long."""
         with self._more:
-            assert self._more.wait_for(so_far, PATIENCE), "it never came to it"
+            self._more.wait_for(lambda: so_far() or self._ended == len(self._members), PATIENCE)
+            if not so_far():
+                self._give_up()
+
+    def _give_up(self) -> NoReturn:
+        for member in self._members:
+            member.abort()
+        last = "\n".join(f"{len(facts)} facts, the last ones {facts[-3:]}" for facts in self._heard)
+        raise AssertionError(f"it never came to it; {self._ended} of {len(self._members)} had come to their end\n{last}")
 
     def end(self) -> list[Fact]:
         """All that was said, when all have come to an end."""
@@ -115,7 +131,10 @@ class Hearing:
                 self._heard[number].append(fact)
                 self._more.notify_all()
             if fact["fact"] == "finished":
-                return
+                break
+        with self._more:
+            self._ended += 1
+            self._more.notify_all()
 
 
 def all_go(members: Sequence[Member], orders: Sequence[Fact]) -> None:

@@ -98,7 +98,6 @@ def at_work(postgres: Postgres, folder: Path, tasks: int) -> Iterator[Work]:
         yield Work(fleet, names, pair, members, Hearing(members))
 
 
-@pytest.mark.slow
 def test_clients_of_a_service_that_is_killed_go_on_with_the_other_and_nothing_is_lost_or_doubled(
     postgres: Postgres, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from genlock.coordinator import Coordinator, Operations
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
 from genlock.core.results import ClaimResult, Holder, RenewalResult, SubmissionResult
 from genlock.service.v1.request import Keywords
-from genlock.wire.answers import decoder, encode_answer
+from genlock.wire.answers import answer_decoder, encode_answer
 from genlock.wire.calls import ClaimTask
 from genlock.wire.problems import KINDS, TITLES, error_of, problem_of, refusal_of
 from genlock.wire.routes import ROUTES, Route
@@ -47,7 +47,7 @@ def test_a_request_of_it_can_be_decoded(route: Route) -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_a_route_s_variable_is_a_keyword_and_its_answer_can_be_decoded(route: Route) -> None:
     assert route.variable is None or route.variable in route.call.__struct_fields__
-    assert callable(decoder(route.call))
+    assert callable(answer_decoder(route.call))
 
 
 def test_no_two_routes_are_the_same() -> None:
@@ -92,7 +92,7 @@ def test_a_denial_says_to_people_who_has_the_task_and_to_the_client_what_it_alwa
     sent = encode_answer(refusal_of(denied, 409))
     said = msgspec.json.decode(sent)["message"]
     assert said == "Somebody else has the task: bob (session s2), with a lease until 2026-01-04T06:05:00Z, and looks lost."
-    assert decoder(ClaimTask)(sent) == denied
+    assert answer_decoder(ClaimTask)(sent) == denied
 
 
 @pytest.mark.parametrize(

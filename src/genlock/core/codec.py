@@ -10,14 +10,15 @@ is deterministic: the fold of the events, encoded, is the stored record to the b
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from genlock.core import model
+from genlock.core import keys, model
 from genlock.core.events import Event
 from genlock.errors import StoreCorrupt, StoreForeign
+from genlock.typed_json import decoder
 
 
 def _load_sha256(data: bytes) -> Any:
@@ -66,21 +67,17 @@ class Sealed(NamedTuple):
     body: bytes
 
 
-ENVELOPE = "(envelope)"
-BASE = "(base)"
-_decoders: dict[str, msgspec.json.Decoder[Any]] = {}
-
-
-def _decoder(kind: str) -> msgspec.json.Decoder[Any]:
-    """Made when first used: all of them together take as long as the rest of the core's import. One thread makes them, by an import."""
-    if kind in (ENVELOPE, BASE):
-        from genlock.core.event_decoders import DECODERS
-    else:
-        from genlock.core.record_decoders import DECODERS
-    if kind not in DECODERS:
-        raise StoreCorrupt(f"there is no kind of record {kind!r}")
-    _decoders.update(DECODERS)
-    return DECODERS[kind]
+_RECORDS: Final[dict[str, type[model.Record]]] = {
+    keys.TASK: model.TaskRecord,
+    keys.SESSION: model.SessionRecord,
+    keys.REFUSED: model.RefusedRecord,
+    keys.COUNTER: model.CounterRecord,
+    keys.PROJECT: model.ProjectRecord,
+    keys.TENANT: model.TenantRecord,
+    keys.ACCESS: model.AccessRecord,
+    keys.SETTLED: model.SettledRecord,
+    keys.KEY: model.KeyRecord,
+}
 
 
 def encode_record(record: model.Record) -> bytes:
@@ -90,8 +87,9 @@ def encode_record(record: model.Record) -> bytes:
 
 def decode_record(kind: str, body: bytes) -> model.Record:
     """The record of these bytes."""
-    record: model.Record = _decode(_decoders.get(kind) or _decoder(kind), body)
-    return record
+    if kind not in _RECORDS:
+        raise StoreCorrupt(f"there is no kind of record {kind!r}")
+    return _decode(decoder(_RECORDS[kind]), body)
 
 
 def seal(event: Event, version: int, previous: bytes) -> Sealed:
@@ -102,8 +100,7 @@ def seal(event: Event, version: int, previous: bytes) -> Sealed:
 
 def decode_event(body: bytes) -> Envelope:
     """The event of these bytes."""
-    envelope: Envelope = _decode(_decoders.get(ENVELOPE) or _decoder(ENVELOPE), body)
-    return envelope
+    return _decode(decoder(Envelope), body)
 
 
 def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
@@ -114,7 +111,7 @@ def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
 
 def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
     """Version, digest and record of a base."""
-    base: Base = _decode(_decoders.get(BASE) or _decoder(BASE), body)
+    base = _decode(decoder(Base), body)
     try:
         digest = bytes.fromhex(base.digest)
     except ValueError:
@@ -135,14 +132,14 @@ def event_to_builtins(event: Event) -> dict[str, Any]:
     return plain
 
 
-def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+def _decode(typed: msgspec.json.Decoder[T], body: bytes) -> T:
     if body[:2] != _START:
         digits = body[: body.find(b"{")]
         if digits.isdigit():
             raise StoreForeign(f"written in format {digits.decode()}, this version knows {FORMAT.decode()}; install a newer genlock")
         raise StoreCorrupt(f"bytes that are no record or event: {body[:20]!r}…")
     try:
-        return decoder.decode(memoryview(body)[1:])
+        return typed.decode(memoryview(body)[1:])
     except msgspec.MsgspecError as error:
         raise StoreCorrupt(f"bytes that cannot be read ({error}): {body[:60]!r}…") from None
     except UnicodeDecodeError as error:

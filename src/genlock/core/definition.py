@@ -28,6 +28,7 @@ from genlock.core.reasons import Isolation, SpawnMode
 from genlock.core.routing import PRIORITIES
 from genlock.core.task.operate import check_size
 from genlock.errors import BadArgument
+from genlock.typed_json import convert
 
 LONGEST_ROLE: Final = 64
 MOST_SECONDS: Final = 3_155_760_000
@@ -122,7 +123,7 @@ def _define_simple(fields: dict[str, Any], hierarchical: bool, known: dict[str, 
         if type(fields.get(name, [])) is not list:
             return None
     try:
-        given = msgspec.convert(fields, _Simple)
+        given = convert(fields, _Simple)
         named = given.depends_on
         for text in (given.id, *named):
             if text not in known:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from genlock.errors import BadArgument
+from genlock.typed_json import convert
 
 MAX_DEFINITION_BYTES: Final = 16 * 1024
 MAX_INLINE_RESULT_BYTES: Final = 32 * 1024
@@ -140,7 +141,7 @@ def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
     if unknown:
         raise BadArgument(f"there is no {noun} {unknown[0]}; there are: {', '.join(sorted(kind.__struct_fields__))}")
     try:
-        new = msgspec.convert(msgspec.to_builtins(old) | msgspec.to_builtins(changes), kind)
+        new = convert(msgspec.to_builtins(old) | msgspec.to_builtins(changes), kind)
     except (msgspec.ValidationError, TypeError) as error:
         raise BadArgument(f"{noun}: {error}") from None
     for name in kind.__struct_fields__:

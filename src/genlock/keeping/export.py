@@ -25,6 +25,7 @@ from genlock.engine.payloads import payloads_of
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import ResultNotFound, StoreCorrupt
 from genlock.store import Store
+from genlock.typed_json import decode
 
 FORMAT = 1
 
@@ -60,7 +61,7 @@ def _events(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
     for page in pages_of(store, place):
         for recorded in page.events:
             key, body = recorded.key, _body(recorded.key, recorded.body)
-            event = msgspec.json.decode(body, type=_Envelope).event
+            event = decode(body, _Envelope).event
             yield _line("event", key, position=recorded.position, version=recorded.version, digest=recorded.digest.hex(), event=event)
 
 

@@ -11,8 +11,9 @@ import msgspec
 from genlock.core.names import shown
 from genlock.core.plan import Found, Path, Reading
 from genlock.plans.values import Misread, find_places
+from genlock.typed_json import decoder
 
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = decoder(dict[str, Any]).decode
 _BYTE = re.compile(r" \(byte ([0-9]+)\)$")
 _ODD_COLON = re.compile(rb'"[ \t\r]+:')
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from genlock import errors as e
-from genlock.wire.answers import decoder
+from genlock.typed_json import decode
+from genlock.wire.answers import answer_decoder
 from genlock.wire.calls import Call
 from genlock.wire.headers import PROTOCOL_HEADER, check_protocol
 from genlock.wire.problems import error_of
@@ -65,7 +66,7 @@ def read(response: Response, call: type[Call[Any]], url: str, version: str) -> A
         if not _is_refusal(response):
             return _failed(response)
     try:
-        return decoder(call)(response.body)
+        return answer_decoder(call)(response.body)
     except msgspec.MsgspecError as error:
         raise e.ServiceMismatch(
             f"the answer of {url} is not what this client, genlock {version}, knows ({error}); give both the same version"
@@ -90,7 +91,7 @@ def _is_refusal(response: Response) -> bool:
     if response.status not in (409, 429):
         return False
     try:
-        kind = msgspec.json.decode(response.body, type=_Kind)
+        kind = decode(response.body, _Kind)
     except msgspec.MsgspecError:
         return False
     return kind.reason is not None and kind.code is None

@@ -21,6 +21,7 @@ from genlock.core.identity import NO_AGENT, NO_SESSION, Identity
 from genlock.core.ids import check_task_id
 from genlock.core.names import check_agent, check_project, check_session, check_tenant
 from genlock.errors import BadArgument
+from genlock.typed_json import convert
 from genlock.wire import calls as c
 from genlock.wire.calls import Call, field_types
 from genlock.wire.routes import BY_CALL, NO_NAME, PREFIX, Route, Within
@@ -130,7 +131,7 @@ def _typed(call: type[Call[Any]], name: str, value: Any) -> Any:
     if name in _CHECKS:
         return _CHECKS[name](value)
     try:
-        msgspec.convert(_listed(name, value), _types(call)[name])
+        convert(_listed(name, value), _types(call)[name])
     except msgspec.ValidationError as error:
         raise BadArgument(f"{name} is something else: {error}") from None
     return value

@@ -23,6 +23,7 @@ from genlock.remote.replies import Response, check_service
 from genlock.remote.requests import request_of
 from genlock.remote.scripts import run
 from genlock.remote.sse import Message, messages
+from genlock.typed_json import decode
 from genlock.wire.calls import ReadEvents
 from genlock.wire.problems import error_of
 
@@ -162,7 +163,7 @@ class _Feed:
             self._cursor = message.id or self._cursor
             return
         try:
-            event = msgspec.json.decode(message.data, type=FeedEvent)
+            event = decode(message.data, FeedEvent)
         except msgspec.MsgspecError as error:
             raise ServiceError(f"an event of {self._link.url} is not what this client knows: {error}") from None
         yield self._seen(event)

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from genlock.errors import BadArgument, CursorLost
+from genlock.typed_json import decode
 
 _FIELDS = struct.Struct(">8sQQII")
 _CHECK = struct.Struct(">I")
@@ -94,6 +95,6 @@ def encode_token(*last: str | int | None) -> str:
 def decode_token(token: str, shape: type[T]) -> T:
     """The sort key, of this shape; `BadArgument` if the text is none."""
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(token.encode("ascii")), type=shape)
+        return decode(base64.urlsafe_b64decode(token.encode("ascii")), shape)
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError) as error:
         raise BadArgument(f"{token[:80]!r} is not the end of a page of this query") from error

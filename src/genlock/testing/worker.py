@@ -23,6 +23,7 @@ import msgspec
 from genlock.store import Change, Committed, Store
 from genlock.testing.concurrency import PATIENCE, timed
 from genlock.testing.sample import make_change, make_key
+from genlock.typed_json import decode
 
 if TYPE_CHECKING:
     from genlock.testing.contract_base import ContractBase
@@ -100,7 +101,7 @@ class Worker:
         """The next line of its answer."""
         line = self.answers.readline()
         assert line.endswith(b"\n"), f"the worker ended with {self.process.wait(PATIENCE)}; its words are above"
-        return msgspec.json.decode(line, type=type)
+        return decode(line, type)
 
     def ready(self) -> None:
         """Waits until the process has its handle."""
@@ -111,7 +112,7 @@ class Worker:
         self.process.kill()
         rest = [line for line in self.answers.read().splitlines(keepends=True) if line.endswith(b"\n")]
         self.process.wait(PATIENCE)
-        return [msgspec.json.decode(line, type=Acknowledged) for line in rest]
+        return [decode(line, Acknowledged) for line in rest]
 
 
 def stream_changes(order: Stream, number: int) -> list[Change]:
@@ -164,7 +165,7 @@ def main(module: str, file: str, name: str, place: str) -> None:
     store: Store = found().open(Path(place))
     _say("ready")
     for line in sys.stdin.buffer:
-        order: Race | Stream = msgspec.json.decode(line, type=Race | Stream)
+        order: Race | Stream = decode(line, Race | Stream)
         if isinstance(order, Race):
             _race(store, order)
         else:

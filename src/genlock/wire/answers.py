@@ -11,6 +11,7 @@ from msgspec import Raw, Struct
 
 from genlock.core.plan import Plan
 from genlock.errors import GenlockError
+from genlock.typed_json import decoder
 from genlock.wire.calls import Call, answer_type
 from genlock.wire.plans import WirePlan, from_wire, to_wire
 from genlock.wire.problems import Problem, problem_of, revive
@@ -37,20 +38,20 @@ def encode_answer(answer: Any) -> bytes:
 
 
 @functools.cache
-def decoder(call: type[Call[Any]]) -> Callable[[bytes], Any]:
+def answer_decoder(call: type[Call[Any]]) -> Callable[[bytes], Any]:
     """What makes this call's answer of bytes."""
     kind = answer_type(call)
     if kind is Plan:
-        plan = msgspec.json.Decoder(WirePlan)
+        plan = decoder(WirePlan)
         return lambda data: from_wire(plan.decode(data))
     if get_origin(kind) is dict and GenlockError in get_args(get_args(kind)[1]):
         return _decode_each(next(one for one in get_args(get_args(kind)[1]) if one is not GenlockError))
-    decode: Callable[[bytes], Any] = msgspec.json.Decoder(kind).decode
+    decode: Callable[[bytes], Any] = decoder(kind).decode
     return decode
 
 
 def _decode_each(kind: Any) -> Callable[[bytes], Any]:
-    entries, good, bad = msgspec.json.Decoder(dict[str, Raw]), msgspec.json.Decoder(kind), msgspec.json.Decoder(Failed)
+    entries, good, bad = decoder(dict[str, Raw]), decoder(kind), decoder(Failed)
 
     def decode(data: bytes) -> dict[str, Any]:
         return {

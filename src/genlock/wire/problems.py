@@ -14,6 +14,7 @@ from msgspec import Struct
 from genlock import errors as e
 from genlock.core.faults import Fault
 from genlock.core.results import Holder
+from genlock.typed_json import decode
 from genlock.wire.statuses import status_of
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -119,7 +120,7 @@ KINDS: Final = _kinds(e.GenlockError)
 def error_of(data: bytes, status: int) -> e.GenlockError:
     """The error that the service answered; what is no problem of ours is ServiceError."""
     try:
-        problem = msgspec.json.decode(data, type=Problem)
+        problem = decode(data, Problem)
     except msgspec.MsgspecError:
         return e.ServiceError(f"the service answered {status} with something that is no answer of Genlock's: {data[:200]!r}")
     return revive(problem)

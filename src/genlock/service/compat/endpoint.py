@@ -17,6 +17,7 @@ from genlock.service.compat.messages import Refused
 from genlock.service.compat.routes import ApiRoute
 from genlock.service.exchange import JSON, Answer, Exchange, Receive, Scope, Send, asides, read_body, send_answer
 from genlock.service.running import Running
+from genlock.typed_json import convert, decode
 from genlock.wire.statuses import status_of
 
 Handler: TypeAlias = Callable[[Asked], Awaitable[Struct]]
@@ -66,7 +67,7 @@ class Endpoint:
         if body and not headers.get(b"content-type", JSON).startswith(JSON):
             raise KindRefused("the request's body is JSON; send it with content-type: application/json")
         try:
-            return msgspec.json.decode(body or b"{}", type=self._route.request)
+            return decode(body or b"{}", self._route.request)
         except msgspec.ValidationError as error:
             raise BadArgument(f"the request's body is not what this path takes: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -75,7 +76,7 @@ class Endpoint:
     def _query(self, query: bytes) -> Any:
         try:
             given = dict(parse_qsl(query.decode("ascii"), max_num_fields=100, errors="strict"))
-            return msgspec.convert(given, self._route.request, strict=False)
+            return convert(given, self._route.request, strict=False)
         except msgspec.ValidationError as error:
             raise BadArgument(f"the query is not what this path takes: {error}") from None
         except ValueError as error:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from genlock.errors import BadArgument
+from genlock.typed_json import decode
 
 START = "start"
 """What a client types to read from the first kept event on."""
@@ -55,7 +56,7 @@ def decode_several(cursor: str) -> dict[str, str | None]:
         text = unpacked.decompress(base64.urlsafe_b64decode(cursor.removeprefix(_SEVERAL).encode("ascii")), _LONGEST)
         if not unpacked.eof or not cursor.startswith(_SEVERAL):
             raise BadArgument(_no_cursor(cursor))
-        common, rests = msgspec.json.decode(text, type=tuple[str, dict[str, str | None]])
+        common, rests = decode(text, tuple[str, dict[str, str | None]])
     except (UnicodeEncodeError, binascii.Error, zlib.error, msgspec.DecodeError) as error:
         raise BadArgument(_no_cursor(cursor)) from error
     return {project: None if rest is None else common + rest for project, rest in rests.items()}

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from genlock.errors import BadArgument
+from genlock.typed_json import convert, decoder
 from genlock.wire.calls import field_types
 from genlock.wire.routes import Route
 
@@ -36,7 +37,7 @@ class Keywords:
     def __init__(self, route: Route) -> None:
         self.type = body_type(route)
         self._names = self.type.__struct_fields__
-        self._decode = msgspec.json.Decoder(self.type).decode
+        self._decode = decoder(self.type).decode
         self._several = frozenset(name for name, kind in field_types(route.call).items() if _takes_several(kind))
         self.takes_operation = "operation_id" in self._names
 
@@ -57,7 +58,7 @@ class Keywords:
         else:
             given = self._pairs(query)
         try:
-            found = msgspec.convert(given, self.type, strict=False)
+            found = convert(given, self.type, strict=False)
         except msgspec.ValidationError as error:
             raise BadArgument(f"the query is not what this operation takes: {error}") from None
         return {name: getattr(found, name) for name in self._names}

@@ -11,8 +11,9 @@ from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
 from genlock.stores.mysql.link import Link, Row
 from genlock.stores.mysql.queries import Queries
+from genlock.typed_json import convert, decoder
 
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode = decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
 
 AT_ONCE = 64
@@ -66,7 +67,7 @@ def load_with_index(link: Link, queries: Queries, keys: Sequence[Key]) -> dict[K
 def _with_index(key: Key, row: Row, entries: Sequence[Row]) -> Stored:
     version, digest, body, *fields = row
     try:
-        state, pool, order, due_at, session, parent, listed = msgspec.convert(_texts(fields), _Fields)
+        state, pool, order, due_at, session, parent, listed = convert(_texts(fields), _Fields)
         # Of what the record waits on only that which can be found by: both copies must agree for it to be seen.
         there = {dependency.decode() for (dependency,) in entries}
         waits = tuple([each for each in _decode(listed or "[]") if each in there])

@@ -28,8 +28,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-import msgspec
-
 from genlock.errors import BadArgument, OutcomeUnknown, StoreError
 from genlock.failpoints import hit
 from genlock.store import (
@@ -60,6 +58,7 @@ from genlock.stores.mysql.queries import queries_for
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.waiting import Watcher
 from genlock.stores.places import feed_mark
+from genlock.typed_json import decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -187,7 +186,7 @@ def _stray_waits(rows: Sequence[tuple[bytes | None, ...]]) -> list[str]:
     """Entries by which a record is found that does not wait for it."""
     faults = []
     for tenant, project, kind, name, dependency, waits in rows:
-        if tenant is None or waits is None or (dependency or b"").decode() not in msgspec.json.decode(waits, type=list[str]):
+        if tenant is None or waits is None or (dependency or b"").decode() not in decode(waits, list[str]):
             owner = b"%b/%b %b %b" % (tenant or b"?", project or b"?", kind or b"", name or b"")
             faults.append(f"{owner.decode()}: is found by waits_on {(dependency or b'').decode()}, for which it does not wait")
     return faults

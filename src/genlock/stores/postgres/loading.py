@@ -11,8 +11,9 @@ from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import decode_int, ints, texts
+from genlock.typed_json import convert, decoder
 
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode = decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
 
 
@@ -45,7 +46,7 @@ def load_with_index(link: Link, statement: str, keys: Sequence[Key]) -> dict[Key
     for key in keys:
         for version, digest, body, state, pool, order, due_at, session, parent, waits in link.rows(statement, *key):
             try:
-                index = msgspec.convert((state, pool, order, due_at, session, parent, _decode(str(waits))), _Fields)
+                index = convert((state, pool, order, due_at, session, parent, _decode(str(waits))), _Fields)
             except msgspec.MsgspecError as error:
                 raise StoreCorrupt(f"{'/'.join(key[:2])} {key.kind} {key.id} has a field that cannot be read ({error})") from error
             found[key] = Stored(key, version, digest, body, index=Index(*index))  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.stores.sqlite.writing import Memory
+from genlock.typed_json import decoder
 
 _EPOCH, _PROJECT_ID = QUERIES["epoch"], QUERIES["project_id"]
 _LOAD_ONE, _LOAD, _LOAD_INDEX = QUERIES["load_one"], QUERIES["load"], QUERIES["load_index"]
 
-_decode = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode = decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
 
 Asked = tuple[int, int, str, str]

@@ -16,6 +16,7 @@ from genlock.failpoints import hit
 from genlock.store import Change, Committed, Conflict, Key
 from genlock.stores.sqlite.names import Names
 from genlock.stores.sqlite.queries import QUERIES
+from genlock.typed_json import decoder
 
 POSITION_BITS = 40
 POSITIONS = (1 << POSITION_BITS) - 1
@@ -27,7 +28,7 @@ _ADD_WAIT, _REMOVE_WAIT = QUERIES["add_wait"], QUERIES["remove_wait"]
 _TAKE_POSITIONS, _ADD_EVENT = QUERIES["take_positions"], QUERIES["add_event"]
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(set[str]).decode
+_decode = decoder(set[str]).decode
 _astuple = msgspec.structs.astuple
 
 _CONFLICT = Conflict()
