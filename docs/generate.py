@@ -354,7 +354,7 @@ def error_reference() -> str:
     rows = []
     for kind in kinds:
         also = ", ".join(code(base.__name__) for base in kind.__bases__ if base.__module__ == builtins.__name__ and base is not Exception)
-        rows.append((code(kind.__name__), code(kind.code.fget(kind.__new__(kind))), also, doc(kind)))  # type: ignore[attr-defined]
+        rows.append((code(kind.__name__), code(kind.code), also, doc(kind)))
     return page(
         "Errors",
         first.partition("\n\n")[2],

@@ -53,11 +53,11 @@ from collections.abc import Sequence
 class GenlockError(Exception):
     """The root of everything Genlock raises on purpose."""
 
-    @property
-    def code(self) -> str:
-        """The stable upper-case name for machines: `TaskNotFound` → `TASK_NOT_FOUND`."""
-        name = type(self).__name__
-        return "".join("_" + letter if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+    code = "GENLOCK_ERROR"
+    """The stable upper-case name for machines: `TaskNotFound` → `TASK_NOT_FOUND`."""
+
+    def __init_subclass__(cls) -> None:
+        cls.code = "".join("_" + letter if letter.isupper() and at else letter for at, letter in enumerate(cls.__name__)).upper()
 
 
 class BadArgument(GenlockError, ValueError):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 import genlock
 from genlock.core import events as e
-from genlock.core.commands import Content, SubmitResult
+from genlock.core.commands import ClaimTask, Content, SubmitResult
 from genlock.engine.check import check
 from genlock.engine.monitor import Monitor
 from genlock.engine.processes import identify
@@ -23,6 +23,7 @@ from tests.engine.gates import (
     die,
     feed,
     granted,
+    later,
     next_for,
     state,
     submit,
@@ -221,6 +222,51 @@ def test_a_monitor_ends_with_its_coordinator(home: Home) -> None:
 
     monitor.thread.join(PATIENCE)
     assert not monitor.thread.is_alive()
+
+
+def test_a_sweep_of_many_lets_callers_pass_between_any_two_of_its_pieces(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, lanes=1)
+    tasks = [f"t-{number:03}" for number in range(300)]
+    fleet.add_tasks(tasks=[*tasks, "T"])
+    fleet.batch_claim(task_ids=tasks, session_id="s-alice", agent_id="alice", lease_duration_seconds=30)
+    home.clock.advance(31)
+    gate = home.stop()
+    store.on("find", when=lambda query: query.due_before is not None, before=gate)
+
+    swept = later(fleet.sweep)
+    gate.wait()
+    claimed = fleet.engine.submit([ClaimTask(task_key("T"), caller("bob"))])
+    gate.open()
+
+    assert claimed.wait().only().success
+    assert swept.result(PATIENCE).expired == 300
+    order = [commit.tasks for commit in store.commits if commit.tasks and commit.tasks != tasks]
+    assert ["T"] in order[:-1], "it was made to wait for the whole sweep"
+    assert order.index(["T"]) > 0, "the sweep had not begun"
+
+
+def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genlock.engine.upkeep._CHECKED_AT_ONCE", 5)
+    monkeypatch.setattr("genlock.engine.upkeep._TOURED", 10)
+    fleet = home.connect()
+    mine = identify()
+    assert mine is not None
+    fleet.register_session(session_id="s-dave", process=replace(mine, started=mine.started + 1))
+    tasks = [f"t-{number:02}" for number in range(28)]
+    fleet.add_tasks(tasks=[*tasks, "T"])
+    granted(fleet, "T", "alice", lease=7200)
+    fleet.batch_claim(task_ids=tasks, session_id="s-dave", agent_id="dave", lease_duration_seconds=3600)
+    monitor, orphaned = Monitor(fleet.engine), []
+
+    for _ in range(4):
+        monitor.sweep()
+        orphaned.append(sum(state(fleet, task) == "PENDING" for task in tasks))
+
+    assert orphaned == [10, 20, 28, 28]
+    home.clock.advance(7201)
+    monitor.sweep()
+    assert told(fleet, "T")[-1] == "CLAIM_EXPIRED"
 
 
 def test_a_coordinator_may_be_opened_with_a_monitor(home: Home) -> None:

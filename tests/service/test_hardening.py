@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import json
 import socket
@@ -9,13 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from genlock.service.building import Choices
 from genlock.service.limits import HOLD_SECONDS
-from genlock.service.protocol import Bounds
-from tests.servers.service import PATIENCE_SECONDS, Service, serving
+from genlock.service.protocol import Bounds, Protocol
+from tests.servers.service import PATIENCE_SECONDS, Hosted, Service, serving
 from tests.service.process import ask, read_all
 
 HOST = b"host: localhost\r\n"
@@ -35,7 +37,7 @@ def still_answers(service: Service) -> Iterator[None]:
     assert told(service, b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] == 200
 
 
-def told(service: Service, sent: bytes) -> tuple[int, bytes]:
+def told(service: Hosted, sent: bytes) -> tuple[int, bytes]:
     """The status and body of what is answered to these bytes, after which the other side closes."""
     with service.connect() as connection:
         connection.sendall(sent)
@@ -313,6 +315,72 @@ def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> Non
     assert statuses[:4] == [200] * 4
     assert refused
     assert min(refused) >= HOLD_SECONDS
+
+
+def test_a_wrong_key_counts_as_many_and_a_good_one_of_the_same_address_is_not_held_up() -> None:
+    with serving(choices=Choices(keys=True, requests_a_second=10)) as service:
+        good = service.do(service.coordinator.create_key(name="good", role="admin")).text
+        statuses = [
+            service.http.get("/v1/default/default/policy", headers={"authorization": "Bearer glk_wrong"}).status_code for _ in range(3)
+        ]
+        assert statuses == [401, 401, 429], "two seconds' worth of ten a second are two of these"
+        assert service.http.get("/v1/default/default/policy", headers={"authorization": f"Bearer {good}"}).status_code == 200
+
+
+def test_who_leaves_while_its_refusal_is_held_back_is_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genlock.service.app.HOLD_SECONDS", 3600.0)
+    with serving(choices=Choices(requests_a_second=1)) as service:
+        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
+        assert [ask(connection, "GET", "/v1/default/default/policy")[0] for _ in range(2)] == [200, 200]
+        connection.request("GET", "/v1/default/default/policy")
+        connection.close()
+        # It stops only when all who were let in have been seen off.
+
+
+def test_what_clients_ask_who_have_left_meanwhile_is_not_begun() -> None:
+    here, gate = threading.Event(), threading.Event()
+    begun: list[str] = []
+
+    def stand_still() -> None:
+        here.set()
+        assert gate.wait(PATIENCE_SECONDS)
+
+    async def app(scope: Any, _: Any, send: Any) -> None:
+        begun.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body"})
+
+    with Hosted(app) as service:
+        service.loop.call_soon_threadsafe(stand_still)
+        assert here.wait(PATIENCE_SECONDS)
+        for _ in range(20):
+            with service.connect() as connection:
+                connection.sendall(b"GET /gone HTTP/1.1\r\n" + HOST + b"\r\n")
+        gate.set()
+        assert told(service, b"GET /here HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] == 200
+    assert begun == ["/here"]
+
+
+def test_a_connection_that_has_gone_leaves_nothing_to_the_collector() -> None:
+    gone = threading.Event()
+
+    def is_left() -> bool:
+        return any(isinstance(each, Protocol) and type(each).bounds is bounds for each in gc.get_objects())
+
+    with serving() as service:
+        bounds = service._bounds
+        gc.disable()
+        try:
+            for _ in range(3):
+                told(service, b"GET /v1/default/default/policy HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")
+                told(service, b"GET nonsense\r\n\r\n")
+            for _ in range(1000):
+                if not is_left():
+                    return
+                gone.wait(0.01)
+        finally:
+            gc.enable()
+        pytest.fail("something of it is still there")
 
 
 def test_what_comes_after_a_refusal_is_not_read_for_long(service: Service) -> None:

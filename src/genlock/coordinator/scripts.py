@@ -91,10 +91,11 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
                 if type(step) is Ask:
                     job = engine.submit(step.requests, loop=loop, patience=step.patience)
                     try:
-                        answer: Any = await job.future
+                        await job.future
                     except asyncio.CancelledError:
                         engine.abandon(job)
                         raise
+                    answer: Any = job
                 else:
                     answer = await loop.run_in_executor(None, engine.read, step.function)  # type: ignore[union-attr]
                 step = script.send(answer)

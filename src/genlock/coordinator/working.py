@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -210,9 +210,7 @@ class Working(Base):
         commands, payloads = [], []
         for entry in check_items("results", results):
             check_mapping("a result", entry)
-            unknown = sorted(
-                map(repr, set(entry) - {"task_id", "generation", "result_data", "work_product_ref", "operation_id", "agent_id"})
-            )
+            unknown = sorted(map(repr, entry.keys() - _OF_A_RESULT))
             if unknown or "task_id" not in entry or "generation" not in entry:
                 raise BadArgument(
                     f"a result has task_id, generation and result_data; {unknown[0] if unknown else 'one of them'!r} is wrong or missing"
@@ -338,6 +336,9 @@ class Working(Base):
             return {}
         job: Job = yield Ask(commands)
         return {command.key.id: outcome for command, outcome in zip(commands, job.results, strict=True)}
+
+
+_OF_A_RESULT: Final = frozenset({"task_id", "generation", "result_data", "work_product_ref", "operation_id", "agent_id"})
 
 
 def _subtask(subtask: Any) -> dict[str, Any]:

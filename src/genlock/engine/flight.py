@@ -21,7 +21,7 @@ class Flight:
     """One batch under way."""
 
     def __init__(self, items: list[Item], decided: list[Item], round: Round, until: float, written: Callable[[list[Span]], None]) -> None:
-        """`written` is told at once where in the feeds its events have come to stand."""
+        """`written` is told its spans at once."""
         self.items = items
         self.decided = decided
         self.round = round
@@ -35,6 +35,8 @@ class Flight:
         self._others: set[Key] = set()
         self._asking: set[str] = set()
         """The sessions that have asked for a next task with an operation id."""
+        self.spans: list[Span] = []
+        """Where in the feeds its events have come to stand."""
         self._answers: list[Answer] = []
         self._failed: BaseException | None = None
         self._landed = threading.Lock()
@@ -54,7 +56,8 @@ class Flight:
         """By the thread beside: commits."""
         try:
             self._answers = self.round.write(self.until)
-            self._written(self.round.spans(self._answers))
+            self.spans = self.round.spans(self._answers)
+            self._written(self.spans)
         except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it
             self._failed = error
         self.has_landed = True

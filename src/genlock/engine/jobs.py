@@ -35,6 +35,8 @@ class Sweep(Struct, frozen=True):
     """A request to write down what is due, to look for orphans, and to settle."""
 
     key: Key
+    tour: bool = False
+    """Of those whose holders may be lost only so many as cost little; the next tour goes on with the others."""
 
 
 class Settle(Struct, frozen=True):
@@ -63,7 +65,7 @@ class Job:
         self.granted: list[int] = []
         """Which of the requests were granted a claim that did not exist before."""
         self.loop = loop
-        self.future: Future[Job] | None = None
+        self.future: Future[None] | None = None
         self._done: threading.Lock | None = None
         if loop is None:
             self._done = threading.Lock()
@@ -83,9 +85,9 @@ class Job:
             self._done.release()
 
     def resolve(self) -> None:
-        """In the event loop: hands the job over."""
+        """In the event loop: wakes whoever waits. The job itself is not handed over: the two would hold each other."""
         if self.future is not None and not self.future.done():
-            self.future.set_result(self)
+            self.future.set_result(None)
 
     def only(self) -> Any:
         """The outcome of a job of one request; raises if it is an error."""
@@ -116,7 +118,7 @@ class Doubt(NamedTuple):
 class Item:
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "command", "decision", "doubts", "job", "number", "request", "waited", "wanted")
+    __slots__ = ("at", "attempt", "command", "course", "decision", "doubts", "job", "number", "request", "waited", "wanted")
 
     def __init__(self, job: Job | None, at: int, request: Request) -> None:
         self.job = job
@@ -125,6 +127,8 @@ class Item:
         self.request = request
         self.command: Any = request
         self.attempt = 0
+        self.course: Any = None
+        """How far it has come, if it takes more than one batch."""
         self.wanted: tuple[Key, ...] = ()
         self.decision: Any = None
         self.doubts: tuple[Doubt, ...] = ()

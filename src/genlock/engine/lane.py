@@ -284,7 +284,7 @@ class Lane:
                     item.decision = doubt.decision
                     self._upkeep.make_up_for(doubt.key.place, flight.until)
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
-            opened = bool(committed or also) and self._upkeep.react(committed, also, flight.until, round.now)
+            opened = bool(committed or also) and self._upkeep.react(committed, flight.spans, also, flight.until, round.now)
         except StoreError as error:
             self._fail(flight.items, error)
             return True
@@ -343,8 +343,7 @@ class Lane:
                 if self._decide_next(counter, item, request):
                     decided.append(item)
             elif isinstance(request, (Sweep, Settle)):
-                item.decision = Decision(self._upkeep.sweep(request))
-                decided.append(item)
+                (decided if self._go_on(item, request) else self._again).append(item)
             elif round.decide(item) is None:
                 self._again.append(item)
             else:
@@ -352,6 +351,18 @@ class Lane:
         # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
         self._waiting.quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
         return decided
+
+    def _go_on(self, item: Item, request: Sweep | Settle) -> bool:
+        """The next piece of a sweep; True if it was the last. After an error it begins anew."""
+        course = self._upkeep.sweep(request) if item.course is None else item.course
+        item.course = None
+        try:
+            next(course)
+        except StopIteration as end:
+            item.decision = Decision(end.value)
+            return True
+        item.course = course
+        return False
 
     def _serve_waiting(self, counter: Counter, place: Place, items: list[Item]) -> list[Item]:
         """Serves those who wait there, in their order, as long as there is something; who is served joins the batch."""

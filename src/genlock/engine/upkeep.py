@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
 from genlock.core.commands import CheckDue, Command
+from genlock.core.index import microseconds
 from genlock.core.model import TaskRecord
 from genlock.core.reasons import Status
 from genlock.core.results import SweepResult
@@ -28,19 +29,23 @@ from genlock.engine.outages import Outages
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.errors import StoreError
-from genlock.store import MAX_DUE, Query, Store
+from genlock.store import MAX_DUE, Query, Store, Stored
 
 Place = tuple[str, str]
 
 LOOK_SECONDS = 3.0
 """How often those who wait for a task have a look at who holds one."""
-_CHECKED_AT_ONCE = 512
+_CHECKED_AT_ONCE = 128
+_CHECKED_IN_PASSING = 64
+_TOURED = 1024
 _SETTLE_EVENTS = 1000
 _SETTLE_AT_LAST = 5000
 _SETTLE_PAUSE = 0.2
 
 
 News = Callable[[Iterable[Cell], datetime], None]
+Course = Generator[None, None, SweepResult]
+"""A sweep under way."""
 
 
 class Upkeep:
@@ -75,13 +80,17 @@ class Upkeep:
         self._postponed: dict[Place, float] = {}
         """When a settling that was left out for haste is to be made up for."""
         self._looked_at: dict[Place, float] = {}
+        self._toured: dict[Place, str] = {}
+        """Where the next tour of a project goes on."""
         self.denials = Denials(coordinator)
         self._flushed = time.monotonic()
 
     # After a commit
 
-    def react(self, committed: Sequence[Cell], also: list[tuple[Item, Command]], until: float, now: datetime) -> bool:
-        """What was committed is done, whatever becomes of this: reactions are made up for by settling, `also` is owed.
+    def react(
+        self, committed: Sequence[Cell], spans: Sequence[Span], also: list[tuple[Item, Command]], until: float, now: datetime
+    ) -> bool:
+        """What was committed, there in the feeds, is done, whatever becomes of this: reactions are made up for by settling, `also` is owed.
 
         Is there a task among all that was written that can be had now?
         """
@@ -97,7 +106,7 @@ class Upkeep:
                     item.decision = error
         self._own(reactor.written)
         moved: set[Place] = set()
-        for span in (*spans_of(committed), *reactor.written):
+        for span in (*spans, *reactor.written):
             place = span.place
             moved.add(place)
             self._events[place] = self._events.get(place, 0) + span.events
@@ -167,7 +176,7 @@ class Upkeep:
         if now >= self._looked_at.get(place, 0):
             self._looked_at[place] = now + LOOK_SECONDS
             # Those who hold tasks: lapsed, vanished, silent. The first few do for a look in passing.
-            result = self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE), most=64)
+            result, _ = self._check(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_CHECKED_IN_PASSING))
             found = found or bool(result.expired or result.orphaned)
         return found
 
@@ -176,42 +185,60 @@ class Upkeep:
         look = min(self._postponed.get(place, now + LOOK_SECONDS), self._looked_at.get(place, now + LOOK_SECONDS))
         return max(look, now + 0.05)
 
-    def sweep(self, request: Sweep | Settle) -> SweepResult:
-        """What a caller has asked for."""
-        place, until = request.key.place, time.monotonic() + 60
-        if isinstance(request, Settle):
-            return SweepResult(settled=self._settler.settle(place, until))
-        swept = self._check(Query(*place, due_before=MAX_DUE), None)
-        settled = self._settler.settle(place, until)
-        return SweepResult(swept.expired, swept.orphaned, swept.stale, settled)
+    def sweep(self, request: Sweep | Settle) -> Course:
+        """What a caller has asked for, a piece at a time: the lane serves its callers between any two."""
+        place, found = request.key.place, SweepResult()
+        if isinstance(request, Sweep):
+            everything = Query(*place, due_before=MAX_DUE, limit=_CHECKED_AT_ONCE)
+            if request.tour:
+                found = yield from self._walk(replace(everything, due_before=microseconds(self._store.load(()).now)), found)
+                everything = replace(everything, after=self._toured.pop(place, None))
+            found = yield from self._walk(everything, found, _TOURED if request.tour else None)
+        settled, more = self._settler.settle_page(place, time.monotonic() + 60)
+        while more:
+            yield
+            further, more = self._settler.settle_page(place, time.monotonic() + 60)
+            settled += further
+        return replace(found, settled=settled)
 
-    def _check(self, query: Query, most: int | None) -> SweepResult:
-        expired = orphaned = stale = 0
-        after = None
+    def _walk(self, query: Query, found: SweepResult, most: int | None = None) -> Course:
+        """Page by page; after so many it is noted where the next tour is to begin."""
+        seen = 0
         while True:
-            page = self._store.find(replace(query, after=after, limit=min(most or _CHECKED_AT_ONCE, _CHECKED_AT_ONCE)))
-            if not page.records:
-                break
-            committed = self._run_own([CheckDue(stored.key, SYSTEM) for stored in page.records])
-            kinds = [type(event).__name__ for cell in committed for event in cell.events]
-            expired += kinds.count("ClaimExpired")
-            orphaned += kinds.count("ClaimOrphaned")
-            stale += kinds.count("ClaimStale")
-            if page.next is None or most is not None:
-                break
-            after = page.next
-        return SweepResult(expired, orphaned, stale)
+            piece, after = self._check(query)
+            found = SweepResult(found.expired + piece.expired, found.orphaned + piece.orphaned, found.stale + piece.stale)
+            seen += query.limit
+            if after is None:
+                return found
+            if most is not None and seen >= most:
+                self._toured[query.tenant, str(query.project)] = after
+                return found
+            query = replace(query, after=after)
+            yield
 
-    def _run_own(self, commands: Sequence[Command]) -> list[Cell]:
-        """Commands of our own, in as many rounds as one record's events need; what conflicts is left to the next time."""
+    def _check(self, query: Query) -> tuple[SweepResult, str | None]:
+        """Looks at those that are due, or whose holder may be lost; and says where to go on."""
+        page = self._store.find(query)
+        committed = self._run_own([CheckDue(stored.key, SYSTEM) for stored in page.records], page.records)
+        kinds = [type(event).__name__ for cell in committed for event in cell.events]
+        return SweepResult(kinds.count("ClaimExpired"), kinds.count("ClaimOrphaned"), kinds.count("ClaimStale")), page.next
+
+    def _run_own(self, commands: Sequence[Command], found: Iterable[Stored] = ()) -> list[Cell]:
+        """Commands of our own, in as many rounds as one record's events need; what conflicts is left to the next time.
+
+        What was just found need not be loaded.
+        """
         written: list[Cell] = []
         items = [plain_item(command) for command in commands]
         while items:
             round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
+            round.take(found)
+            found = ()
             round.prepare(items)
             items = [item for item in items if round.decide(item) is None]
             committed = round.commit(time.monotonic() + 5)
-            self._own(spans_of(committed))
-            self.react(committed, [], time.monotonic() + 5, round.now)
+            spans = spans_of(committed)
+            self._own(spans)
+            self.react(committed, spans, [], time.monotonic() + 5, round.now)
             written += committed
         return written

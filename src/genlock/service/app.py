@@ -6,6 +6,7 @@ Operations go a short way, since every claim goes it: host, key, route, call, an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from genlock import __version__
 from genlock.errors import GenlockError, KeyRefused, RouteNotFound, TooManyRequests
 from genlock.service.access.door import Door
 from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
-from genlock.service.limits import HOLD_SECONDS
+from genlock.service.limits import HOLD_SECONDS, WRONG_KEY_COUNTS
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
@@ -102,7 +103,7 @@ class App:
         path: str = scope["path"]
         found = self._sought(exchange) if path.startswith("/v1/") else None
         if path not in _OPEN_PATHS:
-            await self._let_in(exchange)
+            await self._let_in(exchange, receive)
         if isinstance(found, tuple):
             return await self._v1.answer(found, exchange, receive)
         if found is not None and not isinstance(found, RouteNotFound):
@@ -119,24 +120,24 @@ class App:
         exchange.route, exchange.place = found[0].name, found[1]
         return found
 
-    async def _let_in(self, exchange: Exchange) -> None:
+    async def _let_in(self, exchange: Exchange, receive: Receive) -> None:
         """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
         try:
             exchange.grant = await self._door.admit(exchange.headers)
         except KeyRefused:
-            await self._count(exchange.client)
+            await self._count(exchange.client, receive, WRONG_KEY_COUNTS)
             raise
-        await self._count(exchange.grant.key_id or exchange.client)
+        await self._count(exchange.grant.key_id or exchange.client, receive)
 
-    async def _count(self, who: str) -> None:
+    async def _count(self, who: str, receive: Receive, counts: int = 1) -> None:
         """One request more. Who is over the rate waits for the refusal, and so does whatever else comes on the same connection."""
         rates = self.running.rates
         if rates is None:
             return
         try:
-            rates.take(who)
+            rates.take(who, counts)
         except TooManyRequests:
-            await asyncio.sleep(HOLD_SECONDS)
+            await _hold(receive)
             raise
 
     async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
@@ -158,3 +159,14 @@ class App:
             if begun:
                 raise Gone from None
             raise
+
+
+async def _hold(receive: Receive) -> None:
+    """Keeps the caller waiting, unless it goes. A body that is still to come is left where it is."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HOLD_SECONDS):
+            message = await receive()
+            if message.get("more_body"):
+                await asyncio.sleep(HOLD_SECONDS)
+            elif message["type"] == "http.disconnect" or (await receive())["type"] == "http.disconnect":
+                raise Gone

@@ -26,6 +26,8 @@ RATE: Final = 1000
 BURST_SECONDS: Final = 2.0
 HOLD_SECONDS: Final = 0.5
 """So long a refusal for the rate is held back: it costs us what any answer costs, and should not be had for nothing."""
+WRONG_KEY_COUNTS: Final = 10
+"""As many requests, of the address it came from: who has none that is good need not try a thousand a second."""
 AT_ONCE: Final = 256
 READS_AT_ONCE: Final = 16
 """Fewer, since a read takes a thread, and many of them take the interpreter from those who answer."""
@@ -34,6 +36,7 @@ LARGE_BYTES: Final = 128 * 1024
 """From here on a body is large."""
 MOST_WAITING: Final = 10_000
 _SHARES: Final = 8
+_RESTS: Final = 2
 _SHARED_SECONDS: Final = 1.0
 _MOST_CALLERS: Final = 50_000
 
@@ -48,15 +51,15 @@ class Rates:
         self._monotonic = monotonic
         self._due: dict[str, float] = {}
 
-    def take(self, who: str) -> None:
-        """One request of this caller, or TooManyRequests."""
+    def take(self, who: str, counts: int = 1) -> None:
+        """One request of this caller, or one that counts as many; or TooManyRequests."""
         now = self._monotonic()
         due = self._due.get(who, now)
         if due <= now:
             due = now
         elif due - now > self._ahead:
             raise TooManyRequests(f"more than {self.per_second} requests a second of one caller (limit rate); come again in a second")
-        self._due[who] = due + self._pace
+        self._due[who] = due + counts * self._pace
         if len(self._due) > _MOST_CALLERS:
             self._forget(now)
 
@@ -67,34 +70,42 @@ class Rates:
 
 
 class Pace:
-    """One piece of a large body each time the event loop goes round, whoever sends them: a claim comes by between any two.
+    """One step each time the event loop goes round, whoever asks for them: a claim comes by between any two.
 
     Nobody holds anything while its client dawdles.
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[Callable[[], bool]] = deque()
         self._going = False
 
-    async def wait(self) -> None:
-        """Until the next piece may be read."""
-        loop = asyncio.get_running_loop()
-        turn = loop.create_future()
-        self._waiting.append(turn)
+    def add(self, step: Callable[[], bool]) -> None:
+        """To be taken in its turn; one that says False was nothing, and the next one is taken at once."""
+        self._waiting.append(step)
         if not self._going:
             self._going = True
+            loop = asyncio.get_running_loop()
             loop.call_soon(self._next, loop)
+
+    async def wait(self) -> None:
+        """Until it is our turn."""
+        turn = asyncio.get_running_loop().create_future()
+        self.add(lambda: _taken(turn))
         await turn
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                break
+        while self._waiting and not self._waiting.popleft()():
+            pass
         self._going = bool(self._waiting)
         if self._going:
             loop.call_soon(self._next, loop)
+
+
+def _taken(turn: asyncio.Future[None]) -> bool:
+    if turn.done():
+        return False
+    turn.set_result(None)
+    return True
 
 
 class Sharing:
@@ -156,8 +167,16 @@ class Turns:
                 self.leave(tenant)
             raise
 
+    def rest(self, tenant: str, seconds: float) -> None:
+        """The operation is over, and took so long; the turn is free after the tenant has let others work for as long again, and again."""
+        if self.sharing:
+            asyncio.get_running_loop().call_later(_RESTS * seconds, self.leave, tenant)
+        else:
+            self.leave(tenant)
+
     def leave(self, tenant: str) -> None:
-        """The operation is over; as many as may of the same tenant begin."""
+        """The operation is over; as many as may of the same tenant begin. Until now it was at work, also if it has sent nothing more."""
+        self.sharing.note(tenant)
         busy = self._busy[tenant] - 1
         queue = self._waiting.get(tenant)
         if queue is not None:

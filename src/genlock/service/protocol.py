@@ -7,6 +7,8 @@ Implementation notes:
 - An answer to a request that has not been read to its end is followed by the end of the connection: what is still to come would be read
   for nothing.
 - What cannot be parsed is answered as a problem like any other.
+- The first request of a connection, and one that was sent before the one ahead of it was answered, wait until the event loop comes round
+  to them, one each time: however many connect at once, or send without listening, those who talk with us pass between any two of them.
 - Requests that come before the one ahead of them is answered are parsed only as far as one piece goes. The rest stays as bytes, and nothing
   more is read meanwhile: uvicorn alone would read on after every answer, and a client that sends without reading would fill the memory.
 """
@@ -21,6 +23,7 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from genlock.service.limits import Pace
 from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
 
 HEAD_BYTES: Final = 16 * 1024
@@ -50,6 +53,7 @@ class Bounds:
         self.head_seconds = head_seconds
         self.body_idle_seconds = body_idle_seconds
         self.ending = False
+        self.pace = Pace()
         self.empty = asyncio.Event()
         """Set when the last connection has gone, once the end has begun."""
 
@@ -84,6 +88,7 @@ class Protocol(HttpToolsProtocol):
     """One connection."""
 
     bounds: Bounds
+    flow: _Flow
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -91,6 +96,8 @@ class Protocol(HttpToolsProtocol):
         self._in_head, self._whole, self._size, self._several = True, True, 0, False
         self._patience: asyncio.TimerHandle | None = None
         self._rest, self._unread = b"", 0
+        self._at_pace = True
+        """Does the next request wait for its turn?"""
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:
@@ -104,6 +111,11 @@ class Protocol(HttpToolsProtocol):
         self._be_patient()
         self._rest = b""
         super().connection_lost(exc)
+        # What a connection is made of refers to each other. Parted, it goes at once; left to the collector, thousands that come and go
+        # would be heaped up, and everybody waits when they are cleared away.
+        self.pipeline.clear()
+        self.flow.part()
+        self.transport = _LOST  # type: ignore[assignment]
         if self.bounds.ending and not self.connections:
             self.bounds.empty.set()
 
@@ -198,7 +210,24 @@ class Protocol(HttpToolsProtocol):
         else:
             self.end()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        if self._at_pace:
+            self._at_pace = False
+            # Not before the loop has been round once: the client's end, if it has left at once, is read by then.
+            self.loop.call_soon(self.bounds.pace.add, lambda: self._begin(cycle, app))
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _begin(self, cycle: RequestResponseCycle, app: Any) -> bool:
+        """Unless the client has gone meanwhile."""
+        if self.transport.is_closing():
+            cycle.on_response = _nothing
+            return False
+        super()._start_asgi_task(cycle, app)
+        return True
+
     def on_response_complete(self) -> None:
+        self._at_pace = bool(self.pipeline)
         super().on_response_complete()
         if self._rest:
             self._take_rest()
@@ -251,11 +280,35 @@ class _Flow(FlowControl):
 
     def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
         super().__init__(transport)
-        self._protocol = protocol
+        self._protocol: Protocol | None = protocol
 
     def resume_reading(self) -> None:
-        if self.read_paused and not self._protocol.is_behind:
+        if self.read_paused and self._protocol is not None and not self._protocol.is_behind:
             super().resume_reading()
+
+    def part(self) -> None:
+        """The connection is gone."""
+        self._protocol = None
+
+
+class _Lost:
+    """Stands where the transport of a connection was."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Is closed."""
+
+
+_LOST: Final = _Lost()
+
+
+def _nothing() -> None:
+    """For those whose answer concerns nobody."""
 
 
 def _problem(status: int, code: str, detail: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -106,7 +107,9 @@ class V1:
         stopping = self._running.stopping
         if endpoint.waits and given["wait_seconds"]:
             return await endpoint.ask(speaker, given, receive, stopping)
-        turns = self._running.reads if endpoint.looks else self._running.turns  # as `_turn` does, at less cost: every claim comes by
+        if endpoint.looks:
+            return await self._look(tenant, endpoint, speaker, given, receive)
+        turns = self._running.turns  # as `_turn` does, at less cost: every claim comes by
         turn = turns.enter(tenant)
         if turn is not None:
             await turns.wait(tenant, turn)
@@ -114,6 +117,18 @@ class V1:
             return await endpoint.ask(speaker, given, receive, stopping)
         finally:
             turns.leave(tenant)
+
+    async def _look(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
+        """The same for one that only looks."""
+        turns = self._running.reads
+        turn = turns.enter(tenant)
+        if turn is not None:
+            await turns.wait(tenant, turn)
+        began = time.monotonic()
+        try:
+            return await endpoint.ask(speaker, given, receive, self._running.stopping)
+        finally:
+            turns.rest(tenant, time.monotonic() - began)
 
 
 @asynccontextmanager
