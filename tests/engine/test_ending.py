@@ -94,7 +94,7 @@ def _until_closed(fleet: genlock.Coordinator) -> None:
     """Goes by the lane's own word: it takes nothing more."""
     lane = fleet.engine._lanes[0]
     pause = threading.Event()
-    while not lane._closing:
+    while not lane._inbox.is_closed:
         pause.wait(0.001)
 
 
@@ -227,7 +227,7 @@ EXITING = """
 
     def until_told_to_end():
         arrived.set()
-        while not fleet.engine._lanes[0]._closing:
+        while not fleet.engine._lanes[0]._inbox.is_closed:
             time.sleep(0.001)
 
     store.on("commit", when=writing(e.ClaimAcquired, "A"), before=until_told_to_end)

@@ -14,22 +14,21 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
 
-from genlock.core.codec import Sealed, decode_record, encode_record, seal
 from genlock.core.commands import CheckDue, ClaimTask, Hear, NoteEpoch, RegisterSession, RenewLease
 from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Mercy, Seen, told, wants
-from genlock.core.index import index_of
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
 from genlock.core.model import ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
+from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.jobs import Item
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
+from genlock.engine.spans import Span, spans_by_place
 from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
 from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
 
@@ -39,107 +38,6 @@ _FRESH_DIGITS = 32
 
 NOT_YET = Conflict()
 """A change of unknown outcome that is not there: to be decided again, and perhaps done all the same by a server that is slow."""
-
-
-class Span(NamedTuple):
-    """The events of one commit in one project's feed."""
-
-    place: tuple[str, str]
-    first: int
-    last: int
-    events: int
-
-    @property
-    def unbroken(self) -> bool:
-        """Are there none of others in between?"""
-        return self.last - self.first + 1 == self.events
-
-
-class Cell:
-    """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
-
-    __slots__ = (
-        "conflicted",
-        "digest",
-        "error",
-        "events",
-        "key",
-        "position",
-        "read",
-        "read_digest",
-        "read_version",
-        "record",
-        "sealed",
-        "unsure",
-        "version",
-    )
-
-    def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
-        self.key = key
-        self.sealed: list[Sealed] = []
-        self.events: list[Any] = []
-        self.conflicted = False
-        self.unsure = False
-        """Was it sent, and is it not there although it may still come?"""
-        self.error: GenlockError | None = None
-        self.position = 0
-        """Of the last of its events in the feed, once it is committed."""
-        self.read = self.record = record
-        self.read_version = self.version = 0 if stored is None else stored.version
-        self.read_digest = self.digest = b"" if stored is None else stored.digest
-
-    def apply(self, decision: Decision) -> None:
-        """Folds a decision's events in and chains them."""
-        if not decision.events:
-            return
-        version, digest, sealed = self.version, self.digest, []
-        for event in decision.events:
-            chained = seal(event, version + 1, digest)
-            version, digest = chained.version, chained.digest
-            sealed.append(chained)
-        # Only now that all could be written down is anything taken over.
-        self.version, self.digest = version, digest
-        self.sealed += sealed
-        self.events += decision.events
-        self.record = decision.record
-
-    def change(self) -> Change:
-        """What is to be written."""
-        assert self.record is not None
-        body = encode_record(self.record)
-        return Change(
-            self.key,
-            self.read_version,
-            self.read_digest,
-            self.version,
-            self.digest,
-            body,
-            index_of(self.record),
-            self.sealed,  # type: ignore[arg-type]
-        )
-
-
-class Memo:
-    """Decoded records by the digest of their bytes: what was loaded again and has not changed is not decoded again."""
-
-    MOST = 4096
-
-    def __init__(self) -> None:
-        self._kept: dict[Key, tuple[bytes, Record]] = {}
-
-    def decode(self, stored: Stored) -> Record:
-        """The record. Tasks change too often to be kept."""
-        key = stored.key
-        if key.kind == TASK:
-            return decode_record(TASK, stored.body)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == stored.digest:
-            return kept[1]
-        if len(self._kept) >= self.MOST:
-            self._kept.clear()
-        record = decode_record(key.kind, stored.body)
-        self._kept[key] = stored.digest, record
-        return record
 
 
 class Round:
@@ -434,7 +332,7 @@ class Round:
 
     def spans(self, answers: Sequence[Answer]) -> list[Span]:
         """Where the events of what was committed have come to stand, by project."""
-        return _spans(
+        return spans_by_place(
             (change.key[:2], answer.position, len(change.events))
             for change, answer in zip(self._changes, answers, strict=True)
             if type(answer) is Committed
@@ -505,19 +403,3 @@ def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key 
     if type(command) is ClaimTask:
         return item.wanted[0] if session is None else None
     return command.key if type(command) is RegisterSession and not command.implied and record is None else None
-
-
-def spans_of(cells: Iterable[Cell]) -> list[Span]:
-    """What these cells, committed together, have written, by project."""
-    return _spans((cell.key[:2], cell.position, len(cell.events)) for cell in cells)
-
-
-def _spans(written: Iterable[tuple[tuple[str, str], int, int]]) -> list[Span]:
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
-    for place, last, events in written:
-        first = last - events + 1
-        before = found.get(place)
-        if before is not None:
-            first, last, events = min(first, before[0]), max(last, before[1]), events + before[2]
-        found[place] = first, last, events
-    return [Span(place, *span) for place, span in found.items()]

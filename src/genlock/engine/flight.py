@@ -13,8 +13,9 @@ from queue import SimpleQueue
 
 from genlock.core.facts import told
 from genlock.core.keys import SESSION, TASK, Key
-from genlock.engine.batch import Answer, Round, Span
+from genlock.engine.batch import Answer, Round
 from genlock.engine.jobs import Item, NextTask, Settle, Sweep
+from genlock.engine.spans import Span
 
 
 class Flight:

@@ -136,6 +136,11 @@ class Item:
         """Has it looked for a task before, and found none?"""
 
 
+def items_of(job: Job) -> list[Item]:
+    """What a job asks for, one by one."""
+    return [Item(job, at, request) for at, request in enumerate(job.requests)]
+
+
 def plain_item(command: Command) -> Item:
     """A command of our own, for which nobody waits."""
     return Item(None, 0, command)

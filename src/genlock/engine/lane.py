@@ -9,23 +9,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from genlock.core.commands import Command, ReleaseClaim, RenewLease, SubmitResult
+from genlock.core.commands import Command
 from genlock.core.decision import Decision
 from genlock.core.index import index_of, microseconds
 from genlock.core.keys import project_key, tenant_key
 from genlock.core.model import TaskRecord
 from genlock.core.task.view import claimable
-from genlock.engine.answering import answer, releases_of
-from genlock.engine.batch import Answer, Cell, Memo, Round
-from genlock.engine.bell import Bell
+from genlock.engine.answering import answer
+from genlock.engine.batch import Answer, Round
+from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts
 from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
 from genlock.engine.flight import Flight, Pilot
-from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep
+from genlock.engine.inbox import Inbox
+from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
@@ -37,13 +37,11 @@ from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavaila
 from genlock.store import Store
 
 MOST_COMMANDS = 512
-MOST_BYTES = 4 * 1024 * 1024
 _UPKEEP_PAUSE = 0.05
-_URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 
 
 class Lane:
-    """One thread and its queue."""
+    """One thread and its inbox."""
 
     def __init__(
         self,
@@ -64,26 +62,19 @@ class Lane:
         self._memo = Memo()
         self._notes = None if observer is None else Notes(observer, name)
         self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
-        self._bell = Bell()
-        self._urgent: deque[Job] = deque()
-        self._normal: deque[Job] = deque()
+        self._inbox = Inbox()
         self._current: list[Item] = []
         self._again: list[Item] = []
         self._waiting = Waiting()
         self._looks = False
         """Are those who wait to look again with this batch?"""
-        self._woken = False
         self._depth = 0
         """Jobs that were waiting when the last batch was gathered."""
-        self._closing = False
-        self._returned: deque[Job] = deque()
-        """Releases of grants that nobody waits for; carried out also while the lane is closing."""
-        self._wake_at: float | None = None
         self._flight: Flight | None = None
         """The batch that is being committed while the next one is decided."""
         self._landing: Flight | None = None
         """The one before it, while its reactions are run."""
-        self._pilot = Pilot(f"genlock-commit-{name}", self._has_landed) if store.limits.shared else None
+        self._pilot = Pilot(f"genlock-commit-{name}", self._inbox.ring) if store.limits.shared else None
         self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
         self.thread.start()
 
@@ -92,7 +83,7 @@ class Lane:
     @property
     def depth(self) -> int:
         """Jobs that wait to be begun."""
-        return len(self._urgent) + len(self._normal)
+        return self._inbox.depth
 
     @property
     def waiters(self) -> int:
@@ -101,32 +92,19 @@ class Lane:
 
     def submit(self, job: Job) -> None:
         """Queues a job."""
-        queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
-        with self._bell.lock:
-            if self._closing:
-                raise Closed("the coordinator is closed")
-            queue.append(job)
-            self._bell.ring()
+        self._inbox.put(job)
 
     def give_back(self, job: Job) -> None:
-        """Releases what was granted to a job that nobody waits for; `close` lets it through."""
-        releases = releases_of(job)
-        if releases:
-            with self._bell.lock:
-                self._returned.append(Job(releases, time.monotonic() + 5))
-                self._bell.ring()
+        """Releases what was granted to a job that nobody waits for."""
+        self._inbox.give_back(job)
 
     def poke(self) -> None:
         """Something may have changed for those who wait."""
-        with self._bell.lock:
-            self._woken = True
-            self._bell.ring()
+        self._inbox.poke()
 
     def close(self) -> None:
         """Finishes the batch under way and answers the rest `Closed`."""
-        with self._bell.lock:
-            self._closing = True
-            self._bell.ring()
+        self._inbox.close()
 
     # The thread
 
@@ -156,32 +134,17 @@ class Lane:
 
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
-        with self._bell.lock:
-            while not (self._closing or self._returned or self._is_wanted()):
-                timeout = self._sleep()
-                if timeout is not None and timeout <= 0:
-                    break
-                self._bell.sleep(timeout)
-            if self._closing and not self._returned:
-                return None
-            woken, self._woken = self._woken, False
-            jobs: list[Job] = list(self._returned)
-            self._returned.clear()
-            if self._closing:
-                return [Item(job, at, request) for job in jobs for at, request in enumerate(job.requests)]
-            again, self._again = self._again, []
-            items = [item for item in again if not isinstance(item.request, NextTask)]
-            self._depth = self.depth
-            room, bytes_left = MOST_COMMANDS - len(items), MOST_BYTES
-            for queue in (self._urgent, self._normal):
-                while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
-                    job = queue.popleft()
-                    jobs.append(job)
-                    room -= len(job.requests)
-                    bytes_left -= job.size
-        for job in jobs:
+        if not self._inbox.wait(self._has_more, self._rest):
+            return None
+        if self._inbox.is_closed:
+            return [item for job in self._inbox.take(0) for item in items_of(job)]
+        woken = self._inbox.heed()
+        again, self._again = self._again, []
+        items = [item for item in again if not isinstance(item.request, NextTask)]
+        self._depth = self._inbox.depth
+        for job in self._inbox.take(MOST_COMMANDS - len(items)):
             if not job.cancelled:
-                items += [Item(job, at, request) for at, request in enumerate(job.requests)]
+                items += items_of(job)
         for item in again:
             if isinstance(item.request, NextTask):  # it lost a race, and keeps its place among those who wait
                 self._waiting.add(item)
@@ -199,7 +162,7 @@ class Lane:
         Where there was nothing at the last look, whoever comes to wait does so at once, and whose time is up is told that.
         """
         now = time.monotonic()
-        if self._wake_at is not None and self._wake_at <= now:
+        if self._waiting.is_time(now):
             return True
         asking = [item for item in items if isinstance(item.request, NextTask)]
         return any(
@@ -207,27 +170,13 @@ class Lane:
             for item in asking
         )
 
-    def _is_wanted(self) -> bool:
-        """Is there anything to do at once?"""
-        if self._urgent or self._normal or self._again or self._woken:
-            return True
-        return self._flight.has_landed if self._flight is not None else self._upkeep.is_due
+    def _has_more(self) -> bool:
+        """Is there anything to do at once besides what is in the inbox?"""
+        return bool(self._again) or (self._flight.has_landed if self._flight is not None else self._upkeep.is_due)
 
-    def _has_landed(self) -> None:
-        """By the pilot: the lane need not wait any more."""
-        with self._bell.lock:
-            self._bell.ring()
-
-    def _sleep(self) -> float | None:
+    def _rest(self) -> float | None:
         """How long nothing will happen by itself."""
-        ends = []
-        if self._waiting:
-            if self._waiting.first_end is not None:
-                ends.append(self._waiting.first_end)
-            if self._wake_at is not None:
-                ends.append(self._wake_at)
-        if self._upkeep.flush_at is not None:
-            ends.append(self._upkeep.flush_at)
+        ends = [end for end in (self._waiting.next_end, self._upkeep.flush_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
     def _process(self, items: list[Item]) -> None:
@@ -250,7 +199,7 @@ class Lane:
             return
         flight = Flight(items, decided, round, until, self._watcher.own)
         flight.depth, flight.seconds = self._depth, time.perf_counter() - start
-        if round.draw_up() and self._pilot is not None and (self._flight is not None or self._urgent or self._normal):
+        if round.draw_up() and self._pilot is not None and (self._flight is not None or self._inbox.depth):
             before = self._flight
             answers = before.answers() if before is not None else []
             self._flight, self._landing = flight, before
@@ -297,7 +246,7 @@ class Lane:
         if not self._looks:
             return []
         if isinstance(error, StoreUnavailable):
-            self._wake_by(time.monotonic() + LONGEST_PAUSE)
+            self._waiting.wake_by(time.monotonic() + LONGEST_PAUSE)
             return []
         return self._waiting.all()
 
@@ -416,15 +365,10 @@ class Lane:
     def _plan_waking(self, counter: Counter, place: tuple[str, str]) -> None:
         """When those who wait must look again although the feed has not moved."""
         now = time.monotonic()
-        self._wake_by(self._upkeep.look_at(place, now))
+        self._waiting.wake_by(self._upkeep.look_at(place, now))
         due_at = counter.offers[place].next_due
         if due_at is not None:
-            self._wake_by(now + max(0.0, (due_at - microseconds(counter.round.now)) / 1e6) + 0.0005)
-
-    def _wake_by(self, instant: float) -> None:
-        """At this instant at the latest."""
-        passed = self._wake_at is None or self._wake_at <= time.monotonic()
-        self._wake_at = instant if passed or self._wake_at is None else min(self._wake_at, instant)
+            self._waiting.wake_by(now + max(0.0, (due_at - microseconds(counter.round.now)) / 1e6) + 0.0005)
 
     def _sort_out(self, decided: list[Item], round: Round) -> list[Item]:
         """Parts what can be answered from what must be decided again."""
@@ -473,10 +417,10 @@ class Lane:
             record = cell.record
             if isinstance(record, TaskRecord) and cell.key[:2] in places:
                 if claimable(record):
-                    self._woken = True
+                    self._inbox.woken = True
                 due_at = index_of(record).due_at
                 if due_at is not None:
-                    self._wake_by(time.monotonic() + max(0.0, (due_at - microseconds(now)) / 1e6) + 0.0005)
+                    self._waiting.wake_by(time.monotonic() + max(0.0, (due_at - microseconds(now)) / 1e6) + 0.0005)
 
     def _tidy_up(self) -> None:
         """Between batches: pause after conflicts, write denials, settle now and then."""
@@ -496,11 +440,7 @@ class Lane:
         if self._upkeep.flush_at is not None:
             with contextlib.suppress(GenlockError):
                 self._upkeep.flush_denials()
-        with self._bell.lock:
-            jobs = [*self._urgent, *self._normal]
-            self._urgent.clear()
-            self._normal.clear()
-            self._closing = True
+        jobs = self._inbox.clear()
         if self._pilot is not None:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
@@ -510,7 +450,7 @@ class Lane:
             item.decision = Closed("the coordinator was closed before this was carried out")
         self._answer(left, None)
         for job in jobs:
-            items = [Item(job, at, request) for at, request in enumerate(job.requests)]
+            items = items_of(job)
             for item in items:
                 item.decision = Closed("the coordinator was closed before this was carried out")
             self._answer(items, None)

@@ -23,7 +23,8 @@ from genlock.core.results import ClaimResult
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import claimable, spared_until
-from genlock.engine.batch import Cell, Round
+from genlock.engine.batch import Round
+from genlock.engine.cells import Cell
 from genlock.engine.jobs import Item, NextTask, plain_item
 from genlock.engine.waiting import Waiting
 from genlock.errors import GenlockError

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from genlock.engine.batch import Cell
+    from genlock.engine.cells import Cell
     from genlock.engine.flight import Flight
     from genlock.engine.jobs import Item
 

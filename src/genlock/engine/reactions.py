@@ -16,10 +16,12 @@ from genlock.core.keys import TASK, Key
 from genlock.core.model import Record, TaskRecord
 from genlock.core.rules import Reaction, react
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.batch import Cell, Round, Span, spans_of
+from genlock.engine.batch import Round
+from genlock.engine.cells import Cell
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import Item, plain_item
 from genlock.engine.patience import patiently, pause_after
+from genlock.engine.spans import Span, spans_of
 from genlock.errors import Busy, GenlockError, StoreUnavailable
 from genlock.store import MOST_WAITED_ON, Query, Store, Stored
 

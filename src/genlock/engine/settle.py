@@ -12,12 +12,12 @@ from genlock.core.keys import SETTLED, TASK, Key
 from genlock.core.model import SettledRecord
 from genlock.core.rules import REACTING, Reaction, react, reacts
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.batch import Round, Span, spans_of
+from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
 from genlock.engine.observing import Notes
 from genlock.engine.reactions import MOST_AT_A_TIME, Reactor, news_of, told
-from genlock.engine.spans import Runs
+from genlock.engine.spans import Runs, Span, spans_of
 from genlock.errors import CursorLost
 from genlock.store import EventPage, EventQuery, Recorded, Store
 

@@ -3,6 +3,40 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from genlock.engine.cells import Cell
+
+
+class Span(NamedTuple):
+    """The events of one commit in one project's feed."""
+
+    place: tuple[str, str]
+    first: int
+    last: int
+    events: int
+
+    @property
+    def unbroken(self) -> bool:
+        """Are there none of others in between?"""
+        return self.last - self.first + 1 == self.events
+
+
+def spans_of(cells: Iterable[Cell]) -> list[Span]:
+    """What these cells, committed together, have written, by project."""
+    return spans_by_place((cell.key[:2], cell.position, len(cell.events)) for cell in cells)
+
+
+def spans_by_place(written: Iterable[tuple[tuple[str, str], int, int]]) -> list[Span]:
+    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    for place, last, events in written:
+        first = last - events + 1
+        before = found.get(place)
+        if before is not None:
+            first, last, events = min(first, before[0]), max(last, before[1]), events + before[2]
+        found[place] = first, last, events
+    return [Span(place, *span) for place, span in found.items()]
 
 
 class Runs:

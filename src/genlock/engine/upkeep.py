@@ -20,7 +20,8 @@ from genlock.core.results import SweepResult
 from genlock.core.rules import Reaction
 from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import claimable
-from genlock.engine.batch import Cell, Memo, Round, Span, spans_of
+from genlock.engine.batch import Round
+from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
 from genlock.engine.jobs import Item, Settle, Sweep, plain_item
@@ -28,6 +29,7 @@ from genlock.engine.observing import Notes
 from genlock.engine.outages import Outages
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
+from genlock.engine.spans import Span, spans_of
 from genlock.errors import StoreError
 from genlock.store import MAX_DUE, Query, Store, Stored
 

@@ -6,6 +6,7 @@ when a batch is gathered.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 
 from genlock.engine.jobs import Item, NextTask
@@ -21,6 +22,8 @@ class Waiting:
         self._size = 0
         self.first_end: float | None = None
         """When the first of them gives up, or one that is gone would have."""
+        self._wake_at: float | None = None
+        """When they are to look again although nothing has happened."""
         self.quiet: set[Place] = set()
         """Where they have found nothing at all, and nothing has happened since."""
 
@@ -76,6 +79,21 @@ class Waiting:
             self.remove(item)
         self.first_end = min((end for end, _ in ends if end > now), default=None)
         return late
+
+    @property
+    def next_end(self) -> float | None:
+        """When something is to be done about any of them, if nothing happens before."""
+        ends = [end for end in (self.first_end, self._wake_at) if end is not None]
+        return min(ends) if self._size and ends else None
+
+    def wake_by(self, instant: float) -> None:
+        """They are to look again at this instant at the latest."""
+        passed = self._wake_at is None or self._wake_at <= time.monotonic()
+        self._wake_at = instant if passed or self._wake_at is None else min(self._wake_at, instant)
+
+    def is_time(self, now: float) -> bool:
+        """Has that instant come?"""
+        return self._wake_at is not None and self._wake_at <= now
 
     def all(self) -> list[Item]:
         """Everybody."""

@@ -10,8 +10,7 @@ import threading
 import time
 from typing import Protocol
 
-from genlock.engine.batch import Span
-from genlock.engine.spans import Runs
+from genlock.engine.spans import Runs, Span
 from genlock.errors import Closed, CursorLost, StoreError
 from genlock.store import EventPage, EventQuery, Store
 

@@ -19,7 +19,7 @@ from genlock.core.keys import NOWHERE, REFUSED, TASK
 from genlock.core.model import SYSTEM_SESSION, TaskRecord
 from genlock.core.reasons import ClaimReason, ClaimState
 from genlock.core.results import ClaimResult, RenewalResult, SubmissionResult
-from genlock.engine.batch import Cell
+from genlock.engine.cells import Cell
 from genlock.engine.jobs import Item, NextTask
 from genlock.engine.observing import Batch, Measures
 from genlock.service.metrics import table

@@ -1,0 +1,100 @@
+"""A record in a round, and what is remembered of records from one round to the next: the decoding of bytes that have not changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from genlock.core.codec import Sealed, decode_record, encode_record, seal
+from genlock.core.decision import Decision
+from genlock.core.index import index_of
+from genlock.core.keys import TASK, Key
+from genlock.core.model import Record
+from genlock.errors import GenlockError
+from genlock.store import Change, Stored
+
+
+class Cell:
+    """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
+
+    __slots__ = (
+        "conflicted",
+        "digest",
+        "error",
+        "events",
+        "key",
+        "position",
+        "read",
+        "read_digest",
+        "read_version",
+        "record",
+        "sealed",
+        "unsure",
+        "version",
+    )
+
+    def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
+        self.key = key
+        self.sealed: list[Sealed] = []
+        self.events: list[Any] = []
+        self.conflicted = False
+        self.unsure = False
+        """Was it sent, and is it not there although it may still come?"""
+        self.error: GenlockError | None = None
+        self.position = 0
+        """Of the last of its events in the feed, once it is committed."""
+        self.read = self.record = record
+        self.read_version = self.version = 0 if stored is None else stored.version
+        self.read_digest = self.digest = b"" if stored is None else stored.digest
+
+    def apply(self, decision: Decision) -> None:
+        """Folds a decision's events in and chains them."""
+        if not decision.events:
+            return
+        version, digest, sealed = self.version, self.digest, []
+        for event in decision.events:
+            chained = seal(event, version + 1, digest)
+            version, digest = chained.version, chained.digest
+            sealed.append(chained)
+        # Only now that all could be written down is anything taken over.
+        self.version, self.digest = version, digest
+        self.sealed += sealed
+        self.events += decision.events
+        self.record = decision.record
+
+    def change(self) -> Change:
+        """What is to be written."""
+        assert self.record is not None
+        body = encode_record(self.record)
+        return Change(
+            self.key,
+            self.read_version,
+            self.read_digest,
+            self.version,
+            self.digest,
+            body,
+            index_of(self.record),
+            self.sealed,  # type: ignore[arg-type]
+        )
+
+
+class Memo:
+    """Decoded records by the digest of their bytes: what was loaded again and has not changed is not decoded again."""
+
+    MOST = 4096
+
+    def __init__(self) -> None:
+        self._kept: dict[Key, tuple[bytes, Record]] = {}
+
+    def decode(self, stored: Stored) -> Record:
+        """The record. Tasks change too often to be kept."""
+        key = stored.key
+        if key.kind == TASK:
+            return decode_record(TASK, stored.body)
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == stored.digest:
+            return kept[1]
+        if len(self._kept) >= self.MOST:
+            self._kept.clear()
+        record = decode_record(key.kind, stored.body)
+        self._kept[key] = stored.digest, record
+        return record

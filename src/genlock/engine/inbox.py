@@ -1,0 +1,121 @@
+"""What waits for a lane: jobs in two queues, what is to be given back, and whether somebody has called.
+
+Any thread puts something in; only the lane's own thread sleeps here and takes it out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from genlock.core.commands import ReleaseClaim, RenewLease, SubmitResult
+from genlock.engine.answering import releases_of
+from genlock.engine.bell import Bell
+from genlock.engine.jobs import Job
+from genlock.errors import Closed
+
+MOST_BYTES = 4 * 1024 * 1024
+_URGENT = (RenewLease, SubmitResult, ReleaseClaim)
+_TO_GIVE_BACK_SECONDS = 5
+
+
+class Inbox:
+    """Of one lane."""
+
+    def __init__(self) -> None:
+        self._bell = Bell()
+        self._urgent: deque[Job] = deque()
+        self._normal: deque[Job] = deque()
+        self._returned: deque[Job] = deque()
+        """Releases of grants that nobody waits for; carried out also while the lane is closing."""
+        self._closed = False
+        self.woken = False
+        """May something have changed for those who wait?"""
+
+    # For callers, in any thread
+
+    @property
+    def depth(self) -> int:
+        """Jobs that wait to be begun."""
+        return len(self._urgent) + len(self._normal)
+
+    def put(self, job: Job) -> None:
+        """Queues a job."""
+        queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
+        with self._bell.lock:
+            if self._closed:
+                raise Closed("the coordinator is closed")
+            queue.append(job)
+            self._bell.ring()
+
+    def give_back(self, job: Job) -> None:
+        """Releases what was granted to a job that nobody waits for; `close` lets it through."""
+        releases = releases_of(job)
+        if releases:
+            with self._bell.lock:
+                self._returned.append(Job(releases, time.monotonic() + _TO_GIVE_BACK_SECONDS))
+                self._bell.ring()
+
+    def poke(self) -> None:
+        """Something may have changed for those who wait."""
+        with self._bell.lock:
+            self.woken = True
+            self._bell.ring()
+
+    def ring(self) -> None:
+        """The lane is to have a look, whatever at."""
+        with self._bell.lock:
+            self._bell.ring()
+
+    def close(self) -> None:
+        """Nothing more is taken in."""
+        with self._bell.lock:
+            self._closed = True
+            self._bell.ring()
+
+    # For the lane's thread
+
+    def wait(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> bool:
+        """Sleeps until there is something to do, here or elsewhere, or for so many seconds. False if the lane is to end."""
+        with self._bell.lock:
+            while not (self._closed or self._returned or self._urgent or self._normal or self.woken or has_more()):
+                seconds = rest()
+                if seconds is not None and seconds <= 0:
+                    break
+                self._bell.sleep(seconds)
+            return not self._closed or bool(self._returned)
+
+    def take(self, room: int) -> list[Job]:
+        """As many jobs as one batch has room for, the urgent ones first; at least one, if there is any."""
+        with self._bell.lock:
+            jobs = list(self._returned)
+            self._returned.clear()
+            bytes_left = MOST_BYTES
+            for queue in () if self._closed else (self._urgent, self._normal):
+                while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
+                    job = queue.popleft()
+                    jobs.append(job)
+                    room -= len(job.requests)
+                    bytes_left -= job.size
+            return jobs
+
+    def heed(self) -> bool:
+        """Has somebody called since this was last asked?"""
+        with self._bell.lock:
+            woken, self.woken = self.woken, False
+            return woken
+
+    def clear(self) -> list[Job]:
+        """Closes, and hands out all that was not begun."""
+        with self._bell.lock:
+            jobs = [*self._urgent, *self._normal]
+            self._urgent.clear()
+            self._normal.clear()
+            self._closed = True
+            return jobs
+
+    @property
+    def is_closed(self) -> bool:
+        """Is nothing more taken in?"""
+        return self._closed
