@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +25,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.mariadb import MariaDB, running, url_for
 from tests.servers.proxy import Proxy, between
+from tests.stores.served import ServedStore, eventually, lose_nothing_in_a_crash, through
 
 
 @pytest.fixture(name="url")
@@ -56,26 +53,8 @@ def _odd() -> Iterator[MariaDB]:
         yield server
 
 
-def through(proxy: Proxy, url: str) -> str:
-    """The same URL by way of the proxy."""
-    before, _, after = url.partition("127.0.0.1:")
-    return f"{before}127.0.0.1:{proxy.port}/{after.partition('/')[2]}"
-
-
 def prefix_of(url: str) -> str:
     return url.partition("prefix=")[2].partition("&")[0]
-
-
-def eventually(store: Store, change: Change) -> None:
-    """Commits once the store is back."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            commit(store, change)
-        except StoreUnavailable:
-            assert time.monotonic() < deadline, "the store never came back"
-        else:
-            return
 
 
 class Attempt(threading.Thread):
@@ -123,6 +102,11 @@ def waiting_for_a_lock(server: MariaDB) -> int:
         for (number,) in server.run("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"):
             return int(str(number))
         assert time.monotonic() < deadline, "nobody waits for a lock"
+
+
+class TestMySQLOnItsServer(ServedStore):
+    kind = MySQLStore
+    driver, extra, anywhere = "pymysql", "mysql", "mysql://127.0.0.1/x"
 
 
 # URLs
@@ -177,30 +161,7 @@ def test_a_wrong_password_is_unavailable_and_not_repeated(mariadb: MariaDB) -> N
     assert "guessed" not in str(raised.value)
 
 
-def test_without_its_driver_the_error_names_the_extra() -> None:
-    script = """
-        import sys
-        sys.modules["pymysql"] = None
-        import genlock
-        try:
-            genlock.open_store("mysql://127.0.0.1/x")
-        except genlock.GenlockError as error:
-            print(error)
-    """
-    shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'genlock[mysql]'" in shown
-
-
 # Opening
-
-
-def test_many_who_open_an_empty_database_at_once_all_get_the_same_store(url: str) -> None:
-    stores = [run.answer for run in together([partial(MySQLStore, url) for _ in range(6)])]
-    commit(stores[0], make_change(make_key()))
-    assert [len(read_feed(store)) for store in stores] == [1] * 6
-    assert len({store.read_events(EventQuery("acme", "apollo", tail=True)).cursor for store in stores}) == 1
-    for store in stores:
-        store.close()
 
 
 def test_tables_that_somebody_began_to_create_are_finished_by_the_next(mariadb: MariaDB, url: str) -> None:
@@ -312,17 +273,6 @@ def test_now_is_the_server_s_unless_a_clock_is_given(mariadb: MariaDB, url: str,
 # Connections that break
 
 
-def test_idle_connections_that_were_cut_are_replaced_without_a_word(proxy: Proxy, url: str) -> None:
-    store = MySQLStore(through(proxy, url))
-    first = make_change(make_key())
-    commit(store, first)
-    proxy.cut()
-    commit(store, make_change(first.key, first))
-    proxy.cut()
-    assert store.load([first.key]).records[first.key].version == 2
-    store.close()
-
-
 def test_a_commit_that_is_cut_off_is_of_unknown_outcome_and_was_done_whole_or_not_at_all(proxy: Proxy, url: str, store: MySQLStore) -> None:
     """The server answers each statement of the packet. Whether it goes on when nobody listens any more is a matter of luck."""
     broken = MySQLStore(through(proxy, url))
@@ -354,16 +304,6 @@ def test_a_commit_whose_answers_are_lost_is_of_unknown_outcome_and_was_done(
     broken.close()
 
 
-def test_a_read_whose_answer_is_lost_is_unavailable(proxy: Proxy, url: str) -> None:
-    store = MySQLStore(through(proxy, url))
-    store.load([])
-    proxy.cut_at_the_next_answer()
-    with pytest.raises(StoreUnavailable):
-        store.load([make_key()])
-    assert store.load([make_key()]).records == {}
-    store.close()
-
-
 def test_a_connection_that_an_operator_ends_inside_a_commit_is_of_unknown_outcome(mariadb: MariaDB, url: str, store: MySQLStore) -> None:
     first = make_change(make_key())
     commit(store, first)
@@ -373,20 +313,6 @@ def test_a_connection_that_an_operator_ends_inside_a_commit_is_of_unknown_outcom
         mariadb.run(f"KILL CONNECTION {waiting_for_a_lock(mariadb)}")
         assert isinstance(attempt.fate(), OutcomeUnknown)
     commit(store, make_change(first.key, first))
-
-
-def test_a_claim_whose_commit_was_cut_is_granted_once(proxy: Proxy, url: str) -> None:
-    with genlock.connect(url) as other, genlock.connect(through(proxy, url), session_id="s", agent_id="a") as fleet:
-        other.add_tasks(tasks=[f"T-{number}" for number in range(10)])
-        fleet.register_session()
-        for number in range(10):
-            (proxy.cut_at_the_next_answer if number % 2 else proxy.cut)()
-            result = fleet.claim_task(task_id=f"T-{number}")
-            assert result.claim is not None
-            assert result.claim.generation == 1
-        for number in range(10):
-            events = [event.event_type for event in other.read_events(task_id=f"T-{number}").events]
-            assert events == ["TASK_ADDED", "CLAIM_ACQUIRED"]
 
 
 # Locks
@@ -454,15 +380,6 @@ def test_a_connection_that_was_left_inside_a_transaction_is_not_used_again(store
         assert other is not left
     with store._entered() as same:
         assert same is other
-
-
-def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
-    store = MySQLStore(f"{url}&pool=1")
-    with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
-        store.load([])
-    assert store.load([]).epoch == 0
-    store.close()
 
 
 # Commits
@@ -595,61 +512,14 @@ def test_one_thread_looks_for_all_who_wait_and_outlives_a_cut(proxy: Proxy, url:
 # Forks, restarts
 
 
-def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(store: MySQLStore) -> None:
-    commit(store, make_change(make_key()))
-    child = os.fork()
-    if child == 0:
-        try:
-            store.load([])
-        except StoreError as error:
-            store.close()
-            os._exit(0 if "does not survive fork" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    commit(store, make_change(make_key("A-002")))
-
-
 def test_nothing_acknowledged_is_lost_when_the_server_crashes_and_the_store_comes_back_by_itself() -> None:
-    with running() as server:
-        store = MySQLStore(server.url())
-        assert store.limits.durable
-        acknowledged: list[Change] = []
-        unknown: list[Change] = []
-        down = threading.Event()
-
-        def write() -> None:
-            number = 0
-            while not down.is_set():
-                change = make_change(make_key(f"A-{number:05}"))
-                number += 1
-                try:
-                    acknowledged.extend(change for answer in store.commit([change]) if isinstance(answer, Committed))
-                except OutcomeUnknown:
-                    unknown.append(change)
-                except StoreUnavailable:
-                    continue
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        deadline = time.monotonic() + PATIENCE
-        while len(acknowledged) < 50:
-            assert time.monotonic() < deadline
-        server.kill()
-        down.set()
-        writer.join()
-        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
-            store.commit([make_change(make_key("while it is down"))])
-        server.start()
-        eventually(store, make_change(make_key("after")))
-        kept = {event.key for event in read_feed(store)}
-        assert {change.key for change in acknowledged} <= kept
-        assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
+    with running() as server, closing(MySQLStore(server.url())) as store:
+        lose_nothing_in_a_crash(store, server.kill, server.start)
         server.stop()
         with pytest.raises(StoreUnavailable):
             store.load([])
         server.start()
         eventually(store, make_change(make_key("after the second")))
-        store.close()
 
 
 # What it costs

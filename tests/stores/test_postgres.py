@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -17,15 +14,16 @@ import pytest
 
 import genlock
 from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
-from genlock.store import Change, Clock, Committed, EventQuery, Index, Query, Store
+from genlock.store import Change, Clock, EventQuery, Index, Query, Store
 from genlock.stores.postgres import PostgresStore
 from genlock.testing import StoreContract
 from genlock.testing.clock import ManualClock
-from genlock.testing.concurrency import PATIENCE, together
+from genlock.testing.concurrency import PATIENCE
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.postgres import Postgres, binaries, running, url_for
 from tests.servers.proxy import Proxy, between
+from tests.stores.served import ServedStore, lose_nothing_in_a_crash, through
 
 
 @pytest.fixture(name="url")
@@ -46,12 +44,6 @@ def _proxy(postgres: Postgres) -> Iterator[Proxy]:
         yield proxy
 
 
-def through(proxy: Proxy, url: str) -> str:
-    """The same URL by way of the proxy."""
-    parts = url.split("127.0.0.1:", 1)
-    return f"{parts[0]}127.0.0.1:{proxy.port}/{parts[1].partition('/')[2]}"
-
-
 def run_sql(url: str, statement: str) -> None:
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
         connection.execute(statement)
@@ -61,16 +53,9 @@ def schema_of(url: str) -> str:
     return url.partition("schema=")[2].partition("&")[0]
 
 
-def eventually(store: Store, change: Change) -> None:
-    """Commits once the store is back."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            commit(store, change)
-        except StoreUnavailable:
-            assert time.monotonic() < deadline, "the store never came back"
-        else:
-            return
+class TestPostgresOnItsServer(ServedStore):
+    kind = PostgresStore
+    driver, extra, anywhere = "psycopg", "postgres", "postgresql://127.0.0.1/x"
 
 
 # URLs
@@ -133,30 +118,7 @@ def test_a_role_that_may_not_log_in_is_unavailable_and_said(postgres: Postgres) 
         PostgresStore(postgres.address.replace("genlock@", "stranger@"))
 
 
-def test_without_its_driver_the_error_names_the_extra() -> None:
-    script = """
-        import sys
-        sys.modules["psycopg"] = None
-        import genlock
-        try:
-            genlock.open_store("postgresql://127.0.0.1/x")
-        except genlock.GenlockError as error:
-            print(error)
-    """
-    shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'genlock[postgres]'" in shown
-
-
 # Opening
-
-
-def test_many_who_open_an_empty_schema_at_once_all_get_the_same_store(url: str) -> None:
-    stores = [run.answer for run in together([partial(PostgresStore, url) for _ in range(6)])]
-    commit(stores[0], make_change(make_key()))
-    assert [len(read_feed(store)) for store in stores] == [1] * 6
-    assert len({store.read_events(EventQuery("acme", "apollo", tail=True)).cursor for store in stores}) == 1
-    for store in stores:
-        store.close()
 
 
 def test_a_newer_format_is_refused_with_the_version_to_install(url: str, store: PostgresStore) -> None:
@@ -225,17 +187,6 @@ def test_now_is_the_server_s_unless_a_clock_is_given(url: str, store: PostgresSt
 # Connections that break
 
 
-def test_idle_connections_that_were_cut_are_replaced_without_a_word(proxy: Proxy, url: str) -> None:
-    store = PostgresStore(through(proxy, url))
-    first = make_change(make_key())
-    commit(store, first)
-    proxy.cut()
-    commit(store, make_change(first.key, first))
-    proxy.cut()
-    assert store.load([first.key]).records[first.key].version == 2
-    store.close()
-
-
 def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(proxy: Proxy, url: str, store: PostgresStore) -> None:
     broken = PostgresStore(through(proxy, f"{url}&listen=off"))
     commit(broken, make_change(make_key("warm")))
@@ -265,30 +216,6 @@ def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, ur
     store.close()
 
 
-def test_a_read_whose_answer_is_lost_is_unavailable(proxy: Proxy, url: str) -> None:
-    store = PostgresStore(through(proxy, url))
-    store.load([])
-    proxy.cut_at_the_next_answer()
-    with pytest.raises(StoreUnavailable):
-        store.load([make_key()])
-    assert store.load([make_key()]).records == {}
-    store.close()
-
-
-def test_a_claim_whose_commit_was_cut_is_granted_once(proxy: Proxy, url: str) -> None:
-    with genlock.connect(url) as other, genlock.connect(through(proxy, url), session_id="s", agent_id="a") as fleet:
-        other.add_tasks(tasks=[f"T-{number}" for number in range(10)])
-        fleet.register_session()
-        for number in range(10):
-            (proxy.cut_at_the_next_answer if number % 2 else proxy.cut)()
-            result = fleet.claim_task(task_id=f"T-{number}")
-            assert result.claim is not None
-            assert result.claim.generation == 1
-        for number in range(10):
-            events = [event.event_type for event in other.read_events(task_id=f"T-{number}").events]
-            assert events == ["TASK_ADDED", "CLAIM_ACQUIRED"]
-
-
 def test_a_lock_that_others_hold_too_long_is_unavailable_and_nothing_is_written(url: str) -> None:
     store = PostgresStore(f"{url}&lock_timeout=0.2")
     first = make_change(make_key())
@@ -299,15 +226,6 @@ def test_a_lock_that_others_hold_too_long_is_unavailable_and_nothing_is_written(
             store.commit([make_change(first.key, first)])
         rival.rollback()
     commit(store, make_change(first.key, first))
-    store.close()
-
-
-def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
-    store = PostgresStore(f"{url}&pool=1")
-    with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
-        store.load([])
-    assert store.load([]).epoch == 0
     store.close()
 
 
@@ -404,20 +322,6 @@ def waiter_mark(place: tuple[str, str]) -> int:
 # Forks, poolers, other servers
 
 
-def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(store: PostgresStore) -> None:
-    commit(store, make_change(make_key()))
-    child = os.fork()
-    if child == 0:
-        try:
-            store.load([])
-        except StoreError as error:
-            store.close()
-            os._exit(0 if "does not survive fork" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    commit(store, make_change(make_key("A-002")))
-
-
 def test_behind_a_pooler_everything_works_with_nothing_that_outlives_a_transaction(url: str) -> None:
     store = PostgresStore(f"{url}&pooled=on")
     first = make_change(make_key(), index=Index(state="PENDING", pool="p", order="1", waits_on=("d",)))
@@ -433,42 +337,8 @@ def test_behind_a_pooler_everything_works_with_nothing_that_outlives_a_transacti
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_crashes_and_the_store_comes_back_by_itself() -> None:
-    with running() as server:
-        url = server.url()
-        store = PostgresStore(url)
-        assert store.limits.durable
-        acknowledged: list[Change] = []
-        unknown: list[Change] = []
-        down = threading.Event()
-
-        def write() -> None:
-            number = 0
-            while not down.is_set():
-                change = make_change(make_key(f"A-{number:05}"))
-                number += 1
-                try:
-                    acknowledged.extend(change for answer in store.commit([change]) if isinstance(answer, Committed))
-                except OutcomeUnknown:
-                    unknown.append(change)
-                except StoreUnavailable:
-                    continue
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        deadline = time.monotonic() + PATIENCE
-        while len(acknowledged) < 50:
-            assert time.monotonic() < deadline
-        server.stop("immediate")
-        down.set()
-        writer.join()
-        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
-            store.commit([make_change(make_key("while it is down"))])
-        server.start()
-        eventually(store, make_change(make_key("after")))
-        kept = {event.key for event in read_feed(store)}
-        assert {change.key for change in acknowledged} <= kept
-        assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
-        store.close()
+    with running() as server, closing(PostgresStore(server.url())) as store:
+        lose_nothing_in_a_crash(store, lambda: server.stop("immediate"), server.start)
 
 
 @pytest.fixture(scope="session")

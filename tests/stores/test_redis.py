@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,15 +24,16 @@ from genlock.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from genlock.store import Change, EventQuery, Index, Key, Query, Store
+from genlock.store import Change, EventQuery, Index, Key, Query
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import RedisStore
 from genlock.testing.clock import ManualClock
-from genlock.testing.concurrency import PATIENCE, together
+from genlock.testing.concurrency import PATIENCE
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
 from tests.servers.redis import Redis, certificate, free_port, replicated, running
+from tests.stores.served import ServedStore, eventually, through
 
 
 @pytest.fixture(name="url")
@@ -86,25 +82,13 @@ def configured(server: Redis, **settings: str) -> Iterator[None]:
             server.tell("CONFIG", "SET", name, value)
 
 
-def through(proxy: Proxy, url: str) -> str:
-    """The same URL by way of the proxy."""
-    return f"redis://127.0.0.1:{proxy.port}/{url.split('/', 3)[3]}"
-
-
 def prefix_of(url: str) -> str:
     return url.partition("prefix=")[2].partition("&")[0]
 
 
-def eventually(store: Store, change: Change) -> None:
-    """Commits once the store is back."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            commit(store, change)
-        except StoreUnavailable:
-            assert time.monotonic() < deadline, "the store never came back"
-        else:
-            return
+class TestRedisOnItsServer(ServedStore):
+    kind = RedisStore
+    driver, extra, anywhere = "redis", "redis", "redis://127.0.0.1/0"
 
 
 # URLs
@@ -159,30 +143,7 @@ def test_rediss_speaks_tls_and_checks_the_certificate(tmp_path: Path) -> None:
             RedisStore(url)
 
 
-def test_without_its_driver_the_error_names_the_extra() -> None:
-    script = """
-        import sys
-        sys.modules["redis"] = None
-        import genlock
-        try:
-            genlock.open_store("redis://127.0.0.1/0")
-        except genlock.GenlockError as error:
-            print(error)
-    """
-    shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True).stdout
-    assert "pip install 'genlock[redis]'" in shown
-
-
 # Opening
-
-
-def test_many_who_open_a_new_store_at_once_all_get_the_same(url: str) -> None:
-    stores = [run.answer for run in together([partial(RedisStore, url) for _ in range(6)])]
-    commit(stores[0], make_change(make_key()))
-    assert [len(read_feed(store)) for store in stores] == [1] * 6
-    assert len({store.read_events(EventQuery("acme", "apollo", tail=True)).cursor for store in stores}) == 1
-    for store in stores:
-        store.close()
 
 
 def test_a_newer_format_is_refused_with_the_version_to_install(redis: Redis, url: str, store: RedisStore) -> None:
@@ -440,16 +401,6 @@ def test_now_is_the_server_s_unless_a_clock_is_given(redis: Redis, url: str, sto
 # Connections that break
 
 
-def test_idle_connections_that_were_cut_are_replaced_without_a_word(proxy: Proxy, url: str) -> None:
-    with opened(through(proxy, url)) as store:
-        first = make_change(make_key())
-        commit(store, first)
-        proxy.cut()
-        commit(store, make_change(first.key, first))
-        proxy.cut()
-        assert store.load([first.key]).records[first.key].version == 2
-
-
 def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(proxy: Proxy, url: str, store: RedisStore) -> None:
     with opened(through(proxy, url)) as broken:
         commit(broken, make_change(make_key("warm")))
@@ -472,37 +423,6 @@ def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, ur
         commit(store, make_change(make_key("later")))
 
 
-def test_a_read_whose_answer_is_lost_is_unavailable(proxy: Proxy, url: str) -> None:
-    with opened(through(proxy, url)) as store:
-        store.load([])
-        proxy.cut_at_the_next_answer()
-        with pytest.raises(StoreUnavailable):
-            store.load([make_key()])
-        assert store.load([make_key()]).records == {}
-
-
-def test_a_claim_whose_commit_was_cut_is_granted_once(proxy: Proxy, url: str) -> None:
-    with genlock.connect(url) as other, genlock.connect(through(proxy, url), session_id="s", agent_id="a") as fleet:
-        other.add_tasks(tasks=[f"T-{number}" for number in range(10)])
-        fleet.register_session()
-        for number in range(10):
-            (proxy.cut_at_the_next_answer if number % 2 else proxy.cut)()
-            result = fleet.claim_task(task_id=f"T-{number}")
-            assert result.claim is not None
-            assert result.claim.generation == 1
-        for number in range(10):
-            events = [event.event_type for event in other.read_events(task_id=f"T-{number}").events]
-            assert events == ["TASK_ADDED", "CLAIM_ACQUIRED"]
-
-
-def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
-    with opened(f"{url}&pool=1") as store:
-        with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
-            store.load([])
-        assert store.load([]).epoch == 0
-
-
 def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, store: RedisStore) -> None:
     with opened(through(proxy, url)) as waiter:
         place, mark, deadline = ("acme", "apollo"), {feed_mark("acme", "apollo")}, time.monotonic() + PATIENCE
@@ -517,20 +437,6 @@ def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, stor
             assert waiter._moves.wait(mark, since, PATIENCE / 4), "nobody told"
             heard = waiter._moves.now()
             proxy.cut()
-
-
-def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(store: RedisStore) -> None:
-    commit(store, make_change(make_key()))
-    child = os.fork()
-    if child == 0:
-        try:
-            store.load([])
-        except StoreError as error:
-            store.close()
-            os._exit(0 if "does not survive fork" in str(error) else 1)
-        os._exit(2)
-    assert os.waitpid(child, 0)[1] == 0
-    commit(store, make_change(make_key("A-002")))
 
 
 # Replicas

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +19,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
 from tests.servers.redis import Redis, await_replica, running
+from tests.stores.served import lose_nothing_in_a_crash
 
 FEED = EventQuery("acme", "apollo")
 
@@ -242,38 +242,7 @@ def test_a_promoted_replica_that_never_had_the_store_is_not_taken_for_it(pair: P
 @pytest.mark.parametrize("options", [{}, {"alone": "on"}])
 def test_nothing_acknowledged_is_lost_when_a_server_that_syncs_crashes_and_the_store_comes_back_by_itself(options: dict[str, str]) -> None:
     with running(appendfsync="always") as server, opened(server.url("x", durability="always", **options)) as store:
-        assert store.limits.durable
-        acknowledged: list[Change] = []
-        unknown: list[Change] = []
-        down = threading.Event()
-
-        def write() -> None:
-            number = 0
-            while not down.is_set():
-                change = make_change(make_key(f"A-{number:05}"))
-                number += 1
-                try:
-                    acknowledged.extend(change for answer in store.commit([change]) if isinstance(answer, Committed))
-                except OutcomeUnknown:
-                    unknown.append(change)
-                except StoreUnavailable:
-                    continue
-
-        writer = threading.Thread(target=write)
-        writer.start()
-        deadline = time.monotonic() + PATIENCE
-        while len(acknowledged) < 50:
-            assert time.monotonic() < deadline
-        server.stop()
-        down.set()
-        writer.join()
-        with pytest.raises((StoreUnavailable, OutcomeUnknown)):
-            store.commit([make_change(make_key("while it is down"))])
-        server.start()
-        eventually(store, make_change(make_key("after")))
-        kept = {event.key for event in read_feed(store)}
-        assert {change.key for change in acknowledged} <= kept
-        assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
+        lose_nothing_in_a_crash(store, server.stop, server.start, eventually)
         assert bool(store.load([]).epoch) != bool(options), "a server that is alone and syncs loses nothing, others may"
 
 

@@ -1,0 +1,169 @@
+"""What a store on a server owes besides the contract: connections that break, many who come at once, forks, and a server that crashes.
+
+A store's own module inherits `ServedStore` and has the fixtures `url`, of a store of the test's own; `store`, which is open on it; and
+`proxy`, before the same server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import pytest
+
+import genlock
+from genlock.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from genlock.store import Change, Committed, EventQuery, Store
+from genlock.testing.concurrency import PATIENCE, together
+from genlock.testing.contract_base import commit
+from genlock.testing.sample import make_change, make_key, read_feed
+from tests.servers.proxy import Proxy
+
+
+def through(proxy: Proxy, url: str) -> str:
+    """The same URL by way of the proxy."""
+    return re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{proxy.port}", url, count=1)
+
+
+def eventually(store: Store, change: Change) -> None:
+    """Commits once the store is back."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            commit(store, change)
+        except StoreUnavailable:
+            assert time.monotonic() < deadline, "the store never came back"
+        else:
+            return
+
+
+def lose_nothing_in_a_crash(
+    store: Store, crash: Callable[[], object], start: Callable[[], object], again: Callable[[Store, Change], None] = eventually
+) -> None:
+    """Writes until the server crashes, starts it again, and looks: what was acknowledged is there, and nothing that was never sent.
+
+    `again` commits once the store is back.
+    """
+    assert store.limits.durable
+    acknowledged: list[Change] = []
+    unknown: list[Change] = []
+    down = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not down.is_set():
+            change = make_change(make_key(f"A-{number:05}"))
+            number += 1
+            try:
+                acknowledged.extend(change for answer in store.commit([change]) if isinstance(answer, Committed))
+            except OutcomeUnknown:
+                unknown.append(change)
+            except StoreUnavailable:
+                continue
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    deadline = time.monotonic() + PATIENCE
+    while len(acknowledged) < 50:
+        assert time.monotonic() < deadline
+    crash()
+    down.set()
+    writer.join()
+    with pytest.raises((StoreUnavailable, OutcomeUnknown)):
+        store.commit([make_change(make_key("while it is down"))])
+    start()
+    again(store, make_change(make_key("after")))
+    kept = {event.key for event in read_feed(store)}
+    assert {change.key for change in acknowledged} <= kept
+    assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
+
+
+class ServedStore:
+    """Tests for whoever inherits them."""
+
+    kind: Callable[[str], Any]
+    """The store, by its URL."""
+    driver: str
+    extra: str
+    anywhere: str
+    """Some URL; nobody need be there."""
+
+    def test_without_its_driver_the_error_names_the_extra(self) -> None:
+        script = f"""
+            import sys
+            sys.modules["{self.driver}"] = None
+            import genlock
+            try:
+                genlock.open_store("{self.anywhere}")
+            except genlock.GenlockError as error:
+                print(error)
+        """
+        shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True).stdout
+        assert f"pip install 'genlock[{self.extra}]'" in shown
+
+    def test_many_who_open_a_new_store_at_once_all_get_the_same(self, url: str) -> None:
+        stores = [run.answer for run in together([partial(self.kind, url) for _ in range(6)])]
+        commit(stores[0], make_change(make_key()))
+        assert [len(read_feed(store)) for store in stores] == [1] * 6
+        assert len({store.read_events(EventQuery("acme", "apollo", tail=True)).cursor for store in stores}) == 1
+        for store in stores:
+            store.close()
+
+    def test_idle_connections_that_were_cut_are_replaced_without_a_word(self, proxy: Proxy, url: str) -> None:
+        with closing(self.kind(through(proxy, url))) as store:
+            first = make_change(make_key())
+            commit(store, first)
+            proxy.cut()
+            commit(store, make_change(first.key, first))
+            proxy.cut()
+            assert store.load([first.key]).records[first.key].version == 2
+
+    def test_a_read_whose_answer_is_lost_is_unavailable(self, proxy: Proxy, url: str) -> None:
+        with closing(self.kind(through(proxy, url))) as store:
+            store.load([])
+            proxy.cut_at_the_next_answer()
+            with pytest.raises(StoreUnavailable):
+                store.load([make_key()])
+            assert store.load([make_key()]).records == {}
+
+    def test_a_claim_whose_commit_was_cut_is_granted_once(self, proxy: Proxy, url: str) -> None:
+        with genlock.connect(url) as other, genlock.connect(through(proxy, url), session_id="s", agent_id="a") as fleet:
+            other.add_tasks(tasks=[f"T-{number}" for number in range(10)])
+            fleet.register_session()
+            for number in range(10):
+                (proxy.cut_at_the_next_answer if number % 2 else proxy.cut)()
+                result = fleet.claim_task(task_id=f"T-{number}")
+                assert result.claim is not None
+                assert result.claim.generation == 1
+            for number in range(10):
+                events = [event.event_type for event in other.read_events(task_id=f"T-{number}").events]
+                assert events == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+    def test_a_full_pool_is_unavailable_and_says_how_to_widen_it(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
+        with closing(self.kind(f"{url}&pool=1")) as store:
+            with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
+                store.load([])
+            assert store.load([]).epoch == 0
+
+    def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(self, store: Store) -> None:
+        commit(store, make_change(make_key()))
+        child = os.fork()
+        if child == 0:
+            try:
+                store.load([])
+            except StoreError as error:
+                store.close()
+                os._exit(0 if "does not survive fork" in str(error) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        commit(store, make_change(make_key("A-002")))
