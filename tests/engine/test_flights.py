@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask
-from genlock.core.keys import TASK, Key
-from genlock.engine.jobs import Job, NextTask
+from genlock.core.keys import TASK, Key, project_key
+from genlock.core.results import SweepResult
+from genlock.engine.jobs import Job, NextTask, Sweep
 from genlock.engine.spans import Runs
 from genlock.errors import Closed, OutcomeUnknown, StoreUnavailable
 from tests.engine.gates import (
@@ -35,7 +36,7 @@ from tests.engine.gates import (
 
 dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-Command = ClaimTask | NextTask
+Command = ClaimTask | NextTask | Sweep
 
 
 class Overlap:
@@ -119,6 +120,18 @@ def test_a_batch_that_is_all_about_the_flights_task_waits_for_it(home: Home) -> 
     denied, again = [answered(job)[0] for job in others]
     assert (denied.reason, again.reason, again.claim.generation) == ("DENIED_ACTIVE_CLAIM", "GRANTED", 1)
     assert overlap.conflicts == []
+
+
+def test_a_sweep_does_not_wait_for_a_moment_without_a_flight(home: Home) -> None:
+    overlap = Overlap(home, ["A"])
+    flying, (swept, claimed), gate = overlap.begin([Sweep(project_key(*PLACE)), ClaimTask(task_key("A"), caller("alice"))])
+    gate.open()
+    assert answered(flying)[0].success
+    assert answered(swept)[0] == SweepResult()
+    assert answered(claimed)[0].success
+    # Had it been put off, the batch that came with it would have been the next flight.
+    calls = [method for method, given in overlap.store.calls if method == "commit" or (method == "find" and given.due_before is not None)]
+    assert calls[:3] == ["commit", "find", "commit"]
 
 
 def test_a_session_that_a_flight_makes_known_is_not_made_known_twice(home: Home) -> None:

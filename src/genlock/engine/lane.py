@@ -182,11 +182,12 @@ class Lane:
     def _process(self, items: list[Item]) -> None:
         """One batch: decided, committed, and its reactions and answers. If others wait already, they are decided during the commit."""
         if self._flight is not None:
-            items, held = self._flight.parted(items)
-            if not items and not self._looks:
+            free, held = self._flight.parted(items)
+            # Sweeps would be held for ever where there is always a flight under way.
+            if any(isinstance(item.request, (Sweep, Settle)) for item in held) or not (free or self._looks):
                 self._land()
-                items = held
             else:
+                items = free
                 self._again += held
         until = max((item.job.deadline for item in items if item.job), default=time.monotonic() + 5)
         round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
