@@ -67,6 +67,11 @@ OPERATIONS = {
 """But the streams: they do not end."""
 
 
+LONGEST_PARENT = 180
+"""The id of a child is longer than its parent's, and may not be too long either."""
+PLAIN = {"healthz", "readyz", "metrics", "api_cleanup", "api_stats", "api_summary", "api_status"}
+"""They take nothing that could be wrong, so there are no bad requests to be made up."""
+
 asked: Counter[int] = Counter()
 
 
@@ -114,7 +119,7 @@ class Asking:
 
     def at_random(self, examples: int) -> None:
         """So many good requests, and so many bad ones; the same in every run."""
-        for mode in MODES:
+        for mode in MODES[:1] if self.operation.definition.raw["operationId"] in PLAIN else MODES:
             once = settings(
                 max_examples=examples,
                 derandomize=True,
@@ -160,6 +165,8 @@ def aim(case: Any) -> None:
             case.headers.pop("idempotency-key", None)
         if "wait_seconds" in case.body:
             case.body["wait_seconds"] = 0
+        if len(case.body.get("parent") or "") > LONGEST_PARENT:
+            case.body["parent"] = TASKS[0]
 
 
 def _sound(value: Any) -> Any:
