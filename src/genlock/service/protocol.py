@@ -113,9 +113,10 @@ class Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
         # What a connection is made of refers to each other. Parted, it goes at once; left to the collector, thousands that come and go
         # would be heaped up, and everybody waits when they are cleared away.
+        for cycle, _ in self.pipeline:
+            cycle.on_response = _nothing
         self.pipeline.clear()
         self.flow.part()
-        self.transport = _LOST  # type: ignore[assignment]
         if self.bounds.ending and not self.connections:
             self.bounds.empty.set()
 
@@ -289,22 +290,6 @@ class _Flow(FlowControl):
     def part(self) -> None:
         """The connection is gone."""
         self._protocol = None
-
-
-class _Lost:
-    """Stands where the transport of a connection was."""
-
-    def is_closing(self) -> bool:
-        return True
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def close(self) -> None:
-        """Is closed."""
-
-
-_LOST: Final = _Lost()
 
 
 def _nothing() -> None:
