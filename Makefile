@@ -93,6 +93,11 @@ bench-copy: $(READY) ## Copy a large store around: ARGS="100000 postgres", how m
 servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
 	@$(PY) -m tests.servers
 
+.PHONY: test-mysql
+test-mysql: $(READY) $(MINISTACK_READY) ## Run the tests of the MySQL store on a real MySQL, which it fetches, in place of MariaDB
+	@$(PY) -m tests.servers.mysql
+	GENLOCK_TEST_WITH_MYSQL=1 $(PY) -m pytest -q -k mysql $(TWO_AT_ONCE) $(ARGS)
+
 .PHONY: nightly
 nightly: $(READY) $(MINISTACK_READY) ## Run the slow tests too
 	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(TWO_AT_ONCE) $(ARGS)

@@ -1,12 +1,14 @@
 """A store of many tasks, copied around through the kinds of store that there are and back to the first: seconds, events a second.
 
-`python -m bench copy [TASKS] [STORE …]`, `make bench-copy ARGS="100000 postgres"`. Ten events a task: it is added, claimed, renewed six
-times, completed, and its completion is heard of by the one that waits for it.
+`python -m bench copy [TASKS] [STORE …]`, `make bench-copy ARGS="100000 postgres dynamodb"`. Ten events a task: it is added, claimed,
+renewed six times, completed, and its completion is heard of by the one that waits for it. DynamoDB is the tests' own server, or whatever
+is at GENLOCK_TEST_DYNAMODB.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import tempfile
 import time
@@ -21,7 +23,7 @@ from genlock.core.keys import KINDS, SETTLED
 from genlock.engine.walk import pages_of, records_of
 from genlock.keeping.copy import Copied, copy
 from genlock.store import Store
-from tests.servers import postgres
+from tests.servers import ministack, postgres
 
 TASKS = 10_000
 RENEWALS = 6
@@ -69,8 +71,12 @@ def around(names: list[str], folder: Path, stack: ExitStack) -> Iterator[tuple[s
     for name in names:
         if name == "postgres":
             yield name, stack.enter_context(postgres.running()).url()
+        elif name == "dynamodb":
+            os.environ.update(ministack.ENVIRONMENT)
+            endpoint = os.environ.get(ministack.ADDRESS) or stack.enter_context(ministack.running(folder)).endpoint_url
+            yield name, ministack.url_for(folder / name, endpoint)
         else:
-            raise SystemExit(f"there is no store {name!r} to copy to; there is: postgres")
+            raise SystemExit(f"there is no store {name!r} to copy to; there are: postgres, dynamodb")
     yield "sqlite", f"sqlite://{folder / 'last.db'}"
 
 

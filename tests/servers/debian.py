@@ -14,6 +14,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / ".servers" / "debian"
 
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _SIMULATED = re.compile(r"^Inst (\S+)", re.MULTILINE)
 
 
@@ -37,17 +38,20 @@ def environment(package: str) -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")}
 
 
-def unpack(package: str) -> Path:
-    """The package and what it needs that the machine has not got, unpacked; where. Once is enough."""
+def unpack(package: str, *, suite: str | None = None) -> Path:
+    """The package and what it needs that the machine has not got, unpacked; where. Once is enough.
+
+    One of another suite than the machine's comes with everything that it needs.
+    """
     root = FOLDER / package
     if root.exists():
         return root
     if shutil.which("apt-get") is None:
         raise NotToBeHad(f"this machine has no apt-get: install {package} by its own means")
-    names = _missing(package)
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as scratch:
-        _run("apt-get", "download", *names, cwd=scratch)
+        apt = ["apt-get", *(_apart(Path(scratch) / "apt", suite) if suite else ())]
+        _run(*apt, "download", *_missing(package, apt), cwd=scratch)
         whole = Path(scratch) / "root"
         for archive in Path(scratch).glob("*.deb"):
             _run("dpkg-deb", "-x", str(archive), str(whole), cwd=scratch)
@@ -55,9 +59,31 @@ def unpack(package: str) -> Path:
     return root
 
 
-def _missing(package: str) -> list[str]:
+def _apart(root: Path, suite: str) -> list[str]:
+    """The options for apt that know this suite alone, and of nothing that is installed."""
+    for folder in (
+        "etc/apt/apt.conf.d",
+        "etc/apt/preferences.d",
+        "var/lib/apt/lists/partial",
+        "var/cache/apt/archives/partial",
+        "var/lib/dpkg",
+    ):
+        (root / folder).mkdir(parents=True)
+    (root / "var/lib/dpkg/status").touch()
+    # From wherever the machine has its own packages.
+    archives = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Label: Debian").split()
+    if not archives:
+        raise NotToBeHad("apt knows of no archive of Debian's: run `apt-get update` as root, and try again")
+    (root / "etc/apt/sources.list").write_text(f"deb [signed-by={_KEYRING}] {archives[0]} {suite} main\n")
+    options = [f"Dir={root}", f"Dir::State::status={root}/var/lib/dpkg/status", "APT::Sandbox::User=", "Acquire::Languages=none"]
+    apart = [word for option in options for word in ("-o", option)]
+    _run("apt-get", *apart, "-qq", "update")
+    return apart
+
+
+def _missing(package: str, apt: list[str]) -> list[str]:
     """The packages to fetch, as a simulated installation names them."""
-    simulate = ("apt-get", "-s", "-qq", "--no-install-recommends", "install", package)
+    simulate = (*apt, "-s", "-qq", "--no-install-recommends", "install", package)
     try:
         said = _run(*simulate)
     except NotToBeHad:

@@ -40,7 +40,7 @@ _SETTINGS = {
 }
 
 _SYSTEM_TABLES = ("mysql_system_tables.sql", "mysql_system_tables_data.sql")
-_USERS = """
+USERS = """
 CREATE USER genlock@'127.0.0.1' IDENTIFIED BY 'secret';
 GRANT ALL ON *.* TO genlock@'127.0.0.1' WITH GRANT OPTION;
 CREATE DATABASE plans;
@@ -66,11 +66,11 @@ class MariaDB:
     def start(self) -> None:
         """Returns when it takes connections. The port stays the same from one start to the next."""
         self.port = self.port or _free_port()
-        settings = [f"--{name}={value}" for name, value in self._settings.items()]
+        settings = [argument for name, value in self._settings.items() for argument in self._setting(name, value)]
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command(f"--port={self.port}", f"--socket={self._folder / 'socket'}", *settings),
-                user=self._user, env=debian.environment(PACKAGE), cwd="/", stdout=log, stderr=log,
+                user=self._user, env=self._environment(), cwd="/", stdout=log, stderr=log,
             )  # fmt: skip
         deadline = time.monotonic() + SECONDS_TO_START
         while not self._answers():
@@ -130,6 +130,12 @@ class MariaDB:
         except pymysql.OperationalError:
             return False
 
+    def _setting(self, name: str, value: str) -> list[str]:
+        return [f"--{name}={value}"]
+
+    def _environment(self) -> dict[str, str]:
+        return debian.environment(PACKAGE)
+
     def _command(self, *arguments: str) -> list[str]:
         plain = ["--no-defaults", f"--datadir={self._folder / 'data'}", f"--lc-messages-dir={self._share}", f"--tmpdir={self._folder}"]
         return [str(self._program), *plain, *arguments]
@@ -138,8 +144,8 @@ class MariaDB:
         script = "CREATE DATABASE mysql;\nUSE mysql;\n" + "".join((self._share / name).read_text() for name in _SYSTEM_TABLES)
         done = subprocess.run(
             self._command("--bootstrap", "--innodb-flush-method=nosync", "--innodb-log-file-size=64M"),
-            user=self._user, env=debian.environment(PACKAGE), cwd="/", capture_output=True, text=True,
-            input=f"{script}\nFLUSH PRIVILEGES;\n{_USERS}",
+            user=self._user, env=self._environment(), cwd="/", capture_output=True, text=True,
+            input=f"{script}\nFLUSH PRIVILEGES;\n{USERS}",
         )  # fmt: skip
         assert done.returncode == 0, f"the system tables could not be made: {done.stderr[-3000:]}"
 
@@ -147,12 +153,10 @@ class MariaDB:
 @contextmanager
 def running(**settings: str) -> Iterator[MariaDB]:
     """A server that runs as long as the block. Without its program the test fails, and says how to get it."""
-    program = debian.program(PACKAGE, "mariadbd")
-    if program is None:
-        pytest.fail("there is no MariaDB on this machine: `make servers` gets it")
+    kind, program = _kind()
     folder = Path(tempfile.mkdtemp(prefix="genlock-mariadb-", dir=_place(settings)))
     try:
-        server = MariaDB(program, folder, **settings)
+        server = kind(program, folder, **settings)
         server.start()
         try:
             yield server
@@ -161,6 +165,21 @@ def running(**settings: str) -> Iterator[MariaDB]:
                 server.kill()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _kind() -> tuple[type[MariaDB], Path]:
+    """What is started, and its program: MariaDB, or who stands in for it."""
+    from tests.servers import mysql
+
+    if mysql.is_wanted():
+        return mysql.MySQL, _there(debian.program(mysql.PACKAGE, "mysqld"), "MySQL", "test-mysql")
+    return MariaDB, _there(debian.program(PACKAGE, "mariadbd"), "MariaDB", "servers")
+
+
+def _there(program: Path | None, name: str, target: str) -> Path:
+    if program is None:
+        pytest.fail(f"there is no {name} on this machine: `make {target}` gets it")
+    return program
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from starlette.routing import Router
 from genlock import __version__
 from genlock.errors import GenlockError, KeyRefused, RouteNotFound, TooManyRequests
 from genlock.service.access.door import Door
-from genlock.service.exchange import Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
+from genlock.service.exchange import WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
 from genlock.service.limits import HOLD_SECONDS, WRONG_KEY_COUNTS
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
@@ -27,6 +27,7 @@ from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
+_BEGINNINGS: Final = ("http.response.start", WHOLE)
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 """What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it."""
 
@@ -62,7 +63,7 @@ class App:
             answer = await self._guarded(exchange, receive, send)
             if answer is not None:
                 exchange.status = answer.status
-                await send_answer(send, answer, exchange.request.encode())
+                await send_answer(send, answer, exchange)
         except Gone:
             exchange.status = 499
         finally:
@@ -146,7 +147,7 @@ class App:
 
         async def sending(message: dict[str, object]) -> None:
             nonlocal begun
-            if message["type"] == "http.response.start":
+            if message["type"] in _BEGINNINGS:
                 begun = True
                 exchange.status = int(str(message["status"]))
             await send(message)

@@ -21,15 +21,16 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+WHOLE: Final = "genlock.response.whole"
+"""A message of our own, and the ASGI extension by which a server says that it takes it: an answer whose head is bytes already."""
 JSON: Final = b"application/json"
 PROBLEM: Final = CONTENT_TYPE.encode()
 BODY_SECONDS: Final = 30.0
 """How long a request's body may take to arrive once it has begun."""
 
-_OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
-"""In one header, as the server looks at each."""
-_LENGTHS: Final = [(b"content-length", str(length).encode()) for length in range(4096)]
 _REQUEST: Final = REQUEST_HEADER.encode()
+_OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
+_HEAD: Final = b"content-type: %b\r\ncontent-length: %d\r\n" + _REQUEST + b": %b\r\n" + b"%b: %b\r\n" % _OURS
 
 
 class Gone(Exception):
@@ -131,10 +132,15 @@ def _too_large(most: int) -> GenlockError:
     return OverLimit(f"the request's body is over {most:,} bytes, the most that is taken here; send less at once, or a reference")
 
 
-async def send_answer(send: Send, answer: Answer, request: bytes) -> None:
-    """Sends an answer whole."""
-    size = len(answer.body)
-    length = _LENGTHS[size] if size < len(_LENGTHS) else (b"content-length", str(size).encode())
-    headers = [(b"content-type", answer.kind), length, (_REQUEST, request), _OURS, *answer.more]
+async def send_answer(send: Send, answer: Answer, exchange: Exchange) -> None:
+    """Sends an answer: in one piece, where the server takes it so."""
+    request, size = exchange.request.encode(), len(answer.body)
+    if WHOLE in exchange.scope.get("extensions", ()):
+        head = _HEAD % (answer.kind, size, request)
+        for more in answer.more:
+            head += b"%b: %b\r\n" % more
+        await send({"type": WHOLE, "status": answer.status, "head": head, "body": answer.body})
+        return
+    headers = [(b"content-type", answer.kind), (b"content-length", b"%d" % size), (_REQUEST, request), _OURS, *answer.more]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": answer.body})

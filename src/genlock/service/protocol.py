@@ -23,6 +23,7 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from genlock.service.exchange import WHOLE
 from genlock.service.limits import Pace
 from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
 
@@ -34,7 +35,7 @@ _BODY_PIECE_BYTES: Final = 64 * 1024
 _UNREAD_BYTES: Final = 256 * 1024
 """So much is read and thrown away of what comes after its answer; the client that goes on has to wait for the end."""
 _LINGER_SECONDS: Final = 2.0
-_CONTINUE: Final = b"HTTP/1.1 100 "
+_EXTENSIONS: Final[dict[str, dict[str, Any]]] = {WHOLE: {}}
 _CLOSE_SECONDS: Final = 5.0
 
 
@@ -58,30 +59,32 @@ class Bounds:
         """Set when the last connection has gone, once the end has begun."""
 
 
-class _Together:
-    """A transport through which an answer's head and the beginning of its body leave at once: uvicorn writes one after the other."""
+class Cycle(RequestResponseCycle):
+    """One request and its answer: uvicorn's, that also takes an answer in one piece.
 
-    __slots__ = ("_head", "_transport", "abort", "get_write_buffer_size", "is_closing")
+    Most answers are ours and come so: nothing of them has to be looked at, and head and body leave at once.
+    """
 
-    def __init__(self, transport: Any) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-        self.abort, self.is_closing, self.get_write_buffer_size = transport.abort, transport.is_closing, transport.get_write_buffer_size
-
-    def write(self, data: bytes) -> None:
-        """The first piece waits for the second, which uvicorn writes in any case, be it empty."""
-        if self._head is None and not data.startswith(_CONTINUE):
-            self._head = data
+    async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
+        if message["type"] != WHOLE:
+            await super().send(message)  # type: ignore[arg-type]
             return
-        if self._head:
-            data, self._head = self._head + data, b""
-        if data:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        if self._head:
-            self._transport.write(self._head)
-        self._transport.close()
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        head = STATUS_LINE[message["status"]] + message["head"]
+        for one in self.default_headers:
+            head += b"%b: %b\r\n" % one
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
+        self.transport.write(head + b"\r\n" + (b"" if self.scope["method"] == "HEAD" else message["body"]))
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 class Protocol(HttpToolsProtocol):
@@ -170,14 +173,14 @@ class Protocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._in_head, self._whole, self._unread = True, False, 0
         super().on_message_begin()
+        self.scope["extensions"] = _EXTENSIONS  # type: ignore[typeddict-item]
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = _large_head
         super().on_headers_complete()
-        if self.scope["method"] != "HEAD":  # whose answer has a head only
-            self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
+        self.cycle.__class__ = Cycle  # uvicorn makes it of its own
         if self.bounds.ending or self.app is not self._usual:
             self.cycle.keep_alive = False
 

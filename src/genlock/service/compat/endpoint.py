@@ -40,7 +40,7 @@ class Endpoint:
         except GenlockError as error:
             exchange.error = error
             answer = refusal(error)
-        await send_answer(send, answer, exchange.request.encode())
+        await send_answer(send, answer, exchange)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: Exchange) -> tuple[Struct, int]:
         route, grant = self._route, exchange.grant

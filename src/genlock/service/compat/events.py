@@ -28,7 +28,7 @@ class Events:
             if exchange.status:
                 raise
             exchange.error = error
-            await send_answer(send, refusal(error), exchange.request.encode())
+            await send_answer(send, refusal(error), exchange)
 
 
 def events_route(hub: Hub, door: Door, tenant_id: str, project_id: str) -> Route:
