@@ -113,6 +113,11 @@ class MariaDB:
             cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def waiting(self) -> list[int]:
+        """The connections that wait for a lock now."""
+        found = self.run("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+        return [int(str(number)) for (number,) in found]
+
     @contextmanager
     def connected(self) -> Iterator[pymysql.Connection]:
         """A connection of an operator."""

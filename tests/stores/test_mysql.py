@@ -99,8 +99,8 @@ def waiting_for_a_lock(server: MariaDB) -> int:
     """The connection that waits for one now."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        for (number,) in server.run("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"):
-            return int(str(number))
+        for number in server.waiting():
+            return number
         assert time.monotonic() < deadline, "nobody waits for a lock"
 
 
