@@ -139,6 +139,7 @@ class Model:
         """Someone meets the task: what has fallen due is so from now on."""
         if task.end is not None:
             return
+        before = self.state(task)
         if task.early_until is not None and self.now >= task.early_until:
             task.early_until = None
         if task.claim is not None and not task.claim.lapsed and self.overdue(task.claim):
@@ -147,6 +148,8 @@ class Model:
             task.reserved = None
         if task.held is not None and task.held_until is not None and self.now >= task.held_until:
             task.held = task.held_until = None
+        if before in ("BLOCKED", "HELD"):
+            self._late_fan_in(task)
 
     def _lapse(self, task: Task, claim: Claim) -> None:
         claim.lapsed = True
@@ -188,6 +191,11 @@ class Model:
         if task.fan_in and self.state(task) in ("PENDING", "BACKLOG"):
             self._grant(task, "genlock", "genlock", 0.0)
             self._complete(task, {"session": "genlock", "generation": task.generation, "content": None})
+
+    def _late_fan_in(self, task: Task) -> None:
+        """For one that was held back by something else when its last child finished, and that nobody has taken up since it was split."""
+        if task.released is not None and task.released[2] == "SPAWNED":
+            self._fan_in(task)
 
     def _grant(self, task: Task, session: str, agent: str, lease: float, operation: str = "") -> None:
         if task.granted or task.generation == 0:
@@ -426,6 +434,8 @@ class Model:
     def _take_away(self, task: Task) -> None:
         if task.claim is not None:
             task.released = (task.claim.generation, task.claim.session, "SUPERSEDED", "")
+            if not task.claim.lapsed:
+                task.failures = 0
         task.claim = None
         self.raise_generation(task)
 
@@ -448,8 +458,8 @@ class Model:
     def reset(self, name: str) -> str:
         task = self.tasks[name]
         was_over = task.end is not None
-        self.raise_generation(task)
-        task.end = task.result = task.claim = task.released = task.held = task.held_until = None
+        self._take_away(task)
+        task.end = task.result = task.held = task.held_until = None
         task.failures = task.grants = 0
         task.changed = set()
         if was_over:
@@ -462,8 +472,10 @@ class Model:
             raise Mistake("NotAllowed")
         if task.end == "CANCELLED":
             return "UNCHANGED"
-        self.raise_generation(task)
-        task.end, task.claim, task.held, task.held_until = "CANCELLED", None, None, None
+        failures = task.failures
+        self._take_away(task)
+        task.failures = failures
+        task.end, task.held, task.held_until = "CANCELLED", None, None
         self._tell(name, over=True, cancelled=True)
         return "DONE"
 

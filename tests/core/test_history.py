@@ -185,3 +185,39 @@ def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(keep: 
         fleet.claim_task(task_id=NAME)
         fleet.spawn_subtasks(task_id=NAME, generation=1, subtasks=["a part of it"], keep=keep)
         assert [entry.event for entry in fleet.get_session_memory().task_log] == log
+
+
+@pytest.mark.parametrize("session", ['a "quoted" one', "back\\slash", "naïve", "plain"])
+def test_a_sessions_log_is_found_whatever_its_name_is_made_of(session: str) -> None:
+    with genlock.connect("memory://", clock=ManualClock(), session_id=session, agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=[NAME])
+        fleet.claim_task(task_id=NAME)
+        fleet.submit_result(task_id=NAME, generation=1, result_data={"done": True})
+        memory = fleet.get_session_memory()
+        assert [entry.event for entry in memory.task_log] == ["CLAIM_ACQUIRED", "RESULT_SUBMITTED"]
+        assert memory.completed_tasks == (NAME,)
+
+
+def test_a_claim_that_was_lost_is_logged_under_the_agent_that_lost_it() -> None:
+    clock = ManualClock()
+    with genlock.connect("memory://", clock=clock, session_id="s1", agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=[NAME])
+        fleet.claim_task(task_id=NAME, lease_duration_seconds=10)
+        clock.advance(20)
+        fleet.claim_task(task_id=NAME, session_id="s2", agent_id="bob")
+        assert [(entry.event, entry.agent_id) for entry in fleet.get_session_memory().task_log] == [
+            ("CLAIM_ACQUIRED", "alice"),
+            ("CLAIM_LOST", "alice"),
+        ]
+
+
+@pytest.mark.parametrize("end", ["reset_task", "cancel_task"])
+def test_a_grant_after_a_reset_names_the_generation_before_it(end: str) -> None:
+    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=[NAME])
+        fleet.claim_task(task_id=NAME)
+        getattr(fleet, end)(task_id=NAME)
+        fleet.reset_task(task_id=NAME)
+        fleet.claim_task(task_id=NAME)
+        granted = [event.event for event in fleet.read_events().events if event.event["event_type"] == "CLAIM_ACQUIRED"]
+        assert [(event["previous_generation"], event["previous_state"]) for event in granted] == [(0, "NO_CLAIM"), (1, "SUPERSEDED")]

@@ -15,7 +15,7 @@ from genlock.coordinator.queries import Queries
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
 from genlock.core import events as e
-from genlock.core.codec import decode_event, event_to_builtins
+from genlock.core.codec import decode_event, encode_json, event_to_builtins
 from genlock.core.ids import parse_task_id
 from genlock.core.keys import SESSION, Key
 from genlock.core.model import Process, SessionRecord, TaskRecord
@@ -225,11 +225,11 @@ class Sessions(Queries):
 
     def _log(self, place: tuple[str, str], session: str) -> Iterator[TaskLogEntry]:
         cursor: str | None = None
-        mark = session.encode()
+        mark = encode_json(session)[1:-1]  # as it stands in an event
         while True:
             page = self.store.read_events(EventQuery(*place, after=cursor, limit=_PAGE))
             for recorded in page.events:
-                if mark in recorded.body or not session.isascii():
+                if mark in recorded.body:
                     entry = _log_entry(session, decode_event(recorded.body).event)
                     if entry is not None:
                         yield entry
@@ -247,6 +247,7 @@ def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
     """GC's five words for what a session's log says."""
     name: str | None = None
     outcome = reference = None
+    agent = event.agent_id
     mine = event.session_id == session
     match event:
         case e.ClaimAcquired() if mine:
@@ -264,7 +265,7 @@ def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
         case e.ClaimExpired() | e.ClaimOrphaned() | e.ClaimSuperseded() | e.TaskReset() | e.TaskCancelled() if (
             event.holder_session_id == session
         ):
-            name = "CLAIM_LOST"
+            name, agent = "CLAIM_LOST", event.holder_agent_id
         case _:
             pass
     if name is None:
@@ -279,7 +280,7 @@ def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
         track=task.track,
         sequence=task.sequence,
         generation=event.generation,
-        agent_id=event.agent_id,
+        agent_id=agent,
         outcome=outcome,
         work_product_ref=reference,
         details=details,

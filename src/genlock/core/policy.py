@@ -133,6 +133,11 @@ def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits
     new = _changed(limits, changes, TenantLimits, "limit")
     if new.min_lease_duration_seconds < 1:
         raise BadArgument(f"limit min_lease_duration_seconds: {new.min_lease_duration_seconds:g} is too short, 1 is the least")
+    if new.max_lease_duration_seconds is not None and new.max_lease_duration_seconds < new.min_lease_duration_seconds:
+        raise BadArgument(
+            f"limit max_lease_duration_seconds: {new.max_lease_duration_seconds:g} is less than min_lease_duration_seconds, "
+            f"{new.min_lease_duration_seconds:g}; no lease could be asked for"
+        )
     return new
 
 

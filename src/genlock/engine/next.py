@@ -22,7 +22,7 @@ from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.relate import SYSTEM
-from genlock.core.task.view import claimable, spared_until
+from genlock.core.task.view import claimable, overdue, spared_until
 from genlock.engine.batch import Round
 from genlock.engine.cells import Cell
 from genlock.engine.jobs import Item, NextTask, plain_item
@@ -185,7 +185,7 @@ class Counter:
         """None if the request is answered, else how many tasks were tried in vain."""
         tried = 0
         for cell in offer.choose(request):
-            item.command = as_claim(request, cell)
+            item.command = as_claim(request, cell, self.round)
             item.wanted = told(item.command)
             self.round.prepare_others([item])
             decision = self.round.decide(item)
@@ -200,23 +200,27 @@ class Counter:
         return tried
 
 
-def as_claim(request: NextTask, cell: Cell) -> ClaimTask:
-    """The claim that a request for the next task becomes."""
+def as_claim(request: NextTask, cell: Cell, round: Round) -> ClaimTask:
+    """The claim that a request for the next task becomes. A lease that the caller has not asked for is kept within the tenant's bounds."""
     lease = request.lease_seconds
     if lease is None:
         lease = (cell.record.task.lease_seconds if isinstance(cell.record, TaskRecord) else None) or 300.0
+        limits = round.settings(cell.key)[1]
+        lease = min(max(lease, limits.min_lease_duration_seconds), limits.max_lease_duration_seconds or lease)
     return ClaimTask(cell.key, request.by, lease_seconds=lease, operation=request.operation, role=request.role)
 
 
 def repeated(round: Round, item: Item) -> bool:
-    """Was an earlier request of this id granted something, and its answer lost? Then that claim is the answer."""
+    """Was an earlier request of this id granted something, and its answer lost? Then that claim, if it is live, is the answer."""
     request = item.request
     assert isinstance(request, NextTask)
     round.take(round.store.find(Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)).records)
     for cell in list(round.cells.values()):
         claim = cell.record.claim if isinstance(cell.record, TaskRecord) else None
-        if claim is not None and (claim.operation, claim.session) == (request.operation, request.by.session):
-            item.command = as_claim(request, cell)
+        if claim is None or (claim.operation, claim.session) != (request.operation, request.by.session):
+            continue
+        if overdue(claim, round.now, mercy=round.mercy(request.key.place)) is None:
+            item.command = as_claim(request, cell, round)
             item.wanted = told(item.command)
             round.prepare_others([item])
             return round.decide(item) is not None

@@ -16,7 +16,7 @@ from genlock.core.model import Claim, TaskRecord
 from genlock.core.policy import Expired
 from genlock.core.reasons import FINISHED, Cause, ClaimState, Status, Verdict
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.relate import hear
+from genlock.core.task.relate import hear, late_fan_in
 from genlock.core.task.view import overdue
 
 
@@ -55,6 +55,8 @@ def catch_up(draft: TaskDraft) -> None:
         draft.happens(e.TaskReopened, by_time=True)
     if draft.facts.others and draft.task.state is Status.BLOCKED:
         hear(draft, list(draft.facts.others))
+    if record.state in (Status.BLOCKED, Status.HELD):
+        late_fan_in(draft)
 
 
 def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:

@@ -159,9 +159,24 @@ def _stale(record: TaskRecord, event: e.ClaimStale) -> TaskRecord:
 
 def _superseded(record: TaskRecord, event: e.ClaimSuperseded) -> TaskRecord:
     claim = record.claim
-    ended = Released(claim.generation, claim.session, ReleaseReason.SUPERSEDED) if claim else record.released
-    record = replace(record, updated_at=event.timestamp, claim=None, released=ended, generation=event.generation, granted=False)
+    # Who was at work when it was taken away has not failed: those before it were the last in a row.
+    failures = 0 if claim is not None and claim.state is ClaimState.ACTIVE else record.failures
+    record = replace(
+        record,
+        updated_at=event.timestamp,
+        claim=None,
+        released=_taken_away(record),
+        failures=failures,
+        generation=event.generation,
+        granted=False,
+    )
     return _resting(record)
+
+
+def _taken_away(record: TaskRecord) -> Released | None:
+    """How the last claim ended, if it ends now by being taken away."""
+    claim = record.claim
+    return Released(claim.generation, claim.session, ReleaseReason.SUPERSEDED) if claim else record.released
 
 
 def _assigned(record: TaskRecord, event: e.TaskAssigned) -> TaskRecord:
@@ -212,7 +227,7 @@ def _reset(record: TaskRecord, event: e.TaskReset) -> TaskRecord:
         generation=event.generation,
         granted=False,
         claim=None,
-        released=None,
+        released=_taken_away(record),
         result=None,
         hold=None,
         failures=0,
@@ -230,6 +245,7 @@ def _cancelled(record: TaskRecord, event: e.TaskCancelled) -> TaskRecord:
         generation=event.generation,
         granted=False,
         claim=None,
+        released=_taken_away(record),
         hold=None,
         spawning=(),
     )

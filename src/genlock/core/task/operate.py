@@ -18,7 +18,7 @@ from genlock.core.reasons import ClaimState, Status, Verdict
 from genlock.core.results import AddResult, Holder, OperatorResult
 from genlock.core.task.claims import unknown
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.relate import fan_in
+from genlock.core.task.relate import fan_in, late_fan_in
 from genlock.core.task.view import holder_of
 from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
 
@@ -71,6 +71,8 @@ def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) ->
     draft = TaskDraft(record, command, facts)
     early = _early(task, facts.now) if "not_before" in changes else record.early
     draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, operation=command.operation)
+    if record.state is Status.BLOCKED:
+        late_fan_in(draft)
     return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
 
 

@@ -103,6 +103,16 @@ def fan_in(draft: TaskDraft) -> None:
     )
 
 
+def late_fan_in(draft: TaskDraft) -> None:
+    """For a parent that something else held back when its last child finished.
+
+    Only if nobody has taken it up since it was split: one that was, or was reset, waits for a merging agent.
+    """
+    last = draft.task.released
+    if last is not None and last.reason is ReleaseReason.SPAWNED:
+        fan_in(draft)
+
+
 def grant(draft: TaskDraft, by: Caller, generation: int, *, lease_seconds: float) -> None:
     """A grant in someone else's name than the command's caller."""
     record = draft.task
