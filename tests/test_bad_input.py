@@ -489,6 +489,42 @@ def test_the_right_call_that_the_wrong_ones_are_made_from_is_right(method: str, 
     assert fleet.works()
 
 
+class _Text(str):
+    """As numpy and YAML readers have them."""
+
+    __slots__ = ()
+
+
+class _Number(int):
+    """The same of numbers."""
+
+    __slots__ = ()
+
+
+def _of_other_kinds(value: Any) -> Any:
+    """The same value, made of subclasses."""
+    if type(value) is str:
+        return _Text(value)
+    if type(value) is int:
+        return _Number(value)
+    if isinstance(value, dict):
+        return {_of_other_kinds(name): _of_other_kinds(inner) for name, inner in value.items()}
+    return [_of_other_kinds(inner) for inner in value] if type(value) is list else value
+
+
+@pytest.mark.parametrize("method", list(GOOD))
+def test_texts_and_numbers_of_a_subclass_are_what_they_are(method: str, fleets: Callable[[], Fleet]) -> None:
+    fleet = fleets()
+    good = fleet.good(method)
+    optional = {"session_id": "s1", "agent_id": "a1", "operation_id": "o1", "agent_role": "r", "reason": "why", "work_product_ref": "w"}
+    more = {
+        name: value for name, value in optional.items() if name in parameters(method) and name not in good and f"{method} {name}" not in BAD
+    }
+    answer = call(fleet, method, {name: _of_other_kinds(value) for name, value in (more | good).items()})
+    assert not isinstance(answer, BaseException), answer
+    assert fleet.works()
+
+
 def test_every_public_method_and_parameter_has_its_wrong_values() -> None:
     assert set(GOOD) == set(methods()), "a method without a line in GOOD, or one that is gone"
     named = {(method, parameter) for method in GOOD for parameter in parameters(method)}

@@ -264,6 +264,7 @@ FAULTS: list[tuple[dict[Any, Any], str]] = [
     ({"roles": ["a/b"]}, "roles[0] 'a/b': character 2 is '/' (a slash); allowed are printable characters other than '/' and ','"),
     ({"roles": ["a", "b,c"]}, "roles[1] 'b,c': character 2 is ','; allowed are printable characters other than '/' and ','"),
     ({"roles": [""]}, "roles[0] is empty; it has 1 to 64 characters"),
+    ({"roles": ["x" * 60] * 20}, "roles have 1,219 bytes together, at most 1,024 are kept"),
     ({"human_required": "yes"}, "human_required must be true or false, not 'yes'"),
     ({"parallelizable": 1}, "parallelizable must be true or false, not 1"),
     ({"lease_seconds": "60"}, "lease_seconds must be a number, not '60'"),

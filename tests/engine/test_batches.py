@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from zlib import crc32
 
 import pytest
@@ -10,8 +11,23 @@ import genlock
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, ReleaseClaim, RenewLease, SubmitResult
 from genlock.core.reasons import RenewReason
-from genlock.errors import GenlockError
-from tests.engine.gates import PATIENCE, GatedStore, Home, Stop, answered, caller, claim, complete, granted, later, task_key, told, writing
+from genlock.errors import GenlockError, OverLimit
+from tests.engine.gates import (
+    PATIENCE,
+    GatedStore,
+    Home,
+    Stop,
+    answered,
+    caller,
+    claim,
+    complete,
+    granted,
+    later,
+    raising,
+    task_key,
+    told,
+    writing,
+)
 
 
 def held_up(home: Home, store: GatedStore, fleet: genlock.Coordinator) -> Stop:
@@ -169,3 +185,21 @@ def test_one_bad_call_of_a_batch_fails_alone(home: Home) -> None:
 
     named = {name: answer.code if isinstance(answer, GenlockError) else answer.reason for name, answer in answers.items()}
     assert named == {"A": "GRANTED", "no-such-task": "TASK_NOT_FOUND", "B": "DENIED_COMPLETED"}
+
+
+def test_of_a_batch_in_which_one_change_is_too_large_for_the_store_only_that_one_is_refused(home: Home) -> None:
+    """Whoever was caught in one batch with it may be another tenant's."""
+    store = home.gated()
+    fleet = home.connect(store)
+    names = [f"t-{n:02d}" for n in range(9)]
+    fleet.add_tasks(tasks=["X", *names])
+    stop = held_up(home, store, fleet)
+    guilty = writing(e.ClaimAcquired, "t-04")
+    store.on("commit", when=guilty, before=raising(OverLimit("t-04 has a name that is too long")), times=math.inf)
+
+    jobs = [fleet.engine.submit([ClaimTask(task_key(name), caller(f"agent-{name}"))]) for name in names]
+    stop.open()
+
+    outcomes = dict(zip(names, (answered(job)[0] for job in jobs), strict=True))
+    assert isinstance(outcomes.pop("t-04"), OverLimit)
+    assert all(outcome.success for outcome in outcomes.values())

@@ -13,7 +13,7 @@ from msgspec import Raw
 from genlock.core.commands import Content
 from genlock.core.definition import describe_value
 from genlock.core.model import NO_DATA
-from genlock.core.names import check_track
+from genlock.core.names import as_plain, check_track
 from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES
 from genlock.errors import BadArgument
 
@@ -54,7 +54,7 @@ def check_whole(name: str, value: Any, least: int, most: int) -> int:
     """A whole number between two bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BadArgument(f"{name} is a whole number from {least:,} to {most:,}, not {value!r}")
-    return value
+    return int(value)
 
 
 def check_text(name: str, text: Any, longest: int = LONGEST_TEXT) -> str:
@@ -63,7 +63,7 @@ def check_text(name: str, text: Any, longest: int = LONGEST_TEXT) -> str:
         raise BadArgument(
             f"{name} is a text of at most {longest:,} characters, not {text if isinstance(text, str) else describe_value(text)!s:.60}"
         )
-    return text
+    return as_plain(text)
 
 
 def _is_utf8(text: str) -> bool:
@@ -115,7 +115,7 @@ def check_generation(generation: Any, name: str = "generation") -> int:
     """A generation is a whole number; which one counts is a rule of the core."""
     if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < GENERATIONS_END:
         raise BadArgument(f"{name} is the number that the claim was granted at, not {generation!r}")
-    return generation
+    return int(generation)
 
 
 def check_operation(operation_id: Any) -> str:
@@ -124,7 +124,7 @@ def check_operation(operation_id: Any) -> str:
         return ""
     if not isinstance(operation_id, str) or not 1 <= len(operation_id) <= LONGEST_OPERATION or not operation_id.isprintable():
         raise BadArgument(f"operation_id is a text of 1 to {LONGEST_OPERATION} printable characters, not {operation_id!r}")
-    return operation_id
+    return as_plain(operation_id)
 
 
 def check_profile(profile: Any) -> str:

@@ -70,9 +70,9 @@ class Base:
             known = None
         if known is not None:
             return known
-        check_session(session)
+        session = check_session(session)
         if agent_id is not None or agent or need_agent:
-            check_agent(agent)
+            agent = check_agent(agent)
         caller = Caller(session, agent, self._actor, self.identity.process)
         if len(self._callers) >= _CALLERS_KEPT:
             self._callers.clear()

@@ -36,7 +36,7 @@ class Feeds(Base):
         place = self.place(tenant_id, project_id)
         check_flag("tail", tail)
         if after is not None:
-            check_text("after", after)
+            after = check_text("after", after)
         record = None if task_id is None else self.task_key(tenant_id, project_id, task_id)
         query = EventQuery(*place, record=record, after=after, limit=check_limit(limit), tail=tail, cursors=record is None)
         page: EventPage = yield Read(lambda: self.store.read_events(query))
@@ -49,7 +49,7 @@ def follow(operations: Base, place: tuple[str, str], after: str | None, timeout:
     A store that is away is waited for until the deadline, as everywhere.
     """
     if after is not None:
-        check_text("after", after)
+        after = check_text("after", after)
     if timeout is not None:
         check_number("timeout_seconds", timeout, 0, math.inf)
     store, read = operations.store, operations.engine.read

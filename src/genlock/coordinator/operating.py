@@ -254,7 +254,7 @@ class Operating(Base):
         return list(seen)
 
     def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
-        check_text("refused_id", refused_id, LONGEST_REFERENCE)
+        refused_id = check_text("refused_id", refused_id, LONGEST_REFERENCE)
         record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
         if not isinstance(record, RefusedRecord) or record.task != key.id:
             raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; list_refused_results shows what there is")

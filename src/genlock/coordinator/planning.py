@@ -136,7 +136,7 @@ def _edited_fields(task_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     if fixed:
         raise BadArgument(f"{fixed[0]} of a task cannot be edited")
     defined = define_task({"id": task_id, **changes}).task
-    return {name: getattr(defined, name) for name in changes}
+    return {name: getattr(defined, name) for name in Task.__struct_fields__ if name in changes}
 
 
 def _doubled(tasks: list[Task]) -> list[str]:

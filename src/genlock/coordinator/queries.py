@@ -129,7 +129,7 @@ class Queries(Base):
         limit = check_limit(limit)
         wanted = check_tracks(tracks)
         if agent_id is not None:
-            check_agent(agent_id)
+            agent_id = check_agent(agent_id)
         found: tuple[ReadyTask, ...] = yield Read(lambda: self._ready(place, limit, wanted, agent_id))
         if not found:
             # Nothing: a crash may have cut off the reactions that would have opened something.
@@ -220,7 +220,7 @@ class Queries(Base):
         """The data of a task's accepted result, or of a result by its digest, large ones too."""
         key = self.task_key(tenant_id, project_id, task_id)
         if digest is not None:
-            check_text("digest", digest, LONGEST_DIGEST)
+            digest = check_text("digest", digest, LONGEST_DIGEST)
 
         def read() -> Any:
             record = self.read_task(key)

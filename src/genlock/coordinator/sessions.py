@@ -55,11 +55,11 @@ class Sessions(Queries):
         """Say that a session begins, and which process it is: `pid` on this machine, or a `process` identity from elsewhere."""
         place = self.place(tenant_id, project_id)
         caller = self.caller(session_id)
-        check_text("agent_type", agent_type, LONGEST_WORD)
+        agent_type = check_text("agent_type", agent_type, LONGEST_WORD)
         if process is not None and not isinstance(process, Process):
             raise BadArgument(f"process is a Process, not {process!r}")
         if pid is not None:
-            check_whole("pid", pid, 1, 2**31 - 1)
+            pid = check_whole("pid", pid, 1, 2**31 - 1)
             process = identify(pid)
             if process is None:
                 raise BadArgument(f"there is no process {pid} on this machine")

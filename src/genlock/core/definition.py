@@ -31,6 +31,8 @@ from genlock.errors import BadArgument
 from genlock.typed_json import convert
 
 LONGEST_ROLE: Final = 64
+MOST_ROLES_BYTES: Final = 1024
+"""They stand in the name of a pool, which every store has to hold in an index."""
 MOST_SECONDS: Final = 3_155_760_000
 """A hundred years: what is added to the present must still be a date."""
 MOST_NESTING: Final = 64
@@ -402,6 +404,9 @@ def _check_roles(name: str, value: object) -> tuple[str, ...]:
             # Roles stand side by side in the name of a pool, parted by commas and slashes.
             complaint = describe_character(role, wrong)
             raise BadArgument(f"{name}[{at}] {shown(role)}: {complaint}; allowed are printable characters other than '/' and ','")
+    size = len(",".join(roles).encode())
+    if size > MOST_ROLES_BYTES:
+        raise BadArgument(f"{name} have {size:,} bytes together, at most {MOST_ROLES_BYTES:,} are kept")
     return roles
 
 

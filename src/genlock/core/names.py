@@ -33,7 +33,10 @@ def check_project(value: object) -> str:
 
 def check_session(value: object) -> str:
     """Return the session's id if it is one."""
-    return _check_name("session", value)
+    text = _check_name("session", value)
+    if text in (".", ".."):
+        raise BadArgument(f"session {text!r}: '.' and '..' are no names, since a session's name stands in addresses")
+    return text
 
 
 def check_agent(value: object) -> str:
@@ -67,8 +70,12 @@ def check_length(what: str, value: object, longest: int) -> str:
         raise BadArgument(f"{what} is empty; it has 1 to {longest} characters")
     if len(value) > longest:
         raise BadArgument(f"{what} {shown(value)} is too long: {len(value)} characters, at most {longest} are allowed")
-    # YAML readers hand out subclasses of str, which msgspec does not encode and which would linger in the cache of ids.
-    return value if type(value) is str else str.__str__(value)
+    return as_plain(value)
+
+
+def as_plain(text: str) -> str:
+    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not encode and which would linger in caches."""
+    return text if type(text) is str else str.__str__(text)
 
 
 def describe_character(text: str, index: int) -> str:

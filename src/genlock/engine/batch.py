@@ -363,6 +363,10 @@ class Round:
             return self.store.commit(changes)
         except OutcomeUnknown as unknown:
             return [self._find_out(change, unknown, until) for change in changes]
+        except OverLimit as error:
+            # Nothing was written because of one of them: the others, who may be anybody's, are not to suffer for it.
+            half = len(changes) // 2
+            return [*self._commit(changes[:half], until), *self._commit(changes[half:], until)] if half else [error]
         except StoreError as error:
             if isinstance(error, StoreUnavailable):
                 self._was_away()
@@ -394,7 +398,7 @@ class Round:
 
 
 _MOST_EVENTS_A_DECISION = 8
-_UNWRITABLE = (OverflowError, RecursionError, UnicodeEncodeError)
+_UNWRITABLE = (OverflowError, RecursionError, TypeError, ValueError)
 
 
 def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key | None:
