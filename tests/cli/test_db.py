@@ -14,6 +14,7 @@ import genlock
 from genlock.cli.doctoring.replay import replay
 from genlock.cli.wording import without_password
 from genlock.engine.check import check
+from genlock.errors import CursorLost
 from genlock.stores.postgres import PostgresStore
 from tests.cli.console import Ran, run
 from tests.cli.terminal import shown
@@ -79,13 +80,30 @@ class TestCreate:
         assert "name one" in ran.error()["message"]
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("verb", ["ready", "doctor", "export", "db status", "db check", "db migrate"])
+    @pytest.mark.parametrize("verb", ["ready", "doctor", "export", "db status", "db check", "db migrate", "db raise-epoch"])
     def test_no_other_verb_makes_one(self, verb: str, url: str, tmp_path: Path) -> None:
         ran = run(*verb.split(), "--url", url)
         assert (ran.code, ran.out, ran.error()["code"]) == (3, "", "STORE_MISSING")
         assert ("genlock init --url sqlite://" if url.startswith("sqlite") else "genlock db create URL") in ran.error()["message"]
         assert list(tmp_path.iterdir()) == []
         assert run("db", "create", url).json()["made"] is True
+
+
+class TestRaiseEpoch:
+    def test_what_is_granted_then_is_above_all_that_was_granted_before_and_cursors_are_lost(self, url: str) -> None:
+        fill(url)
+        with genlock.connect(url, session_id="s1", agent_id="ada") as fleet:
+            cursor = fleet.read_events().cursor
+        ran = run("db", "raise-epoch", url)
+        assert (ran.code, ran.json()) == (0, {"url": without_password(url), "before": 0, "after": 1})
+        assert run("db", "raise-epoch", "--url", url).json()["after"] == 2
+        with genlock.connect(url, session_id="s2", agent_id="bob") as fleet:
+            with pytest.raises(CursorLost):
+                fleet.read_events(after=cursor)
+            fleet.force_release(task_id="A-001-x")
+            claim = fleet.claim_task(task_id="A-001-x").claim
+            assert claim is not None
+            assert claim.generation == 2_000_001
 
 
 class TestMigrate:

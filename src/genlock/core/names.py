@@ -74,7 +74,7 @@ def check_length(what: str, value: object, longest: int) -> str:
 
 
 def as_plain(text: str) -> str:
-    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not encode and which would linger in caches."""
+    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not encode."""
     return text if type(text) is str else str.__str__(text)
 
 

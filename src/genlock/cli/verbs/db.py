@@ -1,4 +1,4 @@
-"""The store itself: create, migrate, check, status."""
+"""The store itself: create, migrate, check, status, and its epoch."""
 
 from __future__ import annotations
 
@@ -119,6 +119,32 @@ def status(app: App, url: str | None) -> None:
     if found.outdated:
         again = command("db migrate", shown if shown == app.url else "URL")
         app.answers.say(f"it is of an older format than this version of Genlock works with; to bring it up to date, type: {again}")
+
+
+@db.command("raise-epoch")
+@_url
+@verb()
+def raise_epoch(app: App, url: str | None) -> None:
+    """After a restore or a failover that may have lost commits: let nobody go on from what was lost.
+
+    Generations go on above epoch × 1,000,000, so a worker from before can never be taken for the present holder; readers of the feed
+    are told that their cursors are lost. `genlock restore` does it by itself. As JSON: {"url", "before", "after"}.
+    """
+    from genlock.cli.opening import by_the_short_way
+    from genlock.cli.tables import print_lines
+    from genlock.cli.wording import without_password
+    from genlock.open import open_store
+
+    app.name_store(url)
+    with by_the_short_way(app):
+        store = open_store(app.url, create=False)
+    try:
+        before = store.load([]).epoch
+        store.set_epoch(before + 1)
+    finally:
+        store.close()
+    answer = {"url": without_password(app.url), "before": before, "after": before + 1}
+    app.answers.give(answer, text=lambda console: print_lines(console, f"epoch: {before + 1}"), bare=[str(before + 1)])
 
 
 def _print_migrated(console: Console, done: Migrated) -> None:
