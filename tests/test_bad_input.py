@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -556,6 +557,12 @@ def test_a_large_result_of_a_task_that_does_not_exist_leaves_no_payload_behind(f
     with pytest.raises(TaskNotFound, match="nobody-knows-it"):
         fleet.coordinator.submit_result(task_id="nobody-knows-it", generation=1, result_data="x" * 100_000)
     assert fleet.content() == before
+
+
+def test_what_has_no_time_to_tell_is_no_clock() -> None:
+    wrong: Any = time.time
+    with pytest.raises(BadArgument, match=r"clock is something whose now\(\)"):
+        genlock.connect("memory://", clock=wrong)
 
 
 def test_policy_and_limits_of_which_one_is_wrong_change_nothing(fleets: Callable[[], Fleet]) -> None:

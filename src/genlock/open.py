@@ -199,6 +199,8 @@ def _opener(
     if not isinstance(url, str) and not hasattr(url, "limits"):
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
+    if clock is not None and not callable(getattr(clock, "now", None)):
+        raise BadArgument(f"clock is something whose now() gives the time with its zone, not {type(clock).__name__}")
     if isinstance(url, str):
         given = url
         home = os.getpid()
