@@ -206,6 +206,17 @@ def test_pages_take_get_and_head_alone(here: Here, path: str) -> None:
     assert here.http.head(here.url + path).status_code == 200
 
 
+def test_a_service_whose_lane_has_ended_says_that_it_needs_a_new_start() -> None:
+    with serving() as service:
+        lane = service.coordinator.engine._lanes[0]
+        assert service.http.get("/healthz").status_code == 200
+        lane.close()  # as a bug of ours would: only the lane ends
+        lane.thread.join()
+        for path in ("/healthz", "/readyz"):
+            answer = service.http.get(path)
+            assert (answer.status_code, answer.json()["status"]) == (503, "broken")
+
+
 def test_head_is_get_without_the_body(here: Here) -> None:
     full, head = here.ask("GET", f"tasks/{T}"), here.ask("HEAD", f"tasks/{T}")
     assert (head.status_code, head.content) == (200, b"")

@@ -100,6 +100,11 @@ class Engine:
         """By lane: jobs that wait to be begun, and requests for a next task that wait for one."""
         return {str(n): (lane.depth, lane.waiters) for n, lane in enumerate(self._lanes)}
 
+    @property
+    def is_broken(self) -> bool:
+        """Has a lane ended that nobody has closed? Only a bug of ours does that, and nothing but a new start helps."""
+        return not self._closed and not all(lane.thread.is_alive() for lane in self._lanes)
+
     def poke(self) -> None:
         """Time may have moved: look again."""
         for lane in self._lanes:

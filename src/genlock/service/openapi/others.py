@@ -29,7 +29,11 @@ OTHERS: Final[dict[str, dict[str, Any]]] = {
             "summary": "Is the process alive?",
             "tags": ["Service"],
             "security": [],
-            "responses": {"200": _answered("Alive.", "application/json", _SAID), "421": PROBLEM},
+            "responses": {
+                "200": _answered("Alive.", "application/json", _SAID),
+                "421": PROBLEM,
+                "503": _answered("It needs a new start, and why.", "application/json", _SAID),
+            },
         }
     },
     "/readyz": {

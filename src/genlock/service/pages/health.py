@@ -1,4 +1,4 @@
-"""Is it alive, and is it ready? Alive: the process answers. Ready: its store does too, and it is not about to stop."""
+"""Is it alive, and is it ready? Alive: it answers, and its lanes run. Ready: its store answers too, and it is not about to stop."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ class Health:
         self._running = running
 
     async def healthz(self, _: Request) -> Response:
-        """Alive."""
+        """Alive, or in need of a new start."""
+        if self._running.coordinator.engine.is_broken:
+            return _said(503, {"status": "broken", "detail": "a thread that carries out operations has ended; restart the service"})
         return _said(200, {"status": "ok", "version": __version__})
 
     async def readyz(self, _: Request) -> Response:
         """Ready, or why not."""
         if self._running.stopping.is_set():
             return _said(503, {"status": "stopping"})
+        if self._running.coordinator.engine.is_broken:
+            return _said(503, {"status": "broken"})
         try:
             async with asyncio.timeout(_STORE_SECONDS):
                 await asyncio.to_thread(self._running.coordinator.engine.store.load, [])
