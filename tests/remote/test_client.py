@@ -63,6 +63,14 @@ def test_there_is_a_method_for_every_route_and_nothing_else(remote: type) -> Non
     assert {name for name in dir(remote) if not name.startswith("_")} == {*METHODS, "close", "engine", "identity"}
 
 
+@pytest.mark.parametrize("session", [".", "..", "a.b", "José García", 'a "b" \\c', "100%"])
+def test_a_session_is_found_by_its_name_whatever_an_address_makes_of_it(session: str, fleet: Coordinator) -> None:
+    fleet.register_session(session_id=session)
+    fleet.heartbeat_session(session_id=session)
+    assert fleet.get_session_memory(session_id=session).session_id == session
+    assert fleet.end_session(session_id=session).session_id == session
+
+
 def test_what_no_operation_takes_is_a_type_error_here_too(fleet: Coordinator) -> None:
     with pytest.raises(TypeError):
         fleet.claim_task(task_id="T", colour="red")  # type: ignore[call-arg]

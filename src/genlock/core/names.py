@@ -33,10 +33,7 @@ def check_project(value: object) -> str:
 
 def check_session(value: object) -> str:
     """Return the session's id if it is one."""
-    text = _check_name("session", value)
-    if text in (".", ".."):
-        raise BadArgument(f"session {text!r}: '.' and '..' are no names, since a session's name stands in addresses")
-    return text
+    return _check_name("session", value)
 
 
 def check_agent(value: object) -> str:

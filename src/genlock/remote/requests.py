@@ -55,11 +55,16 @@ def request_of(identity: Identity, call: Call[Any]) -> Request:
     name = _name(route, given, identity)
     _check_caller(identity, call)
     operation = given.get("operation_id")
-    path = route.path if route.variable is None else route.path.replace(f"{{{route.variable}}}", quote(name, safe=""))
+    path = route.path if route.variable is None else route.path.replace(f"{{{route.variable}}}", _quoted(name))
     target = f"{PREFIX}/{place[0]}/{place[1]}/{path}"
     if route.method == "GET":
         return Request(route, target + _query(type(call), given), None)
     return Request(route, target, _body(given), operation if isinstance(operation, str) else None)
+
+
+def _quoted(name: str) -> str:
+    """A name in a path. One that is nothing but dots would be taken for a way up."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def _place(route: Route, identity: Identity, tenant: Any, project: Any) -> tuple[str, str]:
