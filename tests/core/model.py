@@ -181,7 +181,7 @@ class Model:
                 continue
             if not over and (other.end == "COMPLETED" or self.working(other)):
                 other.changed.add(name)
-            idle = other.end is None and other.held is None and not self.working(other)
+            idle = other.end is None and not self.working(other)
             if cancelled and idle and name in other.needs and self.rules.hold_dependents:
                 other.held, other.held_until = "a dependency was cancelled", None
             self._fan_in(other)
@@ -239,7 +239,7 @@ class Model:
         task.needs = needs
         # Those that are done already are news to the task.
         if any(self.tasks[other].end is not None for other in new):
-            idle = task.end is None and task.held is None and not self.working(task)
+            idle = task.end is None and not self.working(task)
             if idle and self.rules.hold_dependents and any(self.tasks[other].end == "CANCELLED" for other in new):
                 task.held, task.held_until = "a dependency was cancelled", None
             self._fan_in(task)
@@ -483,7 +483,7 @@ class Model:
         task = self.tasks[name]
         if task.end is not None:
             raise Mistake("NotAllowed")
-        if task.held is not None:
+        if task.held is not None and task.held_until is None:
             return "UNCHANGED"
         task.held, task.held_until = "an operator", None
         return "DONE"
@@ -494,8 +494,8 @@ class Model:
             raise Mistake("NotAllowed")
         if task.held is None and not task.backlog:
             return "UNCHANGED"
+        task.backlog = task.backlog and task.held is not None
         task.held = task.held_until = None
-        task.backlog = False
         task.failures = task.grants = 0
         self._fan_in(task)
         return "DONE"

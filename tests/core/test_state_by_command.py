@@ -686,11 +686,13 @@ DONE [CLAIM_EXPIRED] HELD +0: check
 ## HELD for a while, with an expired claim (as HELD, with a live claim, but)
 ALREADY_EXPIRED: renew
 DONE [TASK_REOPENED] PENDING +0: reopen
+DONE [TASK_HELD] HELD +0: hold
 
 ## HELD for a while that is over (as HELD, with a claim whose lease is over, but)
 GRANTED [TASK_REOPENED CLAIM_ACQUIRED] IN_PROGRESS +1: claim, claim (colleague), claim (stranger)
 DENIED_LIMIT [TASK_REOPENED] PENDING +0: claim (too short)
 DONE [TASK_REOPENED] PENDING +0: reopen, check
+DONE [TASK_HELD] HELD +0: hold
 
 ## HELD, the children of a fan-out are done (as HELD, but)
 DONE [TASK_REOPENED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: reopen

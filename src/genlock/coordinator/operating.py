@@ -117,7 +117,7 @@ class Operating(Base):
     def reopen_task(
         self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None, operation_id: str | None = None
     ) -> Script[OperatorResult]:
-        """Lift a hold, or take a task out of the backlog."""
+        """Lift a hold; a task that is not held is taken out of the backlog."""
         key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
         return (yield from self._act(c.ReopenTask(key, self.operator(), operation)))
 

@@ -193,11 +193,13 @@ class TaskHeld(Occurrence, frozen=True):
 
 
 class TaskReopened(Occurrence, frozen=True):
-    """The hold is lifted, or the task leaves the backlog."""
+    """The hold is lifted; or, if it was not held, the task leaves the backlog."""
 
     by_time: bool = False
     """The hold had an end; nobody has judged the failures that led to it."""
     operation: str = ""
+    backlog: bool = False
+    """It was held while in the backlog, and goes back there."""
 
 
 # Tasks: others they depend on

@@ -353,7 +353,7 @@ class HoldTask(InProject[OperatorResult], kw_only=True):
 
 
 class ReopenTask(InProject[OperatorResult], kw_only=True):
-    """Lift a hold, or take a task out of the backlog."""
+    """Lift a hold; a task that is not held is taken out of the backlog."""
 
     task_id: str
     operation_id: str | None = None

@@ -52,7 +52,7 @@ def catch_up(draft: TaskDraft) -> None:
         draft.happens(e.AssignmentLapsed, assigned_to=record.task.assigned_to)
     hold = draft.task.hold
     if draft.task.state is Status.HELD and hold is not None and hold.until is not None and now >= hold.until:
-        draft.happens(e.TaskReopened, by_time=True)
+        draft.happens(e.TaskReopened, by_time=True, backlog=draft.task.backlog)
     if draft.facts.others and draft.task.state is Status.BLOCKED:
         hear(draft, list(draft.facts.others))
     if record.state in (Status.BLOCKED, Status.HELD):

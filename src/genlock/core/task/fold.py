@@ -257,7 +257,7 @@ def _held(record: TaskRecord, event: e.TaskHeld) -> TaskRecord:
 
 
 def _reopened(record: TaskRecord, event: e.TaskReopened) -> TaskRecord:
-    record = replace(record, updated_at=event.timestamp, hold=None, backlog=False)
+    record = replace(record, updated_at=event.timestamp, hold=None, backlog=event.backlog)
     if not event.by_time:
         record = replace(record, failures=0, grants=0)
     active = record.claim is not None and record.claim.state is ClaimState.ACTIVE

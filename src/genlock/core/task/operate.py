@@ -151,20 +151,22 @@ def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) ->
     if is_repeated(record, command, e.TaskHeld):
         return draft.decided(_done(draft))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
-    if record.state is not Status.HELD:
+    # A hold that time would lift becomes one that only a person lifts.
+    if record.state is not Status.HELD or (record.hold is not None and record.hold.until is not None):
         draft.happens(e.TaskHeld, reason=command.reason or "held by an operator", operation=command.operation)
     return draft.decided(_result(draft, None))
 
 
 def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts) -> Decision:
-    """Lifts a hold, or takes a task out of the backlog; failures and grants are counted anew."""
+    """Lifts a hold, or else takes a task out of the backlog; failures and grants are counted anew."""
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskReopened):
         return draft.decided(_done(draft))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
-        draft.happens(e.TaskReopened, operation=command.operation)
+        # Who lifts a hold has not said that the task is ready: one thing at a time.
+        draft.happens(e.TaskReopened, operation=command.operation, backlog=record.state is Status.HELD and record.backlog)
         fan_in(draft)
     return draft.decided(_result(draft, None))
 

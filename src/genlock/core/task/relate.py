@@ -41,12 +41,17 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
         for kind in (_dependency_news(record, other, seen, reset), _child_news(record, other, seen, reset)):
             if kind is not None:
                 news.setdefault(kind, {})[other] = Heard(seen.version, seen.status)
-    idle = record.state in (Status.PENDING, Status.BLOCKED, Status.BACKLOG)
+    begun = record.claim is not None and record.claim.state is ClaimState.ACTIVE
+    idle = record.state in (Status.PENDING, Status.BLOCKED, Status.BACKLOG) or (record.state is Status.HELD and not begun)
     for kind, heard in news.items():
         draft.happens(kind, by=SYSTEM, others=heard)
     cancelled = news.get(e.DependencyCancelled)
     if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
-        draft.happens(e.TaskHeld, by=SYSTEM, reason=f"dependency {', '.join(cancelled)} was cancelled")
+        reason = f"dependency {', '.join(cancelled)} was cancelled"
+        if record.hold is not None and reason not in record.hold.reason:
+            # Who lifts the hold there is lifts this one with it, and is to see both.
+            reason = f"{record.hold.reason}; {reason}"
+        draft.happens(e.TaskHeld, by=SYSTEM, reason=reason)
     # Only news completes a parent: one that was reset after its children finished waits for a merging agent.
     if news:
         fan_in(draft)
