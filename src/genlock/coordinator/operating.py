@@ -27,11 +27,11 @@ from genlock.core.keys import REFUSED, TASK, Key, project_key, tenant_key
 from genlock.core.model import RefusedRecord, TaskRecord
 from genlock.core.names import check_agent, check_track
 from genlock.core.policy import PROFILES, STANDARD_TRACKS, Policy, change_limits, change_policy
-from genlock.core.reasons import RefusedState, Status
+from genlock.core.reasons import RefusedState, Status, Verdict
 from genlock.core.results import OperatorResult, Settings, SubmissionResult, SweepResult
-from genlock.engine.jobs import Sweep
+from genlock.engine.jobs import Job, Sweep
 from genlock.engine.retention import purge_old
-from genlock.errors import NotAllowed, ResultNotFound
+from genlock.errors import GenlockError, NotAllowed, ResultNotFound
 from genlock.store import Query
 
 _AT_ONCE = 500
@@ -55,9 +55,17 @@ class Operating(Base):
         operation = check_operation(operation_id)
         descendants: list[Key] = (yield Read(lambda: self._completed_dependents(key))) if cascade else []
         result: OperatorResult = yield from self.ask_one(c.ResetTask(key, self.operator(), operation))
+        cascade_of: list[str] = []
+        errors: list[GenlockError] = []
         for start in range(0, len(descendants), _AT_ONCE):
-            yield Ask([c.ResetTask(other, self.operator(), operation) for other in descendants[start : start + _AT_ONCE]])
-        return msgspec.structs.replace(result, cascade=tuple(other.id for other in descendants))
+            commands = [c.ResetTask(other, self.operator(), operation, if_completed=True) for other in descendants[start : start + _AT_ONCE]]
+            job: Job = yield Ask(commands)
+            errors += [outcome for outcome in job.results if isinstance(outcome, GenlockError)]
+            cascade_of += [outcome.task_id for outcome in job.results if _is_done(outcome)]
+        if errors:
+            # As far as it went it stays; asked once more, it goes on with those that are still completed.
+            raise errors[0]
+        return msgspec.structs.replace(result, cascade=tuple(cascade_of))
 
     def preview_reset(self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[tuple[str, ...]]:
         """The completed tasks that a reset with `cascade` would reset too."""
@@ -234,24 +242,30 @@ class Operating(Base):
             after = page.next
 
     def _completed_dependents(self, key: Key) -> list[Key]:
-        """Completed tasks that rest on this one, directly or through others."""
+        """Completed tasks that rest on this one, directly or through others.
+
+        Also through those that are open again: what was reset alone before has left those behind it as they were. A cancelled one
+        will not be done again, and passes nothing on."""
         self.read_task(key)
-        seen: dict[Key, None] = {}
+        completed: list[Key] = []
+        seen = {key}
         todo = [key]
         while todo:
             current, after = todo.pop(), None
             while True:
-                query = Query(*key.place, waits_on=(MET + current.id,), after=after, limit=_AT_ONCE)
-                page = self.store.find(query)
+                # For whom it counts as met, and for whom not: that depends on what it is itself by now.
+                page = self.store.find(Query(*key.place, waits_on=(MET + current.id, current.id), after=after, limit=_AT_ONCE))
                 for stored in page.records:
                     record = decode_record(TASK, stored.body)
-                    if isinstance(record, TaskRecord) and record.state is Status.COMPLETED and stored.key not in seen:
-                        seen[stored.key] = None
+                    if isinstance(record, TaskRecord) and record.state is not Status.CANCELLED and stored.key not in seen:
+                        seen.add(stored.key)
                         todo.append(stored.key)
+                        if record.state is Status.COMPLETED:
+                            completed.append(stored.key)
                 if page.next is None:
                     break
                 after = page.next
-        return list(seen)
+        return completed
 
     def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
         refused_id = check_text("refused_id", refused_id, LONGEST_REFERENCE)
@@ -276,3 +290,7 @@ class Operating(Base):
                 break
             after = page.next
         self.store.payloads().drop(key, digest)
+
+
+def _is_done(outcome: Any) -> bool:
+    return isinstance(outcome, OperatorResult) and outcome.verdict is Verdict.DONE

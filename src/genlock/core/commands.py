@@ -123,6 +123,8 @@ class AssignTask(Command, frozen=True):
 
 class ResetTask(Command, frozen=True):
     operation: str = ""
+    if_completed: bool = False
+    """Only if it is completed, as a cascade wants it: whoever has begun anew meanwhile is not disturbed."""
 
 
 class CancelTask(Command, frozen=True):

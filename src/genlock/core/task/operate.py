@@ -117,6 +117,8 @@ def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) 
     draft = TaskDraft(present(record, unknown(command)), command, facts)
     if is_repeated(draft.task, command, e.TaskReset):
         return draft.decided(_done(draft))
+    if command.if_completed and draft.task.state is not Status.COMPLETED:
+        return draft.decided(_result(draft, None))
     holder = _holder(draft)
     before, operation = draft.task.state, command.operation
     draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, operation=operation, **_loser(draft))

@@ -1,0 +1,48 @@
+"""A reset with cascade says what it has reset, neither more nor less."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from genlock.core import events as e
+from genlock.errors import StoreFull
+from tests.engine.gates import Home, complete, granted, raising, writing
+
+
+def test_what_has_been_begun_anew_meanwhile_is_neither_reset_nor_listed(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, {"id": "C", "depends_on": ["A"]}])
+    for name in "ABC":
+        complete(fleet, name)
+
+    def begin_anew() -> None:
+        rival.reset_task(task_id="B")
+        granted(rival, "B", "bob")
+
+    # It has been listed by now, and is completed no longer.
+    store.on("commit", when=writing(e.TaskReset, "A"), before=begin_anew)
+
+    assert fleet.reset_task(task_id="A", cascade=True).cascade == ("C",)
+    state = fleet.get_task_state(task_id="B")
+    assert state.claim is not None
+    assert (state.state, state.claim.agent_id) == ("IN_PROGRESS", "bob")
+
+
+def test_a_descendant_that_could_not_be_reset_is_an_error_and_the_next_cascade_finds_it(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
+    for name in "AB":
+        complete(fleet, name)
+    store.on("commit", when=writing(e.TaskReset, "B"), before=raising(StoreFull("no room")), times=inf)
+
+    with pytest.raises(StoreFull):
+        fleet.reset_task(task_id="A", cascade=True)
+
+    store.clear()
+    assert fleet.get_task_state(task_id="B").state == "COMPLETED"
+    assert fleet.preview_reset(task_id="A") == ("B",)
+    assert fleet.reset_task(task_id="A", cascade=True).cascade == ("B",)
