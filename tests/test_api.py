@@ -729,6 +729,16 @@ def test_batches_answer_for_each_task_and_for_those_that_do_not_exist(fleet: Coo
     assert fleet.batch_get_states(task_ids=[]) == {}
 
 
+def test_a_batch_that_names_a_task_twice_is_refused_before_anything_is_done(fleet: Coordinator) -> None:
+    fleet.add_tasks(tasks=["a", "b"])
+    fleet.batch_claim(task_ids=["a", "b"])
+    results = [{"task_id": name, "generation": 1, "result_data": {"by": number}} for number, name in enumerate(["a", "b", "a"])]
+    with pytest.raises(BadArgument, match="'a' is there twice"):
+        fleet.batch_submit(results=results)
+    assert {task: state.state for task, state in fleet.batch_get_states(task_ids=["a", "b"]).items()} == dict.fromkeys("ab", "IN_PROGRESS")
+    assert fleet.list_refused_results() == ()
+
+
 def test_subtasks_with_large_results_complete_their_parent(fleet: Coordinator) -> None:
     fleet.add_tasks(tasks=["parent", {"id": "after", "depends_on": ["parent"]}])
     fleet.claim_task(task_id="parent")

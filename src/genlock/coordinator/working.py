@@ -229,6 +229,7 @@ class Working(Base):
             if command.content.payload:
                 payloads.append((command, data))
             commands.append(command)
+        _check_distinct(commands)
         for command, data in payloads:
             # One that is refused below for its own reason is refused there again, alone.
             with contextlib.suppress(TaskNotFound, ResultTooLarge):
@@ -334,11 +335,21 @@ class Working(Base):
     def _each(self, commands: Sequence[c.Command]) -> Script[dict[str, Any]]:
         if not commands:
             return {}
+        _check_distinct(commands)
         job: Job = yield Ask(commands)
         return {command.key.id: outcome for command, outcome in zip(commands, job.results, strict=True)}
 
 
 _OF_A_RESULT: Final = frozenset({"task_id", "generation", "result_data", "work_product_ref", "operation_id", "agent_id"})
+
+
+def _check_distinct(commands: Sequence[c.Command]) -> None:
+    """Answers are by task: of two for the same one, the caller would see the last alone."""
+    seen: set[str] = set()
+    for command in commands:
+        if command.key.id in seen:
+            raise BadArgument(f"task {command.key.id!r} is there twice; a batch takes each task once")
+        seen.add(command.key.id)
 
 
 def _subtask(subtask: Any) -> dict[str, Any]:
