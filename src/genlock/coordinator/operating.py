@@ -58,7 +58,9 @@ class Operating(Base):
         cascade_of: list[str] = []
         errors: list[GenlockError] = []
         for start in range(0, len(descendants), _AT_ONCE):
-            commands = [c.ResetTask(other, self.operator(), operation, if_completed=True) for other in descendants[start : start + _AT_ONCE]]
+            commands = [
+                c.ResetTask(other, self.operator(), operation, if_completed=True) for other in descendants[start : start + _AT_ONCE]
+            ]
             job: Job = yield Ask(commands)
             errors += [outcome for outcome in job.results if isinstance(outcome, GenlockError)]
             cascade_of += [outcome.task_id for outcome in job.results if _is_done(outcome)]

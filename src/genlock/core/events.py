@@ -54,6 +54,8 @@ class TaskEdited(Occurrence, frozen=True):
     changed: tuple[str, ...]
     early: bool = False
     operation: str = ""
+    arguments: str = ""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
 class TaskReordered(Occurrence, frozen=True):
@@ -139,6 +141,8 @@ class TaskAssigned(Occurrence, frozen=True):
     assigned_to: str
     assigned_until: datetime
     operation: str = ""
+    arguments: str = ""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
 class AssignmentLapsed(Occurrence, frozen=True):
@@ -182,6 +186,8 @@ class TaskCancelled(Occurrence, frozen=True):
     holder_session_id: str = ""
     holder_agent_id: str = ""
     operation: str = ""
+    arguments: str = ""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
 class TaskHeld(Occurrence, frozen=True):
@@ -190,6 +196,8 @@ class TaskHeld(Occurrence, frozen=True):
     reason: str
     until: datetime | None = None
     operation: str = ""
+    arguments: str = ""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
 class TaskReopened(Occurrence, frozen=True):

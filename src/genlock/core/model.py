@@ -158,6 +158,8 @@ class Act(Struct, frozen=True, gc=False, omit_defaults=True):
     """Its event, and for whom."""
     children: tuple[str, ...] = ()
     """Of a spawn: what it made, since their names may have been taken from a counter."""
+    arguments: str = ""
+    """A digest of what was asked; empty if the act has no arguments, or if its event is from before they were noted."""
 
 
 class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):

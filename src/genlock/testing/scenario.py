@@ -245,9 +245,9 @@ class Player:
     # Workers
 
     def do_claim(self, line: Arguments) -> str:
-        """claim TASK agent/session [lease=] [operation=]"""
+        """claim TASK agent/session [lease=] [role=] [metadata=JSON] [operation=]"""
         task_id = line.word("the task")
-        keywords = line.renamed(lease_duration_seconds="lease", operation_id="operation")
+        keywords = line.renamed(lease_duration_seconds="lease", agent_role="role", metadata="metadata", operation_id="operation")
         return self._claimed(self._coordinator.claim_task(task_id=task_id, **line.who(), **keywords))
 
     def do_batch_claim(self, line: Arguments) -> str:
@@ -364,8 +364,9 @@ class Player:
         return " ".join(self._coordinator.preview_reset(task_id=line.word("the task"))) or "none"
 
     def do_cancel(self, line: Arguments) -> str:
-        """cancel TASK [operation=]"""
-        return _operated(self._coordinator.cancel_task(task_id=line.word("the task"), **line.renamed(operation_id="operation")))
+        """cancel TASK [reason=] [operation=]"""
+        keywords = line.renamed(operation_id="operation")
+        return _operated(self._coordinator.cancel_task(task_id=line.word("the task"), reason=line.text("reason") or "", **keywords))
 
     def do_assign(self, line: Arguments) -> str:
         """assign TASK agent [hours=] [operation=]"""

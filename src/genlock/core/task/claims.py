@@ -86,8 +86,11 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
     claim = record.claim
     if claim is None or claim.operation != command.operation or claim.session != command.by.session:
         return None
-    if claim.agent != command.by.agent or (not claim.renewals and claim.lease_seconds != command.lease_seconds):
-        raise OperationMismatch(f"operation {command.operation!r} claimed {record.task.id!r} with another agent or lease; use a new id")
+    asked = (command.by.agent, command.role, command.metadata)
+    if (claim.agent, claim.role, claim.metadata) != asked or (not claim.renewals and claim.lease_seconds != command.lease_seconds):
+        raise OperationMismatch(
+            f"operation {command.operation!r} claimed {record.task.id!r} with another agent, role, lease or metadata; use a new id"
+        )
     if overdue(claim, facts.now, mercy=facts.mercy) is not None:
         return None
     return Decision(ClaimResult(True, ClaimReason.GRANTED, record.task.id, task_claim(command.key, record, claim), record.task))

@@ -311,7 +311,7 @@ def _remembering(fold: Callable[[TaskRecord, Any], TaskRecord]) -> Callable[[Tas
             return folded
         children = tuple(child.id for child in event.children) if type(event) is e.SubtasksSpawned else ()
         what = f"{event.__struct_config__.tag} {getattr(event, 'assigned_to', '')}".rstrip()
-        return replace(folded, act=Act(event.operation, event.session_id, what, children))
+        return replace(folded, act=Act(event.operation, event.session_id, what, children, getattr(event, "arguments", "")))
 
     return remember
 

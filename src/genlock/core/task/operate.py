@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from genlock.core import codec
 from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Decision, present
@@ -70,7 +71,7 @@ def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) ->
     check_size(task)
     draft = TaskDraft(record, command, facts)
     early = _early(task, facts.now) if "not_before" in changes else record.early
-    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, operation=command.operation)
+    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, **_asked(command))
     if record.state is Status.BLOCKED:
         late_fan_in(draft)
     return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
@@ -108,7 +109,7 @@ def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts
     if record.claim is not None:
         supersede(draft, "assign")
     until = _reserved_until(record.task, facts.now, facts.policy, command.hours)
-    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, operation=command.operation)
+    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, **_asked(command))
     return draft.decided(_result(draft, holder))
 
 
@@ -140,7 +141,7 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
         generation=draft.raised(),
         previous_state=record.state,
         reason=command.reason,
-        operation=command.operation,
+        **_asked(command),
         **_loser(draft),
     )
     return draft.decided(_result(draft, holder))
@@ -155,7 +156,7 @@ def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) ->
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     # A hold that time would lift becomes one that only a person lifts.
     if record.state is not Status.HELD or (record.hold is not None and record.hold.until is not None):
-        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator", operation=command.operation)
+        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator", **_asked(command))
     return draft.decided(_result(draft, None))
 
 
@@ -181,7 +182,24 @@ def is_repeated(record: TaskRecord, command: Operation, kind: type[e.TaskEvent],
     what = f"{kind.__struct_config__.tag} {whom}".rstrip()
     if act.what != what:
         raise OperationMismatch(f"operation {command.operation!r} was another act on {record.task.id!r} ({act.what}); use a new id")
+    if act.arguments and act.arguments != _digest_of(command):
+        raise OperationMismatch(f"operation {command.operation!r} was this act on {record.task.id!r} with other arguments; use a new id")
     return True
+
+
+def _asked(command: Operation) -> dict[str, Any]:
+    """For the event of an act that takes arguments: what its repeat is known by. Nothing if nobody could repeat it."""
+    return {"operation": command.operation, "arguments": _digest_of(command)} if command.operation else {}
+
+
+def _digest_of(command: Operation) -> str:
+    """What was asked, in a few digits: enough to tell it from something else under the same operation id of the same session."""
+    arguments = {name: getattr(command, name) for name in command.__struct_fields__ if name not in _OF_EVERY_ACT}
+    digest: str = codec.sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
+    return digest[:16]
+
+
+_OF_EVERY_ACT = frozenset({"key", "by", "operation"})
 
 
 def supersede(draft: TaskDraft, verb: str, operation: str = "") -> None:
