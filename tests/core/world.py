@@ -19,7 +19,7 @@ from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Seen, told, wants
 from genlock.core.index import index_of
 from genlock.core.keys import SESSION, TASK, Key
-from genlock.core.model import Record, SessionRecord, Task, TaskRecord
+from genlock.core.model import Record, RefusedRecord, SessionRecord, Task, TaskRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.rules import Reaction, decide, evolve, react
 
@@ -98,6 +98,7 @@ class World:
         sessions = {key.id: self._session(key.id) for key in wanted if key.kind == SESSION}
         others = {key.id: seen for key in wanted if key.kind == TASK and (seen := self.seen(key.id)) is not None}
         claim = record.claim if isinstance(record, TaskRecord) else None
+        beside = self.cell(wanted[0]).record if wanted else None
         holder = claim.session if claim is not None and claim.session != command.by.session else ""
         self._fresh += 1
         return Facts(
@@ -110,6 +111,8 @@ class World:
             holder=sessions.get(holder),
             holder_gone=holder in sessions and holder in self.gone,
             others=others,
+            refused=beside if isinstance(beside, RefusedRecord) else None,
+            task=beside if isinstance(beside, TaskRecord) and isinstance(command, c.DiscardRefused) else None,
         )
 
     def _session(self, name: str) -> SessionRecord | None:

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+import genlock
 from genlock.core import events as e
 from genlock.core.codec import decode_record
 from genlock.core.commands import AddTask, ClaimTask, Content, Hear, SubmitResult
 from genlock.core.facts import Seen
-from genlock.core.keys import SETTLED, Key
+from genlock.core.keys import REFUSED, SETTLED, TASK, Key
 from genlock.core.model import SettledRecord, Task
 from genlock.core.reasons import Status
-from genlock.errors import Closed, StoreFull, StoreUnavailable
+from genlock.errors import Closed, NotAllowed, StoreFull, StoreUnavailable
 from genlock.store import Committed, Conflict, EventQuery
 from tests.engine.gates import (
     PATIENCE,
@@ -492,3 +493,137 @@ def test_a_completion_opens_more_dependents_than_one_second_commit_takes(home: H
     # Nobody sweeps and nobody asks for work: the lane that broke off goes on by itself.
     until(fleet, lambda: not fleet.blocked(limit=1))
     assert [line.task.id for line in fleet.ready(limit=2000)] == many
+
+
+def cut_off_before_the_parent_hears(home: Home) -> int:
+    """Alice keeps her claim of P while its only child is done; the coordinator dies before P is told. Her generation."""
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["P"])
+    generation = granted(doomed, "P", "alice")
+    spawned = doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "c1"}], keep=True)
+    assert spawned.success
+    child = granted(doomed, "c1", "bob")
+    store.on("commit", when=writing(e.ChildFinished, "P"), before=die)
+    with pytest.raises(Closed):
+        submit(doomed, "c1", "bob", child)
+    return generation
+
+
+@dies
+def test_after_a_crash_a_submission_of_the_parent_looks_for_itself_whether_its_children_are_done(home: Home) -> None:
+    generation = cut_off_before_the_parent_hears(home)
+    fleet = home.connect()
+
+    assert submit(fleet, "P", "alice", generation).accepted
+    # The reaction that comes after all finds nothing new.
+    before = told(fleet, "P")
+    fleet.sweep()
+    assert (told(fleet, "P"), state(fleet, "P")) == (before, "COMPLETED")
+
+
+@dies
+def test_after_a_crash_an_adoption_looks_for_itself_whether_the_children_are_done(home: Home) -> None:
+    generation = cut_off_before_the_parent_hears(home)
+    fleet = home.connect()
+    refused = submit(fleet, "P", "carol", generation)
+    assert refused.refused_id is not None
+
+    assert fleet.adopt_result(task_id="P", refused_id=refused.refused_id).accepted
+
+
+@dies
+def test_a_submission_that_looks_at_its_children_while_one_is_reset_knows_of_it(home: Home) -> None:
+    generation = cut_off_before_the_parent_hears(home)
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    store.on("commit", when=writing(e.ResultAccepted, "P"), before=lambda: rival.reset_task(task_id="c1"))
+
+    answer = submit(fleet, "P", "alice", generation)
+
+    if answer.accepted:
+        assert fleet.get_task_state(task_id="P").inputs_changed == ("c1",)
+    else:
+        assert (answer.reason, answer.waits_for, answer.kept) == ("CHILDREN_UNFINISHED", ("c1",), True)
+
+
+def test_a_submission_looks_at_nothing_but_unfinished_children(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["P", "c1", "X"])
+    generation = granted(fleet, "P", "alice")
+    fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "k"}], keep=True)
+    complete(fleet, "k")
+    store.calls.clear()
+
+    assert submit(fleet, "P", "alice", generation).accepted
+
+    loaded = {key.id for method, keys in store.calls if method == "load" for key in keys if key.kind == TASK}
+    assert loaded == {"P"}
+
+
+def cut_off_after_adoption(home: Home) -> str:
+    """An operator adopts a refused result of A; the coordinator dies before it is marked. Its name."""
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["A"])
+    refused = submit(doomed, "A", "alice", 7)
+    assert refused.refused_id is not None
+    name = refused.refused_id
+    store.on("commit", when=writing(e.ResultAdopted, name), before=die)
+    with pytest.raises(Closed):
+        doomed.adopt_result(task_id="A", refused_id=name)
+    return name
+
+
+def mark_of(fleet: genlock.Coordinator) -> list[str]:
+    return [str(result.state) for result in fleet.list_refused_results(include_settled=True)]
+
+
+@dies
+def test_after_a_crash_an_adopted_result_is_marked_by_who_settles(home: Home) -> None:
+    cut_off_after_adoption(home)
+    fleet = home.connect()
+    assert (state(fleet, "A"), mark_of(fleet)) == ("COMPLETED", ["KEPT"])
+
+    fleet.sweep()
+
+    assert mark_of(fleet) == ["ADOPTED"]
+
+
+@dies
+def test_after_a_crash_an_adopted_result_is_marked_by_who_adopts_it_again(home: Home) -> None:
+    name = cut_off_after_adoption(home)
+    fleet = home.connect()
+
+    assert fleet.adopt_result(task_id="A", refused_id=name).accepted
+
+    assert mark_of(fleet) == ["ADOPTED"]
+
+
+@dies
+def test_after_a_crash_an_adopted_result_cannot_be_discarded_although_it_is_not_marked_yet(home: Home) -> None:
+    name = cut_off_after_adoption(home)
+    fleet = home.connect()
+
+    with pytest.raises(NotAllowed, match="was adopted"):
+        fleet.discard_result(task_id="A", refused_id=name)
+
+    assert fleet.read_result(task_id="A") == "done"
+
+
+def test_a_result_that_is_discarded_while_it_is_being_adopted_is_not_adopted(home: Home) -> None:
+    """The adoption has read it, and decides on it as it is then."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A"])
+    refused = submit(fleet, "A", "alice", 7)
+    assert refused.refused_id is not None
+    name = refused.refused_id
+    ours = Key(*PLACE, REFUSED, name)
+    store.on("load", when=lambda keys: ours in keys, after=lambda: rival.discard_result(task_id="A", refused_id=name))
+
+    with pytest.raises(NotAllowed, match="was discarded"):
+        fleet.adopt_result(task_id="A", refused_id=name)
+
+    assert (state(fleet, "A"), mark_of(fleet)) == ("PENDING", ["DISCARDED"])

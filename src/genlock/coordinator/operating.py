@@ -31,7 +31,7 @@ from genlock.core.reasons import RefusedState, Status, Verdict
 from genlock.core.results import OperatorResult, Settings, SubmissionResult, SweepResult
 from genlock.engine.jobs import Job, Sweep
 from genlock.engine.retention import purge_old
-from genlock.errors import GenlockError, NotAllowed, ResultNotFound
+from genlock.errors import GenlockError, ResultNotFound
 from genlock.store import Query
 
 _AT_ONCE = 500
@@ -145,8 +145,6 @@ class Operating(Base):
         """Make a refused result the task's result: by the holder with its generation, or by an operator without one."""
         key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
         refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
-        if refused.state is RefusedState.DISCARDED:
-            raise NotAllowed(f"refused result {refused_id!r} was discarded")
         by = self.operator() if generation is None else self.caller(session_id)
         command = c.AdoptResult(
             key,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from genlock.core import commands as c
-from genlock.core.keys import SESSION, TASK, Key
-from genlock.core.model import Record, SessionRecord, TaskRecord
+from genlock.core.keys import REFUSED, SESSION, TASK, Key
+from genlock.core.model import Record, RefusedRecord, SessionRecord, TaskRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, Status
 
@@ -49,6 +49,10 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """Its process is known to be gone."""
     others: Mapping[str, Seen] = {}
     """The tasks that the command asked to look at, those that exist."""
+    refused: RefusedRecord | None = None
+    """Of an adoption: what is to be adopted."""
+    task: TaskRecord | None = None
+    """Of a discard: the task whose refused result it is."""
     mercy: Mercy | None = None
     """After an outage, for coordinators that heed it."""
     claims: int | None = None
@@ -65,15 +69,26 @@ def told(command: c.Command) -> tuple[Key, ...]:
         return (Key(key[0], key[1], SESSION, command.by.session),)
     if isinstance(command, c.Hear):
         return tuple([command.key.beside(TASK, other) for other, _ in command.others])
+    if kind is c.AdoptResult:
+        return (command.key.beside(REFUSED, command.refused),)  # type: ignore[attr-defined]
     return ()
 
 
 def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
     """What the record, once it is known, says that the command must be decided on besides."""
-    if not isinstance(record, TaskRecord) or not isinstance(command, (c.ClaimTask, c.CheckDue)):
+    key = command.key
+    if isinstance(command, c.DiscardRefused):
+        return (key.beside(TASK, record.task),) if isinstance(record, RefusedRecord) else ()
+    if not isinstance(record, TaskRecord):
+        return ()
+    if isinstance(command, (c.SubmitResult, c.AdoptResult)):
+        # Children only: whether the dependencies are done is nothing to who holds the task already. Nor do they matter to who does not.
+        if not record.children or command.generation not in (None, record.generation):
+            return ()
+        return tuple([key.beside(TASK, other) for other, news in record.children.items() if not news.finished])
+    if not isinstance(command, (c.ClaimTask, c.CheckDue)):
         return ()
     claim = record.claim
-    key = command.key
     wanted: tuple[Key, ...] = ()
     if claim is not None and claim.state is ClaimState.ACTIVE and claim.session != command.by.session:
         wanted = (key.beside(SESSION, claim.session),)

@@ -21,6 +21,7 @@ from genlock.core.model import (
     RefusedRecord,
     SessionRecord,
     SettledRecord,
+    TaskRecord,
     TenantRecord,
 )
 from genlock.core.policy import PROFILES, Policy, change_limits, change_policy
@@ -120,11 +121,19 @@ def decide_mark_adopted(record: RefusedRecord | None, command: c.MarkAdopted, fa
 
 def decide_discard(record: RefusedRecord | None, command: c.DiscardRefused, facts: Facts) -> Decision:
     record = _refused(record, command)
-    if record.state is RefusedState.ADOPTED:
+    # That it was adopted may not be written here yet: the task knows first.
+    if record.state is RefusedState.ADOPTED or (facts.task is not None and _is_result_of(facts.task, record)):
         raise NotAllowed(f"refused result {command.key.id!r} was adopted; it is the task's result")
     if record.state is RefusedState.DISCARDED:
         return Decision(Verdict.UNCHANGED)
     return _decided(record, command, facts, Verdict.DONE, e.ResultDiscarded, task_id=record.task, generation=record.generation)
+
+
+def _is_result_of(task: TaskRecord, record: RefusedRecord) -> bool:
+    """Is it this one that the task has adopted?"""
+    result = task.result
+    adopted = (record.digest, record.generation, record.session)
+    return result is not None and (result.digest, result.adopted_generation, result.adopted_session) == adopted
 
 
 def _refused(record: RefusedRecord | None, command: c.Command) -> RefusedRecord:

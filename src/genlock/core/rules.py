@@ -115,6 +115,14 @@ def _finished(key: Key, record: TaskRecord, event: e.ResultAccepted | e.TaskCanc
     return reactions
 
 
+def _accepted(key: Key, record: TaskRecord, event: e.ResultAccepted, version: int) -> list[Reaction]:
+    reactions = _finished(key, record, event, version)
+    if event.adopted_session is not None:
+        by = c.Caller(event.session_id, event.agent_id, event.actor)
+        reactions.append(Reaction(c.MarkAdopted(claims.adopted_key(key, event), by)))
+    return reactions
+
+
 def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> list[Reaction]:
     told = _hear(key, key.id, version, reset=True)
     reactions = [Reaction(told, MET + key.id), Reaction(told, key.id)]
@@ -136,7 +144,7 @@ def _spawned(key: Key, record: TaskRecord, event: e.SubtasksSpawned, version: in
 _REACT: dict[type[e.Occurrence], Callable[[Key, Any, Any, int], list[Reaction]]] = {
     e.TaskAdded: _added,
     e.TaskEdited: _edited,
-    e.ResultAccepted: _finished,
+    e.ResultAccepted: _accepted,
     e.TaskCancelled: _finished,
     e.TaskReset: _reset,
     e.SubtasksSpawned: _spawned,

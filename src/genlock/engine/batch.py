@@ -15,7 +15,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from genlock.core.commands import CheckDue, ClaimTask, Hear, NoteEpoch, RegisterSession, RenewLease
+from genlock.core.commands import (
+    AdoptResult,
+    CheckDue,
+    ClaimTask,
+    DiscardRefused,
+    Hear,
+    NoteEpoch,
+    RegisterSession,
+    RenewLease,
+    SubmitResult,
+)
 from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Mercy, Seen, told, wants
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
@@ -186,7 +196,12 @@ class Round:
         claims = sessions = None
         if kind is ClaimTask or kind is RenewLease:
             session = cells[item.wanted[0]].record
-        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue:
+        refused = task = None
+        if kind is AdoptResult:
+            refused = cells[item.wanted[0]].record
+        elif kind is DiscardRefused and item.wanted:
+            task = cells[item.wanted[0]].record
+        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue or (item.wanted and kind is SubmitResult):
             others = self._others(item.wanted)
             if isinstance(record, TaskRecord) and record.claim is not None and record.claim.session != by.session:
                 cell = cells.get(key.beside(SESSION, record.claim.session))
@@ -208,6 +223,8 @@ class Round:
             holder=holder,  # type: ignore[arg-type]
             holder_gone=holder_gone,
             others=others,
+            refused=refused,  # type: ignore[arg-type]
+            task=task,  # type: ignore[arg-type]
             mercy=self._mercies.get(key[:2]) if self._mercies else None,
             claims=claims,
             sessions=sessions,

@@ -28,14 +28,14 @@ from genlock.core import events as e
 from genlock.core.decision import Decision, present
 from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
-from genlock.core.model import Claim, TaskRecord
+from genlock.core.model import Claim, Result, TaskRecord
 from genlock.core.policy import Expired, TenantLimits
 from genlock.core.reasons import ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
 from genlock.core.task.draft import TaskDraft, raised
 from genlock.core.task.due import catch_up, trip_breaker
 from genlock.core.task.fold import evolve_task
-from genlock.core.task.relate import previous_state
+from genlock.core.task.relate import hear, previous_state
 from genlock.core.task.view import claimable, holder_of, overdue, shown, spared_until, task_claim, waits_for
 from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
 
@@ -290,6 +290,16 @@ def unfinished_children(record: TaskRecord) -> tuple[str, ...]:
     return tuple(other for other, heard in record.children.items() if not heard.finished)
 
 
+def look_at_children(draft: TaskDraft) -> tuple[str, ...]:
+    """Those that are unfinished, now that each has been looked at.
+
+    A child may be done without the parent having heard of it: whoever completed it was killed before its reactions. Nobody need
+    settle that first; like a claim, a submission looks for itself. News of a child is taken only from a later version of it than the
+    one heard of last, so whatever reaction comes after this finds nothing new."""
+    hear(draft, unfinished_children(draft.task))
+    return unfinished_children(draft.task)
+
+
 def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Facts) -> Decision:
     """Rules 4 and 6."""
     record = present(record, unknown(command)) if record is None else record
@@ -301,11 +311,15 @@ def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Fac
             return Decision(_accepted(record.generation, result.work_product_ref))
         if command.operation and result.operation == command.operation:
             raise OperationMismatch(f"operation {command.operation!r} submitted another result of {record.task.id!r}; use a new id")
+    draft = TaskDraft(record, command, facts)
     reason = fence(record, command.by.session, command.generation)
     waiting = unfinished_children(record) if reason is None else ()
-    if waiting:
+    if waiting and facts.others:
+        waiting = look_at_children(draft)
+        # What was heard may have completed the task: the last child of a fan-out does.
+        reason = fence(draft.task, command.by.session, command.generation)
+    if waiting and reason is None:
         reason = SubmitReason.CHILDREN_UNFINISHED
-    draft = TaskDraft(record, command, facts)
     reference = command.work_product_ref or draft.work_product_ref(command.generation)
     if reason is not None:
         return draft.decided(_refuse(draft, command, reason, reference, waiting))
@@ -348,6 +362,11 @@ def accept(
         adopted_generation=adopted[0] if adopted else None,
         adopted_session=adopted[1] if adopted else None,
     )
+
+
+def adopted_key(key: Key, result: Result | e.ResultAccepted) -> Key:
+    """The refused result that was adopted as this one."""
+    return key.beside(REFUSED, refused_id(key.id, result.adopted_generation or 0, result.adopted_session or "", result.digest))
 
 
 def _accepted(generation: int, reference: str) -> SubmissionResult:

@@ -8,12 +8,11 @@ from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Decision, present
 from genlock.core.facts import Facts
-from genlock.core.keys import REFUSED
 from genlock.core.model import SYSTEM_SESSION, Task, TaskRecord
 from genlock.core.policy import MAX_SPAWN_BYTES, Policy
-from genlock.core.reasons import ReleaseReason, SpawnMode, Status, SubmitReason
+from genlock.core.reasons import RefusedState, ReleaseReason, SpawnMode, Status, SubmitReason
 from genlock.core.results import SpawnResult, SubmissionResult
-from genlock.core.task.claims import accept, fence, unfinished_children, unknown
+from genlock.core.task.claims import accept, adopted_key, fence, look_at_children, unfinished_children, unknown
 from genlock.core.task.draft import TaskDraft
 from genlock.core.task.operate import check_size, is_repeated, supersede
 from genlock.core.task.relate import grant
@@ -70,14 +69,18 @@ def check_spawn(record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode,
 def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts) -> Decision:
     """By the holder it is a submission at the holder's generation; an operator takes the right first."""
     record = present(record, unknown(command))
+    if facts.refused is not None and facts.refused.state is RefusedState.DISCARDED:
+        raise NotAllowed(f"refused result {command.refused!r} was discarded")
     if record.state is Status.COMPLETED and record.result is not None and record.result.adopted_generation is not None:
         # The digest and whose it was say more than an operation id could: the same adoption again is no other.
         same = (record.result.digest, record.result.adopted_session) == (command.content.digest, command.from_session)
         if same:
-            return Decision(
-                SubmissionResult(True, SubmitReason.ACCEPTED, record.generation, work_product_ref=record.result.work_product_ref)
-            )
+            accepted = SubmissionResult(True, SubmitReason.ACCEPTED, record.generation, work_product_ref=record.result.work_product_ref)
+            return Decision(accepted, also=(c.MarkAdopted(adopted_key(command.key, record.result), command.by),))
     draft = TaskDraft(record, command, facts)
+    if facts.others:
+        look_at_children(draft)
+        record = draft.task
     if command.generation is None:
         if record.state in (Status.COMPLETED, Status.CANCELLED, Status.IN_REVIEW):
             raise NotAllowed(f"task {record.task.id!r} is {record.state}; reset it first, then adopt")
@@ -97,5 +100,4 @@ def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts
     agent = by.agent or (draft.task.claim.agent if draft.task.claim else "")
     adopted = (command.from_generation, command.from_session)
     accept(draft, command.content, command.work_product_ref, agent=agent, operation=command.operation, by=by, adopted=adopted)
-    draft.also.append(c.MarkAdopted(command.key.beside(REFUSED, command.refused), command.by))
     return draft.decided(SubmissionResult(True, SubmitReason.ACCEPTED, draft.task.generation, work_product_ref=command.work_product_ref))
