@@ -282,6 +282,15 @@ def test_a_name_that_was_perhaps_meant_is_named(wrong: str, names: list[str], gu
     assert fault.text == f"depends on {wrong!r}, which does not exist{guess}"
 
 
+def test_neither_a_task_itself_nor_one_that_lacks_the_same_parent_was_meant() -> None:
+    alone = check_graph([task("A-001-x::1", parent="A-001-x")], [])
+    assert said(alone) == ["A-001-x::1: its parent 'A-001-x' does not exist"]
+    siblings = check_graph([task(f"A-001-x::{n}", parent="A-001-x") for n in (1, 2)], ["A-001-xy"])
+    assert {fault.text for fault in siblings} == {"its parent 'A-001-x' does not exist; did you mean 'A-001-xy'?"}
+    itself = check_graph([task("A-001-core", "A-001")], [])
+    assert said(itself) == ["A-001-core: depends on 'A-001', which does not exist"]
+
+
 def test_of_many_cycles_ten_are_shown() -> None:
     pairs = [task(f"a{n}", f"b{n}") for n in range(12)] + [task(f"b{n}", f"a{n}") for n in range(12)]
     faults = said(check_graph(pairs, []))

@@ -120,13 +120,18 @@ def check_graph(
         if not exists.issuperset(task.depends_on):
             for at, other in enumerate(task.depends_on):
                 if other not in exists:
-                    guess = _guess(other, exists) if len(faults) < MOST_GUESSES else ""
+                    guess = _guess(other, exists - {task.id}) if len(faults) < MOST_GUESSES else ""
                     faults.append(Misplaced(task.id, f"depends on {other!r}, which does not exist{guess}", ("depends_on", at)))
         if task.parent is not None and task.parent not in exists:
-            guess = _guess(task.parent, exists) if len(faults) < MOST_GUESSES else ""
+            guess = _guess(task.parent, exists - _children_of(task.parent, tasks)) if len(faults) < MOST_GUESSES else ""
             faults.append(Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",)))
     waits = _waits(tasks, edges_of_known or {}, children_of_known or {})
     return faults + list(islice(_misplaced(find_cycles(waits), tasks), MOST_CYCLES))
+
+
+def _children_of(parent: str, tasks: list[Task]) -> set[str]:
+    """Those who lack the same parent: none of them can have been meant, however much their ids resemble it."""
+    return {task.id for task in tasks if task.parent == parent}
 
 
 def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator[Misplaced]:
