@@ -127,7 +127,7 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "UNCHANGED": "It was so already; nothing was written.",
     },
     policy.Order: {
-        "track": "By priority, then by the number in the track; tracks that nobody works on come first.",
+        "track": "By priority, then by the number in the track, subtasks by their own; tracks that nobody works on come first.",
         "leaf-first": "The deepest tasks first, and tasks without subtasks before those with.",
     },
     policy.Ids: {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genlock.core.counters import format_root
-from genlock.core.ids import LAST_CHILD, LAST_ROOT, Grammar, TaskId, parse_task_id, sort_path
+from genlock.core.ids import LAST_CHILD, LAST_ROOT, Grammar, TaskId, parse_task_id, sort_path, sort_text
 from genlock.errors import BadArgument
 
 DASHBOARD = "B-003-implement-user-dashboard"
@@ -291,6 +291,26 @@ def test_the_sort_path_gives_back_the_numbers_and_so_their_order(first: tuple[in
     numbers = [(root, *children) for root, children in (first, second)]
     assert read == numbers
     assert (read[0] < read[1]) == (numbers[0] < numbers[1])
+
+
+numbers = st.lists(st.integers(1, 120) | st.integers(1, LAST_CHILD), max_size=4)
+
+
+@given(base=ids, first=numbers, second=numbers)
+def test_the_sort_text_of_subtasks_compares_as_bytes_as_their_numbers_do(base: str, first: list[int], second: list[int]) -> None:
+    one, other = (sort_text("::".join([base, *map(str, path)])).encode() for path in (first, second))
+    assert (one < other, one == other) == (first < second, first == second)
+
+
+@given(root=st.integers(1, LAST_ROOT), first=numbers, second=numbers)
+def test_the_sort_text_of_hierarchical_children_compares_as_their_numbers_do(root: int, first: list[int], second: list[int]) -> None:
+    one, other = (sort_text(hierarchical_text(root, path)).encode() for path in (first, second))
+    assert (one < other, one == other) == (first < second, first == second)
+
+
+@pytest.mark.parametrize("text", ["A-010-x", "x-10_t10", "f_t12:e", "slug_t1.10", "x::9", "0001_t9.9", "0012"])
+def test_the_sort_text_of_an_id_without_a_child_s_long_number_is_the_id(text: str) -> None:
+    assert sort_text(text) == text
 
 
 @given(text=st.text(max_size=210) | st.text("A01_t.:-x/", max_size=20))

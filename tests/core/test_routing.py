@@ -84,6 +84,13 @@ def test_tasks_without_a_number_come_in_the_order_in_which_they_were_added() -> 
     assert sorted_by_order(record("b", added_at=2), record("c", added_at=1), record("a", added_at=3)) == ["c", "b", "a"]
 
 
+@pytest.mark.parametrize(("parent", "mark"), [("A-001-x", "::"), ("x", "::"), ("0001", "_t"), ("0001_t1", ".")])
+def test_subtasks_come_by_their_numbers(parent: str, mark: str) -> None:
+    sequence = 1 if parent.startswith("A") else None
+    names = [f"{parent}{mark}{number}" for number in (1, 2, 9, 10, 11, 99, 100)]
+    assert sorted_by_order(*(record(name, sequence=sequence) for name in reversed(names))) == names
+
+
 def test_leaf_first_takes_the_childless_then_the_deepest_then_the_latest() -> None:
     world = World(policy=Policy(order=Order.LEAF_FIRST))
     world.add("0001")
@@ -120,8 +127,8 @@ def test_the_strategy_is_kept_with_the_task_and_changed_by_reordering() -> None:
 @given(st.integers(1, 10**15 - 1), st.integers(1, 10**15 - 1), st.sampled_from(list(Order)))
 def test_orders_compare_as_bytes_as_their_numbers_do(one: int, other: int, order: Order) -> None:
     made = [record(f"x::{number}", order=order, added_at=0) for number in (one, other)]
-    if order is Order.LEAF_FIRST and one != other:
-        assert (order_of(made[0]) < order_of(made[1])) == (one > other)
+    if one != other:
+        assert (order_of(made[0]) < order_of(made[1])) == (one > other if order is Order.LEAF_FIRST else one < other)
     assert all(order_of(each).isascii() for each in made)
 
 

@@ -43,6 +43,7 @@ _EDGE = re.compile(r"(?!\.\.?:)([A-Za-z0-9._-]+):(?!\.\.?\Z)([A-Za-z0-9._-]+)")
 _HIERARCHICAL = re.compile(rf"({_ROOT})(?:_t({_NUMBER}(?:\.{_NUMBER})*))?")
 _SLUG = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._-]{{1,{LONGEST_SLUG}}}")
 _SUBTASKS = re.compile(rf"{_NUMBER}(?:::{_NUMBER})*")
+_LONG_NUMBER = re.compile(r"[0-9]{2,}")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._:-]")
 
 _FORMS = (
@@ -116,6 +117,25 @@ def sort_path(task_id: TaskId) -> tuple[int, ...]:
             return tail
         case unreachable:
             assert_never(unreachable)
+
+
+def sort_text(text: str) -> str:
+    """The id as a text whose bytes compare as its numbers do: `x::2` comes before `x::10`, which becomes `x:::10`.
+
+    A number is preceded by a colon, the character after 9, for each digit that it has beyond the first. So the ids of a
+    family of fewer than ten stay as they are.
+    """
+    if "::" not in text and "_t" not in text:
+        return text
+    base, mark, subtasks = text.partition("::")
+    root, below, children = base.partition("_t")
+    if below and _HIERARCHICAL.fullmatch(base):
+        base = root + below + _LONG_NUMBER.sub(_behind_shorter, children)
+    return base + mark + _LONG_NUMBER.sub(_behind_shorter, subtasks)
+
+
+def _behind_shorter(number: re.Match[str]) -> str:
+    return ":" * (len(number[0]) - 1) + number[0]
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from genlock.core import model
-from genlock.core.ids import parse_task_id, sort_path
+from genlock.core.ids import parse_task_id, sort_path, sort_text
 from genlock.core.policy import Order
 from genlock.core.reasons import Status
 
@@ -55,9 +55,9 @@ def order_of(record: model.TaskRecord) -> str:
         task = record.task
         rank = _RANK.get(task.priority, "2")
         if task.sequence is not None:
-            return f"{rank}{task.sequence:04d}{task.id}"
-        # Tasks without a number come in the order in which they were added.
-        return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{task.id}"
+            return f"{rank}{task.sequence:04d}{sort_text(task.id)}"
+        # Tasks without a number come in the order in which they were added; those added at once by the numbers of their ids.
+        return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{sort_text(task.id)}"
     return _leaf_first(record)
 
 
