@@ -226,7 +226,7 @@ class Model:
         self.tasks[task.id] = task
         if task.parent is not None:
             parent = self.tasks[task.parent]
-            if parent.end is None and task.id not in parent.children:
+            if task.id not in parent.children:
                 parent.children.append(task.id)
 
     def depend(self, name: str, needs: list[str]) -> str:

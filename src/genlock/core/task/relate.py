@@ -73,8 +73,8 @@ def _child_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type
     known = record.children.get(other)
     finished = seen.status in FINISHED
     if known is None:
-        ours = seen.parent == record.task.id and record.state not in FINISHED
-        return (e.ChildFinished if finished else e.ChildAdded) if ours else None
+        # A parent that is finished hears of it too: should it be reset, it has to wait.
+        return (e.ChildFinished if finished else e.ChildAdded) if seen.parent == record.task.id else None
     if seen.version <= known.version:
         return None
     if finished == known.finished:
