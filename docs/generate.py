@@ -178,6 +178,7 @@ SIZES = {
     "MAX_DEFINITION_BYTES": "Bytes of one task's definition.",
     "MAX_INLINE_RESULT_BYTES": "Bytes of a result kept in the record; a larger one becomes a payload beside it.",
     "MAX_SPAWN_BYTES": "Bytes of the subtasks of one `spawn_subtasks`.",
+    "MAX_CHILDREN_BYTES": "Bytes that all subtasks of one task may take in its record: some thousand of them, fewer if their ids are long.",
     "MAX_DEPENDENCIES": "Dependencies of one task.",
 }
 

@@ -20,7 +20,7 @@ from genlock.core.codec import FORMAT, encode_json
 from genlock.core.faults import Fault
 from genlock.core.keys import TASK, Key, project_key
 from genlock.core.model import Task, TaskRecord
-from genlock.core.plan import Definition, Plan, check_graph
+from genlock.core.plan import Definition, Plan, check_families, check_graph
 from genlock.core.policy import Ids
 from genlock.core.reasons import FINISHED, Status
 from genlock.core.results import PlanResult
@@ -201,6 +201,11 @@ class _Difference:
         for name, task in waiting.items():
             if task.parent is not None:
                 children.setdefault(task.parent, []).append(name)
+        families: dict[str, list[str]] = {}
+        for name, task in self._foreign.items():
+            if task.parent is not None:
+                families.setdefault(task.parent, []).append(name)
+        draft.misplaced(check_families(draft.graph(), families))
         draft.misplaced(
             check_graph(
                 draft.graph(),

@@ -31,9 +31,22 @@ from genlock.core.ids import LONGEST_ID, TaskId
 from genlock.core.model import Task
 from genlock.core.names import check_project, check_track, shown
 from genlock.core.policy import STANDARD_TRACKS
+from genlock.core.room import lacks_room
 from genlock.errors import BadArgument, PlanInvalid
 
-__all__ = ["Definition", "Fault", "Found", "Plan", "Reading", "check_graph", "define_task", "find_cycle", "find_cycles", "read_plan"]
+__all__ = [
+    "Definition",
+    "Fault",
+    "Found",
+    "Plan",
+    "Reading",
+    "check_families",
+    "check_graph",
+    "define_task",
+    "find_cycle",
+    "find_cycles",
+    "read_plan",
+]
 
 MOST_CYCLES: Final = 10
 MOST_GUESSES: Final = 20
@@ -127,6 +140,20 @@ def check_graph(
             faults.append(Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",)))
     waits = _waits(tasks, edges_of_known or {}, children_of_known or {})
     return faults + list(islice(_misplaced(find_cycles(waits), tasks), MOST_CYCLES))
+
+
+def check_families(tasks: Iterable[Task], children_of_known: Mapping[str, Collection[str]]) -> list[Misplaced]:
+    """Faults of those whose parent has no room for them in its record, `children_of_known` being all that existing tasks have."""
+    families: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.parent is not None:
+            families.setdefault(task.parent, []).append(task.id)
+    faults = []
+    for parent, children in families.items():
+        lack = lacks_room(parent, {*children, *children_of_known.get(parent, ())})
+        if lack is not None:
+            faults.append(Misplaced(children[0], lack, ("parent",)))
+    return faults
 
 
 def _children_of(parent: str, tasks: list[Task]) -> set[str]:

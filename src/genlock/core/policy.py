@@ -14,6 +14,8 @@ from genlock.typed_json import convert
 MAX_DEFINITION_BYTES: Final = 16 * 1024
 MAX_INLINE_RESULT_BYTES: Final = 32 * 1024
 MAX_SPAWN_BYTES: Final = 64 * 1024
+MAX_CHILDREN_BYTES: Final = 64 * 1024
+"""Of one task: what its children may take in its record, see `genlock.core.room`."""
 MAX_DEPENDENCIES: Final = 256
 """Of one task: each costs some bytes in every version of its record."""
 
