@@ -8,12 +8,13 @@ from typing import Any
 from genlock.coordinator.arguments import MOST_IDS, check_items, check_operation, check_whole
 from genlock.coordinator.base import Base
 from genlock.coordinator.plans import AT_ONCE, adding, in_turn
+from genlock.coordinator.reach import graph_faults, load_tasks, walk
 from genlock.coordinator.scripts import Read, Script
 from genlock.core import commands as c
 from genlock.core.counters import child_id
 from genlock.core.keys import COUNTER, TASK, Key
 from genlock.core.model import Task, TaskRecord
-from genlock.core.plan import Definition, check_graph, define_task
+from genlock.core.plan import Definition, check_families, define_task
 from genlock.core.policy import Ids
 from genlock.core.results import AddResult
 from genlock.core.task.operate import FIXED_FIELDS
@@ -85,14 +86,14 @@ class Planning(Base):
         tasks = [definition.task for definition in definitions]
         ids = {task.id for task in tasks}
         faults = [f"{name}: there are two tasks of this id" for name in _doubled(tasks)]
-        named = {other for task in tasks for other in (*task.depends_on, *([task.parent] if task.parent else []))} - ids
-        known: dict[str, TaskRecord] = {}
-        wanted = sorted(named)
-        for start in range(0, len(wanted), AT_ONCE):
-            for key, record in self.read_records([Key(*place, TASK, name) for name in wanted[start : start + AT_ONCE]]).items():
-                if isinstance(record, TaskRecord):
-                    known[key.id] = record
-        faults += [f"{fault.task}: {fault.text}" if fault.alone else fault.text for fault in check_graph(tasks, known.keys())]
+        parents = {task.parent for task in tasks if task.parent is not None}
+        depended_on = {other for task in tasks for other in task.depends_on}
+        known = load_tasks(self.read_records, place, parents | (depended_on - ids))
+        if parents:
+            # No task that exists waits for a new one but by having it as a child: else there is no way back to be looked for.
+            walk(self.read_records, place, depended_on, known)
+        faults += graph_faults(tasks, known)
+        faults += [f"{fault.task}: {fault.text}" for fault in check_families(tasks, {name: known[name].children for name in known})]
         by_id = {task.id: task for task in tasks}
         return faults, {task.id: _depth(task, by_id, known) for task in tasks if task.parent is not None}
 
