@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +11,11 @@ import pytest
 import genlock
 import genlock.aio
 from genlock import Coordinator
+from genlock.core.keys import Key
 from genlock.core.plan import Fault
-from genlock.errors import BadArgument, PlanInvalid, TaskExists
+from genlock.errors import BadArgument, PlanInvalid, TaskExists, TaskNotFound
 from genlock.plans import PlanFile
+from genlock.store import Snapshot
 
 PLAN: dict[str, Any] = {
     "tracks": {"A": {"purpose": "Base", "tasks": [{"id": "A-001-x"}, {"id": "A-002-y", "depends_on": ["A-001-x"]}]}},
@@ -35,6 +37,84 @@ def test_progress_is_told_from_nothing_to_all(fleet: Coordinator) -> None:
     told.clear()
     fleet.import_plan(source=source, progress=lambda done, total: told.append((done, total)))
     assert told == [(0, 0)]
+
+
+@pytest.mark.parametrize("how", ["add", "import"])
+def test_more_children_than_their_parent_has_room_for_are_refused(fleet: Coordinator, how: str) -> None:
+    def bring(numbers: range) -> Any:
+        tasks = [{"id": f"{'c' * 100}-{n:04}", "parent": "P"} for n in numbers]
+        return fleet.add_tasks(tasks=["P", *tasks]) if how == "add" else fleet.import_plan(source={"tasks": [{"id": "P"}, *tasks]})
+
+    bring(range(200))
+    # What is there counts, also if it is done.
+    for n in range(100):
+        fleet.cancel_task(task_id=f"{'c' * 100}-{n:04}")
+    with pytest.raises(PlanInvalid, match=r"-0200.*: the subtasks of 'P' could take .* bytes in its record, at most 65,536"):
+        bring(range(200, 300))
+    assert len(fleet.get_task_state(task_id="P").unfinished_children) == 100
+    with pytest.raises(TaskNotFound):
+        fleet.get_task_state(task_id=f"{'c' * 100}-0200")
+    bring(range(200, 210))
+
+
+CHAIN: list[dict[str, Any]] = [{"id": "G"}, {"id": "P", "parent": "G"}, {"id": "D", "depends_on": ["P"]}, {"id": "E", "depends_on": ["D"]}]
+WAYS: dict[str, Callable[[Coordinator, dict[str, Any]], Any]] = {
+    "add": lambda fleet, child: fleet.add_tasks(tasks=[child | {"parent": "P"}]),
+    "add with what is there": lambda fleet, child: fleet.add_tasks(tasks=[*CHAIN, child | {"parent": "P"}]),
+    "import": lambda fleet, child: fleet.import_plan(source={"tasks": [child | {"parent": "P"}]}),
+    "spawn": lambda fleet, child: fleet.spawn_subtasks(task_id="P", generation=1, subtasks=[child]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("other", "fault"),
+    [
+        ("P", "C → P → C"),
+        ("D", "C → D → P → C"),
+        ("E", "C → E → D → P → C"),
+        ("G", "C → G → P → C"),
+        ("nobody", "depends on 'nobody', which does not exist"),
+    ],
+)
+def test_a_child_that_would_wait_for_itself_or_for_nobody_is_refused_and_the_way_is_named(
+    fleet: Coordinator, way: str, other: str, fault: str
+) -> None:
+    fleet.add_tasks(tasks=CHAIN)
+    fleet.claim_task(task_id="P")
+    with pytest.raises(PlanInvalid, match=fault):
+        WAYS[way](fleet, {"id": "C", "depends_on": [other]})
+    with pytest.raises(TaskNotFound):
+        fleet.get_task_state(task_id="C")
+    assert fleet.renew_lease(task_id="P", expected_generation=1).success
+
+
+def test_a_child_may_wait_for_what_is_done_although_that_waited_for_its_parent(fleet: Coordinator) -> None:
+    fleet.add_tasks(tasks=["P", {"id": "D", "depends_on": ["P"]}])
+    for task in ("P", "D"):
+        fleet.claim_task(task_id=task)
+        fleet.submit_result(task_id=task, generation=1)
+    fleet.reset_task(task_id="P")
+    assert fleet.add_tasks(tasks=[{"id": "C", "parent": "P", "depends_on": ["D"]}])[0].verdict == "DONE"
+    assert fleet.claim_task(task_id="C").success
+
+
+def test_tasks_without_parents_are_added_without_a_look_at_what_their_dependencies_wait_for(fleet: Coordinator) -> None:
+    fleet.add_tasks(tasks=["t0", *({"id": f"t{n}", "depends_on": [f"t{n - 1}"]} for n in range(1, 20))])
+    asked: set[str] = set()
+    load = fleet.engine.store.load
+
+    def note(keys: Sequence[Key], **more: Any) -> Snapshot:
+        asked.update(key.id for key in keys)
+        return load(keys, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.engine.store, "load", note)
+        fleet.add_tasks(tasks=[{"id": "u", "depends_on": ["t19"]}])
+        assert "t18" not in asked
+        # One with a parent: there may be a way back.
+        fleet.add_tasks(tasks=[{"id": "v", "parent": "u", "depends_on": ["t19"]}])
+        assert {"t18", "t0"} <= asked
 
 
 def test_a_diff_says_what_an_import_then_does(fleet: Coordinator) -> None:

@@ -252,10 +252,15 @@ def test_explain_goes_down_to_what_the_waiting_comes_down_to(stage: Stage) -> No
 
 
 def test_explain_names_a_circle_and_the_edit_that_opens_it(stage: Stage) -> None:
-    # A parent waits for its subtask, the subtask for a task that waits for the parent.
-    stage.claim(TASK)
+    # A parent waits for its subtask, the subtask for a task that waits for the parent: it was done once, and is to be done again.
     with stage.library() as fleet:
-        fleet.spawn_subtasks(task_id=TASK, generation=1, subtasks=[{"id": "piece", "depends_on": ["A-002-api", "B-001-docs"]}])
+        for name in (TASK, "A-002-api"):
+            stage.claim(name)
+            fleet.submit_result(task_id=name, generation=1)
+        fleet.reset_task(task_id=TASK)
+        stage.claim(TASK)
+        fleet.spawn_subtasks(task_id=TASK, generation=2, subtasks=[{"id": "piece", "depends_on": ["A-002-api", "B-001-docs"]}])
+        fleet.reset_task(task_id="A-002-api")
     said = stage.run("explain", "piece").json()
     assert (said["reason"], set(said["cycle"])) == ("DENIED_BLOCKED", {TASK, "piece", "A-002-api"})
     assert said["cycle"][0] == said["cycle"][-1]

@@ -572,6 +572,19 @@ def check_all_told(world: World) -> None:
             assert waits or record.early
 
 
+def test_a_dependency_that_is_missing_never_counts_as_met() -> None:
+    world = World()
+    world.add("T", depends_on=("ghost",))
+    world.settle()
+    world.pass_time(1_000_000)
+    world.ask(c.CheckDue(key_of("T"), SYSTEM))
+    assert world.claim("T").outcome.reason == "DENIED_BLOCKED"
+    world.add("ghost")
+    world.finish("ghost")
+    world.settle()
+    assert world.claim("T").outcome.success
+
+
 def test_a_task_that_waits_for_its_own_child_hears_of_it_as_dependency_and_as_child() -> None:
     world = World()
     world.add("T")

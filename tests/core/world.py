@@ -90,7 +90,9 @@ class World:
 
     def seen(self, name: str) -> Seen | None:
         cell = self.cell(key_of(name))
-        return Seen(cell.version, cell.record.state, cell.record.task.parent) if isinstance(cell.record, TaskRecord) else None
+        if not isinstance(cell.record, TaskRecord):
+            return None
+        return Seen(cell.version, cell.record.state, cell.record.task.parent, cell.record.task)
 
     def facts(self, command: c.Command) -> Facts:
         record = self.cell(command.key).record

@@ -7,8 +7,10 @@ import pytest
 from genlock.core import events as e
 from genlock.core.keys import project_key
 from genlock.engine.jobs import NextTask
-from genlock.errors import OperationMismatch
-from tests.engine.gates import PLACE, Home, answered, caller, claim, complete, granted, later, next_for, submit, told, writing
+from genlock.errors import Closed, OperationMismatch
+from tests.engine.gates import PLACE, Home, answered, caller, claim, complete, die, granted, later, next_for, submit, told, writing
+
+dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 # claim_next
 
@@ -253,6 +255,44 @@ def test_a_repeated_spawn_makes_its_children_once(home: Home) -> None:
     assert [(answer.success, answer.children) for answer in answers] == [(True, ("c1", "c2"))] * 2
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
     assert [told(fleet, child) for child in ("c1", "c2")] == [["TASK_ADDED"], ["TASK_ADDED"]]
+
+
+@dies
+def test_a_repeated_spawn_of_large_children_is_answered_alike_though_they_were_not_made_yet(home: Home) -> None:
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["P"])
+    generation = granted(doomed, "P", "alice")
+    children = [{"id": f"c{n}", "description": "d" * 10_000} for n in range(4)]
+    store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
+    with pytest.raises(Closed):
+        doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
+    fleet = home.connect()
+
+    again = fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
+
+    assert (again.success, again.children) == (True, ("c0", "c1", "c2", "c3"))
+    assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
+    fleet.sweep()
+    assert {line.task.id for line in fleet.ready()} == {"c0", "c1", "c2", "c3"}
+
+
+def test_a_number_that_somebody_takes_meanwhile_is_not_given_to_a_subtask(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["P", "P::1", "P::4"])
+    for name in ("P::1", "P::4"):
+        complete(fleet, name)
+    generation = granted(fleet, "P", "alice")
+
+    def take() -> None:
+        assert rival.next_id(parent="P") == "P::2"
+
+    store.on("commit", when=writing(e.IdsTaken, "P"), before=take)
+    spawned = fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=["one", "two"])
+
+    assert (spawned.success, spawned.children) == (True, ("P::3", "P::5"))
+    assert {line.task.id for line in fleet.ready()} == {"P::3", "P::5"}
 
 
 # Operators

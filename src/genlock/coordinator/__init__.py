@@ -19,6 +19,7 @@ from genlock.coordinator.planning import Planning
 from genlock.coordinator.plans import Plans
 from genlock.coordinator.scripts import asynchronous, synchronous
 from genlock.coordinator.sessions import Sessions
+from genlock.coordinator.spawning import Spawning
 from genlock.coordinator.working import Working
 from genlock.core.results import FeedEvent
 from genlock.engine.engine import Engine
@@ -26,7 +27,7 @@ from genlock.engine.processes import identify, own
 from genlock.errors import Closed
 
 
-class Operations(Working, Planning, Plans, Graphs, Operating, Sessions, Feeds, Access):
+class Operations(Working, Spawning, Planning, Plans, Graphs, Operating, Sessions, Feeds, Access):
     """Every operation, as a script."""
 
 

@@ -1,4 +1,4 @@
-"""What workers do: claim, renew, submit, release, spawn; one by one or in batches."""
+"""What workers do: claim, renew, submit, release; one by one or in batches. Splitting a task is in `spawning`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from genlock.coordinator.arguments import (
     LEASE_SECONDS,
     LONGEST_REFERENCE,
     LONGEST_WORD,
     MOST_WAIT_SECONDS,
-    check_flag,
     check_generation,
     check_items,
     check_lease,
@@ -29,17 +26,12 @@ from genlock.coordinator.arguments import (
 from genlock.coordinator.base import Base
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
-from genlock.core.counters import LAST_CHILD, child_id
-from genlock.core.keys import COUNTER, TASK, project_key
-from genlock.core.model import Task, TaskRecord
-from genlock.core.plan import define_task
-from genlock.core.policy import Ids
-from genlock.core.reasons import ReleaseReason, SpawnMode
-from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult
+from genlock.core.keys import project_key
+from genlock.core.reasons import ReleaseReason
+from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
 from genlock.core.task.claims import check_result_size
-from genlock.core.task.spawn import check_spawn
 from genlock.engine.jobs import Job, NextTask
-from genlock.errors import BadArgument, GenlockError, NotAllowed, ResultTooLarge, TaskNotFound
+from genlock.errors import BadArgument, GenlockError, ResultTooLarge, TaskNotFound
 
 RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
 
@@ -236,70 +228,6 @@ class Working(Base):
                 yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
         return (yield from self._each(commands))
 
-    def spawn_subtasks(
-        self,
-        *,
-        task_id: str,
-        generation: int,
-        subtasks: Iterable[Mapping[str, Any] | str],
-        mode: str = "parallel",
-        keep: bool = False,
-        session_id: str | None = None,
-        agent_id: str | None = None,
-        tenant_id: str | None = None,
-        project_id: str | None = None,
-        operation_id: str | None = None,
-    ) -> Script[SpawnResult]:
-        """Split a task one holds into subtasks. The parent is released and opens again (or completes) when they are done."""
-        key = self.task_key(tenant_id, project_id, task_id)
-        if mode not in list(SpawnMode):
-            raise BadArgument(f"mode is one of {', '.join(SpawnMode)}, not {mode!r}")
-        parent: TaskRecord = yield Read(lambda: self.read_task(key))
-        policy = (yield Read(lambda: self.read_settings(key.place)))[0]
-        hierarchical = policy.ids is Ids.HIERARCHICAL
-        generation, keep = check_generation(generation), check_flag("keep", keep)
-        caller, operation = self.caller(session_id, agent_id), check_operation(operation_id)
-        given = [_subtask(subtask) for subtask in check_items("subtasks", subtasks)]
-        # Everything is checked under borrowed names before numbers are taken for those that have none.
-        borrowed = [
-            fields if "id" in fields else fields | {"id": child_id(key.id, LAST_CHILD - at, hierarchical=hierarchical)}
-            for at, fields in enumerate(given)
-        ]
-        check_spawn(
-            parent,
-            _children(parent.task, [define_task(fields, hierarchical=hierarchical).task for fields in borrowed], SpawnMode(mode)),
-            SpawnMode(mode),
-            keep,
-            policy,
-        )
-        nameless = sum("id" not in fields for fields in given)
-        if nameless:
-            last: int = yield from self.ask_one(c.TakeIds(key.beside(COUNTER, key.id), self.caller(session_id), key.id, nameless))
-            numbers = iter(range(last - nameless + 1, last + 1))
-            for fields in given:
-                if "id" not in fields:
-                    fields["id"] = child_id(key.id, next(numbers), hierarchical=hierarchical)
-        children = _children(parent.task, [define_task(fields, hierarchical=hierarchical).task for fields in given], SpawnMode(mode))
-        if not set(parent.children) >= {child.id for child in children}:
-            yield Read(lambda: self._refuse_existing([child.id for child in children], key, parent))
-        command = c.SpawnSubtasks(
-            key,
-            caller,
-            generation,
-            children,
-            SpawnMode(mode),
-            keep,
-            operation,
-        )
-        result: SpawnResult = yield from self.ask_one(command)
-        return result
-
-    def _refuse_existing(self, ids: list[str], key: Any, parent: TaskRecord) -> None:
-        found = self.store.load([key.beside(TASK, name) for name in ids]).records
-        taken = [name for name in ids if key.beside(TASK, name) in found and name not in parent.children]
-        if taken:
-            raise NotAllowed(f"task {taken[0]!r} exists already; give the subtask another id")
-
     def _submission(
         self,
         tenant_id: str | None,
@@ -350,22 +278,3 @@ def _check_distinct(commands: Sequence[c.Command]) -> None:
         if command.key.id in seen:
             raise BadArgument(f"task {command.key.id!r} is there twice; a batch takes each task once")
         seen.add(command.key.id)
-
-
-def _subtask(subtask: Any) -> dict[str, Any]:
-    return {"title": subtask} if isinstance(subtask, str) else dict(check_mapping("a subtask", subtask))
-
-
-def _children(parent: Task, tasks: list[Task], mode: SpawnMode) -> tuple[Task, ...]:
-    """The children as the parent carries them: linked to it, and in sequential mode to each other."""
-    children: list[Task] = []
-    for task in tasks:
-        depends_on = task.depends_on
-        if mode is SpawnMode.SEQUENTIAL and children:
-            depends_on = tuple(dict.fromkeys([*depends_on, children[-1].id]))
-        if task.parent not in (None, parent.id):
-            raise BadArgument(f"the id of subtask {task.id!r} says that its parent is {task.parent!r}, not {parent.id!r}")
-        children.append(replace(task, parent=parent.id, depth=parent.depth + 1, spawned_from=parent.id, depends_on=depends_on))
-    if len({child.id for child in children}) != len(children):
-        raise BadArgument("two subtasks have the same id")
-    return tuple(children)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from genlock.core import commands as c
 from genlock.core.keys import REFUSED, SESSION, TASK, Key
-from genlock.core.model import Record, RefusedRecord, SessionRecord, TaskRecord
+from genlock.core.model import Record, RefusedRecord, SessionRecord, Task, TaskRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, Status
 
@@ -21,6 +21,8 @@ class Seen(NamedTuple):
     version: int
     status: Status
     parent: str | None = None
+    task: Task | None = None
+    """Its definition."""
 
 
 class Mercy(NamedTuple):
@@ -71,6 +73,8 @@ def told(command: c.Command) -> tuple[Key, ...]:
         return tuple([command.key.beside(TASK, other) for other, _ in command.others])
     if kind is c.AdoptResult:
         return (command.key.beside(REFUSED, command.refused),)  # type: ignore[attr-defined]
+    if isinstance(command, c.SpawnSubtasks):
+        return tuple([command.key.beside(TASK, child.id) for child in command.children])
     return ()
 
 

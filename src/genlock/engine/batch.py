@@ -24,6 +24,7 @@ from genlock.core.commands import (
     NoteEpoch,
     RegisterSession,
     RenewLease,
+    SpawnSubtasks,
     SubmitResult,
 )
 from genlock.core.decision import Decision
@@ -201,7 +202,7 @@ class Round:
             refused = cells[item.wanted[0]].record
         elif kind is DiscardRefused and item.wanted:
             task = cells[item.wanted[0]].record
-        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue or (item.wanted and kind is SubmitResult):
+        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue or kind is SpawnSubtasks or (item.wanted and kind is SubmitResult):
             others = self._others(item.wanted)
             if isinstance(record, TaskRecord) and record.claim is not None and record.claim.session != by.session:
                 cell = cells.get(key.beside(SESSION, record.claim.session))
@@ -242,7 +243,7 @@ class Round:
             # As it was read: what this round does to it is not known to be done, and nobody may build on it.
             other = self.cells[key]
             if isinstance(other.read, TaskRecord):
-                seen[key.id] = Seen(other.read_version, other.read.state, other.read.task.parent)
+                seen[key.id] = Seen(other.read_version, other.read.state, other.read.task.parent, other.read.task)
         return seen
 
     def _fresh_id(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from genlock.core import commands as c
 from genlock.core import events as e
@@ -12,40 +13,51 @@ from genlock.core.model import SYSTEM_SESSION, Task, TaskRecord
 from genlock.core.policy import MAX_SPAWN_BYTES, Policy
 from genlock.core.reasons import RefusedState, ReleaseReason, SpawnMode, Status, SubmitReason
 from genlock.core.results import SpawnResult, SubmissionResult
+from genlock.core.room import lacks_room
 from genlock.core.task.claims import accept, adopted_key, fence, look_at_children, unfinished_children, unknown
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.operate import check_size, is_repeated, supersede
-from genlock.core.task.relate import grant
-from genlock.errors import BadArgument, NotAllowed
+from genlock.core.task.operate import check_size, is_repeated, supersede, without_reservation
+from genlock.core.task.relate import fan_in, grant
+from genlock.errors import BadArgument, NotAllowed, TaskExists
 
 
 def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Facts) -> Decision:
-    """One fenced change of the parent that carries its children's definitions; they are created as reactions."""
+    """One fenced change of the parent that carries its children's definitions; they are created as reactions.
+
+    Naming a child again adds nothing, but the rest of what is asked is done: the parent is released, or has another mode.
+    """
     record = present(record, unknown(command))
+    repeated = spawned_before(record, command)
+    if repeated is not None:
+        return Decision(repeated)
     check_spawn(record, command.children, command.mode, command.keep, facts.policy)
+    reason = fence(record, command.by.session, command.generation)
+    if reason is not None:
+        return Decision(SpawnResult(False, reason, record.generation))
+    _refuse_others(record, command.children, facts)
+    new = _new(record, command.children)
+    draft = TaskDraft(record, command, facts)
+    if new or not command.keep or command.mode is not record.spawn_mode:
+        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, operation=command.operation)
+        # If all of them are done already, no news of a last one will come.
+        fan_in(draft)
     names = tuple(child.id for child in command.children)
+    return draft.decided(SpawnResult(True, SubmitReason.ACCEPTED, draft.task.generation, names))
+
+
+def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult | None:
+    """The answer to a spawn that was done, if only its answer was lost: whatever its subtasks are, they were found fit then."""
     last = record.released
-    if (
+    ended = (
         command.operation
         and last is not None
         and last.operation == command.operation
         and (last.session, last.generation, last.reason) == (command.by.session, command.generation, ReleaseReason.SPAWNED)
-    ):
-        return Decision(_spawned_before(record, names))
-    if is_repeated(record, command, e.SubtasksSpawned):
-        return Decision(_spawned_before(record, names))
-    reason = fence(record, command.by.session, command.generation)
-    if reason is not None:
-        return Decision(SpawnResult(False, reason, record.generation))
-    new = tuple(child for child in command.children if child.id not in record.children)
-    draft = TaskDraft(record, command, facts)
-    if new:
-        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, operation=command.operation)
-    return draft.decided(SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names))
-
-
-def _spawned_before(record: TaskRecord, names: tuple[str, ...]) -> SpawnResult:
-    """Of a spawn that is repeated. Its children's names may come from a counter: then they are others by now than those that were made."""
+    )
+    if not ended and not is_repeated(record, command, e.SubtasksSpawned):
+        return None
+    names = tuple(child.id for child in command.children)
+    # They may come from a counter: then they are others by now than those that were made.
     if record.act is not None and record.act.children and not record.children.keys() >= set(names):
         names = record.act.children
     return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names)
@@ -61,9 +73,34 @@ def check_spawn(record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode,
         raise NotAllowed(f"subtasks of {record.task.id!r} would be at depth {record.task.depth + 1}; spawn_depth is {policy.spawn_depth}")
     for child in children:
         check_size(child)
-    size = len(msgspec.json.encode(record.spawning)) + len(msgspec.json.encode(children))
-    if size > MAX_SPAWN_BYTES:
+    new = _new(record, children)
+    size = len(msgspec.json.encode(record.spawning)) + len(msgspec.json.encode(new))
+    if new and size > MAX_SPAWN_BYTES:
         raise BadArgument(f"the subtasks have {size:,} bytes, at most {MAX_SPAWN_BYTES:,} at once; spawn the rest in a second call")
+    lack = lacks_room(record.task.id, [*record.children, *(child.id for child in new)])
+    if new and lack is not None:
+        raise BadArgument(lack)
+
+
+def _new(record: TaskRecord, children: tuple[Task, ...]) -> tuple[Task, ...]:
+    return tuple(child for child in children if child.id not in record.children)
+
+
+def _refuse_others(record: TaskRecord, children: tuple[Task, ...], facts: Facts) -> None:
+    """A subtask of a name that is taken would not be made: only a child of the parent, defined alike, may be named again."""
+    spawning = {child.id: child for child in record.spawning}
+    for child in children:
+        seen = facts.others.get(child.id)
+        known = seen.task if seen is not None else spawning.get(child.id)
+        if child.id not in record.children and seen is not None:
+            raise NotAllowed(f"task {child.id!r} exists already; give the subtask another id")
+        if known is not None and _as_given(known) != _as_given(child):
+            raise TaskExists(f"subtask {child.id!r} exists already, with another definition; edit it, or give this one another id")
+
+
+def _as_given(child: Task) -> Task:
+    """What whoever names a subtask says of it; a plan may have brought it, and somebody may have it reserved."""
+    return replace(without_reservation(child), depth=0, spawned_from=None)
 
 
 def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts) -> Decision:

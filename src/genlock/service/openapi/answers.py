@@ -55,7 +55,7 @@ MORE: Final[dict[str, Errors]] = {
     "batch_claim": (e.SessionEnded, e.LimitReached),
     "submit_result": (e.ResultTooLarge,),
     "batch_submit": (e.ResultTooLarge,),
-    "spawn_subtasks": (e.NotAllowed, e.CounterExhausted, e.PlanInvalid),
+    "spawn_subtasks": (e.NotAllowed, e.TaskExists, e.CounterExhausted, e.PlanInvalid),
     "adopt_result": (e.NotAllowed, e.ResultNotFound),
     "discard_result": (e.NotAllowed, e.ResultNotFound),
     "read_result": (e.ResultNotFound,),
