@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import genlock
+from genlock.service.building import Choices
 from tests.cli.console import SESSION, Ran, run
 from tests.servers.service import Service, serving
 
@@ -94,7 +95,7 @@ def test_events_are_followed_through_a_service(line: Line) -> None:
     "words",
     [
         ["doctor"], ["db", "status"], ["db", "check"], ["db", "migrate"], ["db", "create"], ["init"], ["export"], ["backup", "x.db"],
-        ["restore", "x.db"],
+        ["restore", "x.db"], ["serve"], ["dev"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -102,6 +103,25 @@ def test_what_needs_the_store_itself_says_so(line: Line, words: list[str], tmp_p
     refused = line(*words)
     assert refused.code == 2
     assert "needs the store itself: type it where the store can be reached, with its own URL" in refused.error()["message"]
+    assert refused.error()["message"].startswith(f"GENLOCK_URL names a service, {line.url},")
+    assert refused.error()["message"].endswith("or unset GENLOCK_URL")
+
+
+def test_what_needs_the_store_says_which_flag_or_file_names_a_service(service: Service, tmp_path: Path) -> None:
+    assert run("init", "--url", service.url, "--json").error()["message"].startswith("--url names a service")
+    own = {"XDG_CONFIG_HOME": str(tmp_path)}
+    assert run("config", "set", "--user", "url", service.url, env=own).code == 0
+    assert run("doctor", env=own).error()["message"].startswith(f"{tmp_path}/genlock/config.toml:1 names a service")
+
+
+def test_what_a_key_does_not_allow_ends_with_4(tmp_path: Path) -> None:
+    store = f"sqlite://{tmp_path}/genlock.db"
+    assert run("init", "--url", store).code == 0
+    observer = run("keys", "create", "r", "--role", "observer", "--url", store, "--quiet").out.strip()
+    with serving(store, choices=Choices(keys=True)) as service:
+        for key, code in ((observer, "ROLE_REFUSED"), (None, "KEY_REFUSED"), (observer[:-1], "KEY_REFUSED")):
+            refused = run("add", "T", "--json", env={"GENLOCK_URL": service.url, "GENLOCK_API_KEY": key})
+            assert (refused.code, refused.error()["code"]) == (4, code)
 
 
 def test_copy_takes_no_service(line: Line, tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 class App:
     """One call of the command line: its settings, its fleet (opened when first asked for) and its way to answer."""
 
-    def __init__(self, *, as_json: bool, quiet: bool, flags: dict[str, Any], worker: bool = False) -> None:
+    def __init__(self, *, as_json: bool, quiet: bool, flags: dict[str, Any], worker: bool = False, holder: bool = False) -> None:
         self.answers = Answers(as_json=as_json, quiet=quiet)
         self.worker = worker
+        self.holder = holder
         self._flags = flags
         self._fleet: Coordinator | None = None
 
@@ -53,6 +54,23 @@ class App:
         given: str | None = self.setting("url")
         return given if given is not None else sqlite_url(self.project_folder / FILE)
 
+    @property
+    def store_url(self) -> str:
+        """The same for a verb that needs the store itself: an error where a service is named, which says by what."""
+        from genlock.schemes import is_service
+
+        if not is_service(self.url):
+            return self.url
+        from genlock.cli.wording import without_password
+        from genlock.errors import BadArgument
+
+        by = self.settings["url"].origin.removeprefix("flag ").removeprefix("environment ")
+        unset = f", or unset {by}" if by == "GENLOCK_URL" else ""
+        raise BadArgument(
+            f"{by} names a service, {without_password(self.url)}, and this needs the store itself: type it where the store can be"
+            f" reached, with its own URL by --url{unset}"
+        )
+
     def name_store(self, url: str | None) -> None:
         """A URL that the verb has as its argument counts as --url does."""
         if url is None:
@@ -69,6 +87,13 @@ class App:
         from genlock.cli.identity import identify_caller
 
         return identify_caller(self.setting("session"))
+
+    def agent_of(self, task: str, generation: int) -> str:
+        """Which agent hands something in at this generation: as set, else the one that the claim was granted to."""
+        from genlock.cli.identity import agent_of_claim
+
+        found: str | None = self.setting("agent") or agent_of_claim(self.fleet, self.who.session, task, generation)
+        return found or self.who.agent
 
     @property
     def fleet(self) -> Coordinator:
@@ -89,18 +114,33 @@ class App:
         raise click.exceptions.Exit(code)
 
 
-def verb(*, worker: bool = False, store: bool = True, settings: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def verb(
+    *, worker: bool = False, holder: bool = False, store: bool = True, settings: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a verb's function, whose first argument becomes the App.
 
     Every verb has --json and --quiet; with `store` also --url, --tenant and --project; with `worker` also --session, --agent and --user.
+    A `holder` acts on a claim that was granted before, and so under that claim's agent unless another is named.
     `settings` are those that the verb has options of its own for, called set_ and the setting's name.
     """
+
+    worker = worker or holder
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
-            names = [*(["url", "tenant", "project"] if store else []), *(["session", "agent", "user"] if worker else []), *settings]
-            app = App(as_json=as_json, quiet=quiet, flags={name: options.pop(f"set_{name}") for name in names}, worker=worker)
+            names = [
+                *(["url", "tenant", "project"] if store else []),
+                *(["session", "agent", "user"] if worker else []),
+                *settings,
+            ]
+            app = App(
+                as_json=as_json,
+                quiet=quiet,
+                flags={name: options.pop(f"set_{name}") for name in names},
+                worker=worker,
+                holder=holder,
+            )
             click.get_current_context().find_root().obj = app
             try:
                 function(app, **options)

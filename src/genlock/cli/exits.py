@@ -14,7 +14,7 @@ USAGE: Final = 2
 NOT_FOUND: Final = 3
 """No such task, session, result or project; for `next`: nothing is ready."""
 NOT_ALLOWED: Final = 4
-"""The state of the record does not admit it."""
+"""The state of the record does not admit it, or the key that was shown, or that none was."""
 CONFLICT: Final = 5
 """A claim that was denied, or a renewal, release or submission that was refused: someone else has the right."""
 
@@ -25,6 +25,7 @@ _CODES: Final[tuple[tuple[type[errors.GenlockError], int], ...]] = (
     (errors.BadArgument, USAGE),
     (errors.NotFound, NOT_FOUND),
     (errors.NotAllowed, NOT_ALLOWED),
+    (errors.AccessRefused, NOT_ALLOWED),
 )
 
 

@@ -21,7 +21,10 @@ class NoProject(NotFound):
 
 
 def open_fleet(app: App) -> Coordinator:
-    """The coordinator for this call. Only a worker's verb needs to know on whose behalf it runs."""
+    """The coordinator for this call. Only a worker's verb needs to know on whose behalf it runs.
+
+    Whoever holds a claim is not renamed by what its process is called: for the core, no agent is the claim's own.
+    """
     with by_the_short_way(app):
         who = app.who if app.worker else None
         return connect(
@@ -30,7 +33,7 @@ def open_fleet(app: App) -> Coordinator:
             tenant_id=app.setting("tenant"),
             project_id=app.setting("project"),
             session_id=who.session if who else app.setting("session"),
-            agent_id=app.setting("agent") or (who.agent if who else None),
+            agent_id=app.setting("agent") or (who.agent if who and not app.holder else None),
             user_id=app.setting("user") or login_name(),
             process=who.process if who else None,
             api_key=app.setting("api_key"),
@@ -54,7 +57,7 @@ def must_exist(app: App) -> None:
     from genlock.places import sqlite_path
     from genlock.schemes import scheme_of
 
-    scheme_of(app.url)
+    scheme_of(app.store_url)
     path = sqlite_path(app.url)
     if path is not None and not path.exists():
         from genlock.stores.sqlite.opening import missing

@@ -19,7 +19,7 @@ def store_file(app: App, *, must_exist: bool = True) -> Path:
     if path is None:
         from genlock.schemes import scheme_of
 
-        scheme_of(app.url)
+        scheme_of(app.store_url)
         scheme = app.url.partition("://")[0]
         raise BadArgument(f"only an SQLite store is a file; for {scheme}:// use the server's own tools")
     if must_exist:

@@ -77,4 +77,4 @@ def _own(app: App) -> str:
 
     if app.setting("url") is None:
         make_place(app.project_folder)
-    return app.url
+    return app.store_url

@@ -41,7 +41,7 @@ def create(app: App, url: str | None) -> None:
     from genlock.cli.verbs.start import make_store
 
     app.name_store(url)
-    make_store(app, app.url)
+    make_store(app, app.store_url)
 
 
 @db.command()
@@ -59,7 +59,7 @@ def migrate(app: App, url: str | None) -> None:
 
     app.name_store(url)
     with by_the_short_way(app):
-        done = migrate_store(app.url)
+        done = migrate_store(app.store_url)
     answer = {"url": without_password(app.url), "before": done.before, "after": done.after, "applied": done.applied}
     app.answers.give(answer, text=lambda console: _print_migrated(console, done), bare=done.applied)
 
@@ -81,7 +81,7 @@ def check(app: App, url: str | None) -> None:
 
     app.name_store(url)
     with by_the_short_way(app):
-        store = open_instant(app.url)
+        store = open_instant(app.store_url)
     try:
         with bar(app.answers, "replaying") as advance:
             found = replay(store, lambda done: advance(done, None), still=sqlite_path(app.url) is not None)
@@ -112,7 +112,7 @@ def status(app: App, url: str | None) -> None:
 
     app.name_store(url)
     with by_the_short_way(app):
-        found = status_of(app.url)
+        found = status_of(app.store_url)
     shown = without_password(app.url)
     answer = {"url": shown, **msgspec.structs.asdict(found)}
     app.answers.give(answer, text=lambda console: _print_status(console, shown, found), bare=[found.format or ""])

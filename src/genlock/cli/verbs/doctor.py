@@ -28,17 +28,17 @@ def doctor(app: App, fixing: bool) -> None:
     must_exist(app)
     fixed: list[str] = []
     with bar(app.answers, "replaying") as advance:
-        examination = Examination(app.url, advance)
+        examination = Examination(app.store_url, advance)
         if fixing and examination.obstacle is not None:
             app.answers.say(f"nothing was fixed: {examination.obstacle}")
         elif fixing:
             from genlock.cli.doctoring.fixing import fix
 
             try:
-                fixed = fix(app.url, examination.path, examination.places)
+                fixed = fix(app.store_url, examination.path, examination.places)
             except GenlockError as error:
                 app.answers.say(f"not all could be fixed: {error}")
-            examination = Examination(app.url, advance)
+            examination = Examination(app.store_url, advance)
     report = examination.report(fixed)
     troubles = [f"{finding.check}: {finding.what}" for finding in report.findings if finding.level is Level.TROUBLE]
     app.answers.give(report, text=lambda console: show(console, report), bare=troubles)

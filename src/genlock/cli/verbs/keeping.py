@@ -31,7 +31,7 @@ def export(app: App, target: Path | None, force: bool) -> None:
     from genlock.keeping.export import export as lines_of
 
     with by_the_short_way(app):
-        store = open_instant(app.url)
+        store = open_instant(app.store_url)
     try:
         with bar(app.answers, "exporting") as advance:
             done = 0

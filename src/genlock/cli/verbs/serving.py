@@ -72,7 +72,7 @@ def serve(app: App) -> None:
     from genlock.service.serving import run
 
     with by_the_short_way(app):
-        run(host(app.url, options_of(app), lambda hosted: announce(app, hosted)))
+        run(host(app.store_url, options_of(app), lambda hosted: announce(app, hosted)))
 
 
 @click.command()

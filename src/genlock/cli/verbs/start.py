@@ -48,7 +48,7 @@ def _url(app: App, *, stealth: bool) -> str:
     from genlock.places import FILE, hidden_folder, sqlite_url
 
     if not stealth or (app.setting("url") is None and (app.project_folder / FILE).exists()):
-        return app.url
+        return app.store_url
     if app.setting("url") is not None:
         raise BadArgument(f"--stealth is for a project's own store, and the store is {app.url} by {app.settings['url'].origin}")
     hidden = hidden_folder()
