@@ -89,6 +89,34 @@ def test_a_claim_outlives_the_command_and_ends_with_its_agent(agent: Agent, proj
     assert '"PROCESS_GONE"' in events
 
 
+def test_what_a_session_does_on_its_claim_is_done_by_the_agent_that_the_claim_was_granted_to(agent: Agent, project: Path) -> None:
+    assert agent.run("genlock next --agent ada")[0] == 0
+    assert agent.run("genlock renew task -g 1")[0] == 0
+    assert agent.run("genlock release task -g 1")[0] == 0
+    assert agent.run("genlock claim task --agent ada")[0] == 0
+    spawned = agent.run("genlock spawn task -g 2 part --keep")[1]
+    assert run("cancel", *spawned["children"], cwd=project).code == 0
+    assert agent.run("genlock submit task -g 2 --text hi")[1]["accepted"] is True
+    told = [json.loads(line) for line in run("events", "--task", "task", cwd=project).out.splitlines()]
+    done = [told for told in told if told["event"].get("session_id") == agent.session]
+    assert {"CLAIM_ACQUIRED", "LEASE_RENEWED", "CLAIM_RELEASED", "RESULT_ACCEPTED"} <= {event["event_type"] for event in done}
+    assert {event["event"]["agent_id"] for event in done} == {"ada"}
+    assert run("show", "task", cwd=project).json()["result"]["agent_id"] == "ada"
+
+
+def test_a_result_that_comes_too_late_is_kept_under_the_agent_whose_claim_it_was(agent: Agent, project: Path) -> None:
+    assert agent.run("genlock next --agent ada")[0] == 0
+    assert run("unlock", "task", "--force", cwd=project).code == 0
+    assert agent.run("genlock submit task -g 1 --text late")[0] == 5
+    assert [refused["agent_id"] for refused in run("refused", cwd=project).json()["refused"]] == ["ada"]
+
+
+def test_a_name_that_is_given_counts_more_than_the_claims(agent: Agent, project: Path) -> None:
+    assert agent.run("genlock next --agent ada")[0] == 0
+    assert agent.run("genlock submit task -g 1 --agent bob")[0] == 0
+    assert run("show", "task", cwd=project).json()["result"]["agent_id"] == "bob"
+
+
 def test_two_agents_are_two_sessions(agent: Agent, project: Path) -> None:
     assert agent.run("genlock claim task")[0] == 0
     other = Agent(project)

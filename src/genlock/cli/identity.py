@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from genlock.core.model import Process
 from genlock.engine.processes import boot, host, start_time
 from genlock.errors import BadArgument
+
+if TYPE_CHECKING:
+    from genlock.coordinator import Coordinator
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "fish", "ksh", "ksh93", "mksh", "rbash", "csh", "tcsh", "busybox"})
 
@@ -86,6 +89,18 @@ def identify_caller(session: str | None) -> Who:
         raise NoSession(f"the process {seen.pid} that started this command has ended; {ADVICE}")
     process = Process(host(), boot(), seen.pid, started)
     return Who(session_of(process), None if seen.pid == os.getpid() else process, f"{_short(_title(seen.command))}-{seen.pid}")
+
+
+def agent_of_claim(fleet: Coordinator, session: str, task: str, generation: int) -> str | None:
+    """Whom this session was granted the task for at this generation, also if the right has moved on; None if it was not.
+
+    What is looked up here cannot change any more, so that it may be looked up before the act and beside the fence.
+    """
+    claim = fleet.get_task_state(task_id=task).claim
+    if claim is not None and (claim.session_id, claim.generation) == (session, generation):
+        return claim.agent_id
+    told = fleet.get_lineage(task_id=task).generations
+    return next((entry.agent_id for entry in told if (entry.session_id, entry.generation) == (session, generation)), None)
 
 
 def session_of(process: Process) -> str:

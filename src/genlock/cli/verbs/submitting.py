@@ -24,7 +24,7 @@ _operation = click.option("--operation", metavar="ID", help="The same id again i
 @click.option("--text", metavar="TEXT", help="A result that is a text.")
 @click.option("--ref", "reference", default="", metavar="WORK_PRODUCT", help="What the result refers to: a commit, a file, an address.")
 @_operation
-@verb(worker=True)
+@verb(holder=True)
 def submit(
     app: App,
     task: str | None,
@@ -42,7 +42,12 @@ def submit(
     task, generation = claim_meant(task, generation)
     data = _result(result, result_file, text)
     answer = app.fleet.submit_result(
-        task_id=task, generation=generation, result_data=data, work_product_ref=reference, operation_id=operation
+        task_id=task,
+        generation=generation,
+        result_data=data,
+        agent_id=app.agent_of(task, generation),
+        work_product_ref=reference,
+        operation_id=operation,
     )
 
     def say(console: Console) -> None:
@@ -69,7 +74,7 @@ def submit(
 @click.option("--keep", is_flag=True, help="Keep the claim instead of giving it back.")
 @click.option("--from", "path", metavar="FILE", help="A JSON list of subtasks, each a title or an object; - is stdin.")
 @_operation
-@verb(worker=True)
+@verb(holder=True)
 def spawn(
     app: App,
     task: str | None,
@@ -91,7 +96,10 @@ def spawn(
     given = list(subtasks) if path is None else _subtasks(path)
     if not given:
         raise BadArgument(f"which subtasks? After the task come their titles: genlock spawn {task} 'first part' 'second part'")
-    answer = app.fleet.spawn_subtasks(task_id=task, generation=generation, subtasks=given, mode=mode, keep=keep, operation_id=operation)
+    agent = app.agent_of(task, generation)
+    answer = app.fleet.spawn_subtasks(
+        task_id=task, generation=generation, subtasks=given, mode=mode, keep=keep, agent_id=agent, operation_id=operation
+    )
 
     def text(console: Console) -> None:
         from genlock.cli.tables import print_lines

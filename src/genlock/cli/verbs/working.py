@@ -71,7 +71,7 @@ def claim(app: App, task: str, lease: float | None, operation: str | None, expor
 @click.command()
 @on_a_claim
 @click.option("--lease", type=float, metavar="SECONDS", help="Another length for the lease.")
-@verb(worker=True)
+@verb(holder=True)
 def renew(app: App, task: str | None, generation: int | None, lease: float | None) -> None:
     """Renew a lease.
 
@@ -102,7 +102,7 @@ def renew(app: App, task: str | None, generation: int | None, lease: float | Non
 @on_a_claim
 @click.option("--error", is_flag=True, help="The work failed; after several such in a row the task is held.")
 @_operation
-@verb(worker=True)
+@verb(holder=True)
 def release(app: App, task: str | None, generation: int | None, error: bool, operation: str | None) -> None:
     """Give a claim back.
 
