@@ -73,10 +73,11 @@ class OperationMismatch(BadArgument):
 
 
 class PlanInvalid(BadArgument):
-    """A plan with faults; `faults` has them all, in the order of the plan."""
+    """A plan with faults; `faults` has them all, in the order of the plan, and `notes` what is no fault, but perhaps not meant."""
 
-    def __init__(self, faults: Sequence[object]) -> None:
+    def __init__(self, faults: Sequence[object], notes: Sequence[object] = ()) -> None:
         self.faults = faults
+        self.notes = notes
         super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
 
 

@@ -16,6 +16,7 @@ import genlock
 from genlock.core.graph import Graph
 from tests.cli.console import COMMAND, environment, run
 from tests.cli.drawn import draw
+from tests.cli.terminal import shown
 
 PLAN = """\
 project: ecommerce-rebuild
@@ -236,14 +237,36 @@ def test_show_has_the_plan_by_track(folder: Path) -> None:
 @pytest.mark.parametrize("verb", ["check", "diff", "import"])
 def test_a_key_that_is_almost_a_field_is_kept_and_said_once(folder: Path, verb: str) -> None:
     (folder / "slip.yaml").write_text(
-        "tasks:\n  - {id: a}\n  - id: b\n    depend_on: [a]\n    colour: x\n  - {id: c, depend_on: [b]}\n", encoding="utf-8"
+        "tasks:\n  - {id: a}\n  - id: b\n    titel: B\n    colour: x\n  - {id: c, titel: C}\n", encoding="utf-8"
     )
     ran = run("plan", verb, "slip.yaml", cwd=folder)
     assert ran.code == 0
-    message = "there is no field 'depend_on', so it is kept in metadata; did you mean depends_on?"
+    message = "there is no field 'titel', so it is kept in metadata; did you mean title?"
     assert ran.err == f"slip.yaml:4:5: b: {message}\n"
     assert ran.json()["notes"] == [{"file": "slip.yaml", "line": 4, "column": 5, "task": "b", "message": message}]
     assert run("plan", verb, "slip.yaml", "-q", cwd=folder).err == ""
+
+
+@pytest.mark.parametrize("verb", ["check", "diff", "import"])
+def test_a_key_that_surely_means_depends_on_is_a_fault_that_says_what_to_write(folder: Path, verb: str) -> None:
+    (folder / "slip.yaml").write_text("tasks:\n  - {id: a}\n  - id: b\n    titel: B\n    needs: [a]\n", encoding="utf-8")
+    ran = run("plan", verb, "slip.yaml", cwd=folder)
+    message = "there is no field 'needs': what a task waits for is its depends_on; for a key of your own write 'x-needs'"
+    assert ran.code == 2
+    assert ran.error()["faults"] == [{"file": "slip.yaml", "line": 5, "column": 5, "task": "b", "message": message}]
+    assert [note["line"] for note in ran.error()["notes"]] == [4], "what is merely noted is shown beside a fault"
+    told = shown("plan", verb, "slip.yaml", cwd=folder, columns=200)[1]
+    assert told[0].startswith("slip.yaml:4:5: b: there is no field 'titel'")
+    assert told[1] == f"slip.yaml:5:5: b: {message}"
+    assert run("plan", "show", "-q", cwd=folder).out == ""
+
+
+def test_a_key_of_ones_own_is_kept_whatever_it_sounds_like(folder: Path) -> None:
+    (folder / "own.yaml").write_text(
+        "tasks:\n  - id: b\n    x-needs: [a]\n    x-depends-on: z\n    metadata: {deps: 1}\n", encoding="utf-8"
+    )
+    assert run("plan", "import", "own.yaml", cwd=folder).json()["notes"] == []
+    assert run("show", "b", cwd=folder).json()["task"]["metadata"] == {"x-needs": ["a"], "x-depends-on": "z", "deps": 1}
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,20 @@ def test_keys_that_are_no_fields_are_kept_in_metadata_and_yield_to_it() -> None:
     assert task.assigned_to is None
 
 
+@pytest.mark.parametrize(
+    "key", ["dependencies", "blocked_by", "needs", "deps", "after", "depend_on", "dependsOn", "Depends", "depends-on", "depnds_on"]
+)
+def test_a_key_that_surely_means_depends_on_is_a_fault(key: str) -> None:
+    with pytest.raises(BadArgument, match=rf"there is no field '{key}': what a task waits for is its depends_on"):
+        define_task({"id": "b", key: ["a"]})
+    assert define_task({"id": "b", f"x-{key}": ["a"], "metadata": {key: 1}}).task.metadata == {f"x-{key}": ["a"], key: 1}
+
+
+@pytest.mark.parametrize("key", ["deployment", "department", "dependents", "aftermath", "description_de", "owner", "needed_by"])
+def test_a_key_that_only_sounds_like_depends_on_is_kept(key: str) -> None:
+    assert define_task({"id": "b", key: "x"}).task.metadata == {key: "x"}
+
+
 def test_a_bare_root_with_letters_is_hierarchical_only_in_a_project_that_counts_so() -> None:
     assert define_task({"id": "A000_t1", "depends_on": ["B000"]}, hierarchical=True).task.parent == "A000"
     assert define_task({"id": "A000"}, hierarchical=True) == define_task({"id": "A000"})
@@ -267,6 +281,7 @@ FAULTS: list[tuple[dict[Any, Any], str]] = [
     ({"roles": ["x" * 60] * 20}, "roles have 1,219 bytes together, at most 1,024 are kept"),
     ({"human_required": "yes"}, "human_required must be true or false, not 'yes'"),
     ({"parallelizable": 1}, "parallelizable must be true or false, not 1"),
+    ({"lease_seconds": 0}, "lease_seconds is 0; a lease lasts longer"),
     ({"lease_seconds": "60"}, "lease_seconds must be a number, not '60'"),
     ({"lease_seconds": True}, "lease_seconds must be a number, not True"),
     ({"lease_seconds": -1}, "lease_seconds must be from 0 to 3,155,760,000, not -1"),

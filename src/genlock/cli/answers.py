@@ -68,7 +68,7 @@ class Answers:
 
     def fail(self, error: GenlockError) -> None:
         """An error, on stderr: for machines as JSON."""
-        more = {"faults": faults} if (faults := getattr(error, "faults", None)) else {}
+        more = {name: found for name in ("faults", "notes") if (found := getattr(error, name, None))}
         self.complain(error.code, str(error), **more)
 
     def complain(self, code: str, message: str, **more: Any) -> None:

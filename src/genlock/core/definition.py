@@ -5,7 +5,7 @@
 3. `None` is what YAML makes of an empty value: the field was not given.
 4. What comes out holds plain types only, each of which reads back from its own JSON as itself. A definition is compared
    with the stored one when it is added again, and a record with the fold of its events to the byte.
-5. Keys that are no field's are kept in `metadata`.
+5. Keys that are no field's are kept in `metadata`; but one that surely means `depends_on` is a fault, for with it the order would be lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -202,6 +202,10 @@ class _Examination:
                 self.faults.append(Complaint(f"a key must be a string, not {describe_value(key)}"))
             elif key not in _KEYS:
                 self._unknown[key] = value
+                if means_dependencies(key):
+                    own = shown(f"x-{str.__str__(key)}")
+                    text = f"there is no field {shown(key)}: what a task waits for is its depends_on; for a key of your own write {own}"
+                    self._complain(text, str.__str__(key))
             elif value is not None:
                 self._given[str.__str__(key)] = value
 
@@ -426,6 +430,13 @@ def _check_number(most: int, name: str, value: object) -> float:
     return abs(float(value))
 
 
+def _check_lease(name: str, value: object) -> float:
+    seconds = _check_number(MOST_SECONDS, name, value)
+    if not seconds:
+        raise BadArgument(f"{name} is 0; a lease lasts longer")
+    return seconds
+
+
 def _check_priority(name: str, value: object) -> str:
     text = check_text(name, value).lower()
     if text not in PRIORITIES:
@@ -484,7 +495,7 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "roles": _check_roles,
     "human_required": _check_flag,
     "estimate_seconds": partial(_check_number, MOST_SECONDS),
-    "lease_seconds": partial(_check_number, MOST_SECONDS),
+    "lease_seconds": _check_lease,
     "parallelizable": _check_flag,
     "isolation": partial(_check_choice, Isolation),
     "worktree_path": check_text,
@@ -498,10 +509,36 @@ _CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
 _KEYS: Final = frozenset(Task.__struct_fields__) | {"requires", "state"}
 
 
+_SYNONYMS: Final = frozenset(
+    {
+        "after", "blockedby", "blockedon", "dep", "depend", "dependencies", "dependency", "dependencyids", "dependon", "depends",
+        "dependson", "deps", "need", "needs", "precededby", "predecessor", "predecessors", "prereq", "prereqs", "prerequisite",
+        "prerequisites", "require", "runafter", "runsafter", "waiton", "waitsfor", "waitson",
+    }
+)  # fmt: skip
+"""What other tools call it, in small letters alone."""
+
+
+@lru_cache(maxsize=1024)
+def means_dependencies(key: str) -> bool:
+    """Is this key, which is no field's, surely meant for `depends_on`: another tool's word for it, or the same word mistyped?"""
+    plain = "".join(filter(str.isalpha, key[:40].lower()))
+    if key[:2].lower() in ("x-", "x_"):
+        return False
+    if plain in _SYNONYMS or "dep" not in plain:
+        return plain in _SYNONYMS
+    from difflib import SequenceMatcher
+
+    return SequenceMatcher(None, plain, "dependson").ratio() >= _NEAR
+
+
+_NEAR = 0.85
+
+
 def guess_field(key: str) -> str | None:
     """The field that this key, which is none, was perhaps meant to be."""
     from difflib import get_close_matches
 
     plain = key.lower().replace("-", "_")
     found = get_close_matches(plain, sorted(_KEYS), 1, 0.8)
-    return found[0] if key not in _KEYS and found else None
+    return found[0] if key not in _KEYS and found and not plain.startswith("x_") else None

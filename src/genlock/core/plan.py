@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from genlock.core.definition import Complaint, Definition, define_task, describe_value, examine_task, guess_field
+from genlock.core.definition import Complaint, Definition, define_task, describe_value, examine_task, guess_field, means_dependencies
 from genlock.core.definition import check_text as check_field
 from genlock.core.faults import Fault
 from genlock.core.ids import LONGEST_ID, TaskId
@@ -333,7 +333,7 @@ class Reading:
             # The common case: no fault, and nothing to add.
             self.tasks.append(definition)
             if definition.task.metadata:
-                self._look_for_slips(path, definition.task, fields)
+                self._look_for_slips(path, definition.task.id, fields)
             return
         name = fields.get("id") if isinstance(fields, Mapping) else None
         name = str.__str__(name) if isinstance(name, str) and len(name) <= LONGEST_ID and name.isprintable() else None
@@ -345,6 +345,7 @@ class Reading:
                 complaints.append(Complaint(f"belongs to track {shown(said)}, but stands under {shown(track)}; move it there", ("id",)))
         for text, at in complaints:
             self._fault(path + at, text, name)
+        self._look_for_slips(path, name, fields)
         if name is not None and (first := self.places.setdefault(name, place)) != place:
             self._fault((*path, "id"), "the id stands already", name, first)
         elif outline is not None:
@@ -352,14 +353,14 @@ class Reading:
         elif definition is not None:
             self.tasks.append(definition)
 
-    def _look_for_slips(self, path: Path, task: Task, fields: object) -> None:
+    def _look_for_slips(self, path: Path, task: str | None, fields: object) -> None:
         """A key that is almost a field's is kept like any other that is none; but it is said, once for each such key."""
         for key in fields if isinstance(fields, Mapping) else ():
-            if isinstance(key, str) and key in task.metadata and key not in self._guesses:
+            if isinstance(key, str) and key not in self._guesses:
                 guess = self._guesses[key] = guess_field(key)
-                if guess is not None:
+                if guess is not None and not means_dependencies(key):
                     text = f"there is no field {shown(key)}, so it is kept in metadata; did you mean {guess}?"
-                    self.notes.append(Found(self.source, (*path, key), task.id, text))
+                    self.notes.append(Found(self.source, (*path, key), task, text))
 
     def _read_project(self, value: object) -> None:
         try:

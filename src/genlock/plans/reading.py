@@ -78,7 +78,7 @@ class Draft:
     def check(self) -> None:
         """PlanInvalid with every fault, if there is one."""
         if self._misread or self._reading.found:
-            raise PlanInvalid(self._faults())
+            raise PlanInvalid(self._faults(), self.plan.notes)
 
     def _faults(self) -> list[Fault]:
         found = self._reading.found

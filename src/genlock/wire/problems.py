@@ -6,6 +6,7 @@ An error has its stable code as `code`; the client raises the class of that name
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -57,6 +58,8 @@ class Problem(Struct, omit_defaults=True):
     """The request's number in the service's log."""
     faults: tuple[Fault | str, ...] | None = None
     """Of a plan: everything that is wrong with it."""
+    notes: tuple[Fault | str, ...] = ()
+    """Of a plan with faults: what is none, but perhaps not meant."""
     retry_after_seconds: float | None = None
 
 
@@ -67,10 +70,12 @@ def type_of(name: str) -> str:
 
 def problem_of(error: e.GenlockError, request: str = "") -> Problem:
     """The error as a problem."""
-    faults = (
-        tuple(fault if isinstance(fault, Fault) else str(fault) for fault in error.faults) if isinstance(error, e.PlanInvalid) else None
-    )
-    return Problem(type_of(error.code), error_title(type(error)), status_of(error), str(error), error.code, request, faults)
+    faults, notes = (_sent(error.faults), _sent(error.notes)) if isinstance(error, e.PlanInvalid) else (None, ())
+    return Problem(type_of(error.code), error_title(type(error)), status_of(error), str(error), error.code, request, faults, notes)
+
+
+def _sent(faults: Sequence[object]) -> tuple[Fault | str, ...]:
+    return tuple(fault if isinstance(fault, Fault) else str(fault) for fault in faults)
 
 
 def error_title(kind: type[e.GenlockError]) -> str:
@@ -129,5 +134,5 @@ def error_of(data: bytes, status: int) -> e.GenlockError:
 def revive(problem: Problem) -> e.GenlockError:
     """The error that a problem was made from."""
     if problem.faults is not None:
-        return e.PlanInvalid(problem.faults)
+        return e.PlanInvalid(problem.faults, problem.notes)
     return KINDS.get(problem.code, e.ServiceError)(problem.detail)

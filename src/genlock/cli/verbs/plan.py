@@ -15,7 +15,6 @@ from genlock.cli.app import App, verb
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from genlock.core.faults import Fault
     from genlock.core.results import PlanResult
     from genlock.errors import PlanInvalid
     from genlock.plans import PlanFile
@@ -177,6 +176,7 @@ def _faults_shown(app: App) -> Iterator[None]:
     except PlanInvalid as invalid:
         if app.answers.style is Style.JSON:
             raise
+        _say_notes(app, invalid.notes)
         _print_faults(invalid)
         app.leave(exits.USAGE)
 
@@ -198,7 +198,7 @@ def _broken_off(app: App, files: Sequence[str], prune: bool, done: int, total: i
     app.leave(_INTERRUPTED)
 
 
-def _say_notes(app: App, notes: Sequence[Fault]) -> None:
+def _say_notes(app: App, notes: Sequence[object]) -> None:
     for note in notes:
         app.answers.say(f"{note}")
 
