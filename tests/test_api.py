@@ -275,6 +275,9 @@ def test_ready_and_blocked_and_explain_tell_the_same_story(fleet: Coordinator) -
     assert told.because == ("waits for A-001-first",)
     assert told.try_next == ("complete or cancel A-001-first",)
     assert fleet.explain(task_id="A-001-first").ready
+    fleet.add_tasks(tasks=[{"id": "late", "not_before": "2999-01-01T00:00:00Z"}])
+    early = fleet.explain(task_id="late")
+    assert (early.because, early.try_next) == (("opens not before 2999-01-01T00:00:00Z",), ("wait, or edit not_before of late",))
     assert fleet.get_task_state(task_id="A-001-first").generation == 0, "a look has changed something"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.stage import Stage
+from tests.cli.terminal import shown
 
 TASK = "A-001-core"
 
@@ -204,7 +205,7 @@ def backlog(stage: Stage) -> str:
             "s2 (session s2) holds it",
             [f"genlock events --follow --task {TASK}", f"genlock unlock {TASK} --force"],
         ),
-        (early, "DENIED_BLOCKED", "waits for not before 2999-01-01T00:00:00Z", ["genlock edit later --set not_before=null"]),
+        (early, "DENIED_BLOCKED", "opens not before 2999-01-01T00:00:00Z", ["genlock edit later --set not_before=null"]),
         (blocked, "DENIED_BLOCKED", f"waits for {TASK}", [f"genlock claim {TASK}"]),
     ],
 )
@@ -224,6 +225,21 @@ def test_explain_says_why_and_what_to_type(
             assert stage.run(*arguments).code == 0
     if reason != "GRANTED":
         assert stage.run("explain", TASK if before is blocked else task, "-q").out == "GRANTED\n"
+
+
+def test_explain_on_a_task_of_ones_own_says_so_and_offers_what_its_holder_can_do(stage: Stage) -> None:
+    generation = stage.claim(TASK, "s1")
+    commands = [f"genlock {verb} {TASK} -g {generation}" for verb in ("renew", "submit", "release")]
+    same = stage.run("explain", TASK).json()
+    assert (same["reason"], same["own_generation"], same["try_next"]) == ("GRANTED", generation, commands)
+    assert same["because"][0].startswith(f"your session holds it at generation {generation}, as s1, until 20")
+    nameless = stage.run("explain", TASK, env={"GENLOCK_AGENT": "another"}).json()
+    assert (nameless["reason"], nameless["own_generation"], nameless["try_next"]) == ("DENIED_ACTIVE_CLAIM", generation, commands)
+    assert nameless["because"][1] == "a claim as another would be denied; say that you are s1"
+    told = shown("explain", TASK, cwd=stage.folder, env={"GENLOCK_SESSION": "s1"})[1]
+    assert f"{TASK} is IN_PROGRESS: you hold it" in told[0]
+    assert not any("unlock" in line for line in told)
+    assert stage.run("explain", TASK, as_="s2").json()["own_generation"] is None
 
 
 def test_explain_names_a_limit_that_the_lease_is_over(stage: Stage) -> None:

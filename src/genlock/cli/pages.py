@@ -149,9 +149,11 @@ def print_lineage(console: Console, lineage: Lineage, state: TaskState) -> None:
 
 def print_explanation(console: Console, found: Explanation) -> None:
     """What a claim would be answered, why, and what would change it."""
-    verdict = "a claim would be granted now" if found.ready else f"a claim would be denied, {found.reason}"
+    own = found.own_generation is not None
+    verdict = "you hold it" if own else "a claim would be granted now" if found.ready else f"a claim would be denied, {found.reason}"
     print_lines(console, f"{found.task_id} is {found.state}: {verdict}", style="bold")
-    because = (f"it is held by {who(found.holder)}",) if found.holder is not None else found.because[found.ready :]
+    told = found.because if own else found.because[found.ready :]
+    because = (f"it is held by {who(found.holder)}",) if found.holder is not None and not own else told
     print_lines(console, *(f"  {line}" for line in because))
     if found.roots and not found.cycle:
         print_lines(console, "it comes down to:")

@@ -104,6 +104,8 @@ def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:
 def to_type(explanation: Explanation, *, dependencies: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The commands that would change what `explain` found; `dependencies` are those of the cycle's first task."""
     task = explanation.task_id
+    if explanation.own_generation is not None:
+        return tuple(command(verb, task, "-g", explanation.own_generation) for verb in ("renew", "submit", "release"))
     match explanation.reason.value:
         case "GRANTED":
             reopen = (command("reopen", task),) if explanation.state.value == "BACKLOG" else ()

@@ -9,7 +9,7 @@ from genlock.core.commands import ClaimTask
 from genlock.core.decision import Decision
 from genlock.core.facts import Mercy
 from genlock.core.keys import TASK, Key
-from genlock.core.model import TaskRecord
+from genlock.core.model import Claim, TaskRecord
 from genlock.core.plan import find_cycle
 from genlock.core.reasons import ClaimReason, Status
 from genlock.core.results import ClaimResult, Explanation, Root
@@ -21,6 +21,8 @@ from genlock.errors import GenlockError
 
 _MOST_LOOKED_AT = 5000
 _MOST_ROOTS = 20
+_NOT_BEFORE = "not before "
+"""What a task waits for that is no other task begins so."""
 
 
 def explanation(round: Round, item: Item) -> Explanation:
@@ -46,6 +48,9 @@ def explanation(round: Round, item: Item) -> Explanation:
     elif outcome.success and before.state is Status.BACKLOG and not round.settings(claim.key)[0].offer_backlog:
         because = (*because, "it is in the backlog: only a claim by name is granted")
         hints = (*hints, f"reopen {claim.key.id} to have it offered")
+    own = _own(before, outcome, claim)
+    if own is not None:
+        because, hints = _words_for_holder(own, claim)
     if cycle:
         because = (f"it waits for itself: {' → '.join(cycle)}", *because)
         hints = (f"remove one of these dependencies, for example {cycle[0]} → {cycle[1]}", *hints)
@@ -60,7 +65,25 @@ def explanation(round: Round, item: Item) -> Explanation:
         cycle=cycle,
         holder=outcome.holder,
         roots=roots,
+        own_generation=own.generation if own else None,
     )
+
+
+def _own(record: TaskRecord, outcome: ClaimResult, command: ClaimTask) -> Claim | None:
+    """The claim that the caller's own session has already, if it still stands."""
+    claim = record.claim
+    if claim is None or claim.session != command.by.session:
+        return None
+    extended = outcome.success and outcome.claim is not None and outcome.claim.generation == claim.generation
+    return claim if extended or outcome.reason is ClaimReason.DENIED_ACTIVE_CLAIM else None
+
+
+def _words_for_holder(claim: Claim, command: ClaimTask) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    task = command.key.id
+    because = (f"your session holds it at generation {claim.generation}, as {claim.agent}, until {shown(claim.expires_at)}",)
+    if claim.agent != command.by.agent:
+        because = (*because, f"a claim as {command.by.agent} would be denied; say that you are {claim.agent}")
+    return because, (f"renew, submit or release {task} at generation {claim.generation}",)
 
 
 def _words(outcome: ClaimResult, record: TaskRecord, task: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -84,8 +107,11 @@ def _words(outcome: ClaimResult, record: TaskRecord, task: str) -> tuple[tuple[s
             because = (who, outcome.detail) if outcome.detail else (who,)
             return because, ("wait for its result, its release or the end of its lease", f"force a release of {task} if the holder is lost")
         case ClaimReason.DENIED_BLOCKED:
-            waiting = tuple(f"waits for {other}" for other in outcome.waits_for)
-            return waiting or ("it is blocked",), tuple(f"complete or cancel {other}" for other in outcome.waits_for[:3])
+            early = tuple(other for other in outcome.waits_for if other.startswith(_NOT_BEFORE))
+            others = tuple(other for other in outcome.waits_for if other not in early)
+            waiting = (*(f"waits for {other}" for other in others), *(f"opens {time}" for time in early))
+            hints = (*(f"complete or cancel {other}" for other in others[:3]), *(f"wait, or edit not_before of {task}" for _ in early))
+            return waiting or ("it is blocked",), hints
         case ClaimReason.DENIED_LIMIT:
             return (outcome.detail,), (f"raise the limit {outcome.limit}, or ask for less",)
         case ClaimReason.NOTHING_READY:

@@ -234,6 +234,8 @@ class Explanation(Struct, frozen=True, gc=False, kw_only=True):
     holder: Holder | None = None
     roots: tuple[Root, ...] = ()
     """What a blocked task's waiting comes down to, the nearest first."""
+    own_generation: int | None = None
+    """The generation at which the caller's own session holds it already, if it does."""
 
 
 class ReadyTask(Struct, frozen=True, gc=False):
