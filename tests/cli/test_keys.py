@@ -119,6 +119,18 @@ def test_what_is_wrong_is_said_by_name_and_changes_nothing(stage: Stage, argumen
     assert stage.files() == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["keys", "revoke", "nope"], ["keys", "revoke", "abcdefghabcd"], ["tenant", "show", "--tenant", "nobody"], ["adopt", "task", "x"]],
+    ids=" ".join,
+)
+def test_no_message_sends_whoever_types_to_a_method_of_the_library(stage: Stage, words: list[str]) -> None:
+    stage.add("task")
+    ran = stage.run(*words)
+    assert ran.code in (2, 3)
+    assert not re.search(r"\b(list|set|get)_\w+", ran.error()["message"])
+
+
 def test_a_text_that_is_typed_where_an_id_belongs_is_not_repeated(stage: Stage) -> None:
     text = stage.run("keys", "create", "ci", "--role", "agent", "-q").out.strip()
     ran = stage.run("keys", "revoke", text)

@@ -228,6 +228,6 @@ def test_the_messages_of_refusals_say_what_to_type(home: Home) -> None:
         fleet.create_key(name="ci", role="agent", expires_in_seconds=1, expires_at="2030-01-01T00:00:00Z")
     with pytest.raises(BadArgument, match="has passed; it is 2026-01-04T06:00:00Z now"):
         fleet.create_key(name="ci", role="agent", expires_at="2020-01-01T00:00:00Z")
-    with pytest.raises(KeyNotFound, match="list_keys shows what there is"):
+    with pytest.raises(KeyNotFound, match="the list of keys has those there are"):
         fleet.revoke_key(key_id="a" * 12)
     assert fleet.list_keys(include_revoked=True, tenant_id="*") == ()

@@ -137,7 +137,9 @@ class Access(Queries):
         key = tenant_key(self.place(tenant_id, None)[0])
         record = (yield Read(lambda: self.read_records([key]))).get(key)
         if record is None:
-            raise TenantNotFound(f"there is no tenant {key.id!r} in this store; list_tenants shows those there are, set_tenant makes one")
+            raise TenantNotFound(
+                f"there is no tenant {key.id!r} in this store; the list of tenants has those there are, and whoever sets a limit makes one"
+            )
         return _tenant_info(record)
 
     def set_tenant(

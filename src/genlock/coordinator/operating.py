@@ -271,7 +271,7 @@ class Operating(Base):
         refused_id = check_text("refused_id", refused_id, LONGEST_REFERENCE)
         record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
         if not isinstance(record, RefusedRecord) or record.task != key.id:
-            raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; list_refused_results shows what there is")
+            raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; the list of refused results has those there are")
         return record
 
     def _drop_payload(self, key: Key, digest: str) -> None:

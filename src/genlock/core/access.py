@@ -177,7 +177,7 @@ def check_key_id(value: object) -> str:
         return text
     if text.startswith(f"{PREFIX}_"):
         raise BadArgument(f"this is a key's text; its id is the part between the first two underscores, {ID_CHARACTERS} characters")
-    raise BadArgument(f"key {shown(text)} is no id of a key: it has {ID_CHARACTERS} characters of a-z2-7, as list_keys shows them")
+    raise BadArgument(f"key {shown(text)} is no id of a key: it has {ID_CHARACTERS} characters of a-z2-7, as the list of keys shows them")
 
 
 def check_scope(role: Role, tenant: str, projects: str, session: str | None) -> None:

@@ -76,7 +76,7 @@ def decide_revoke(record: KeyRecord | None, command: c.RevokeKey, facts: Facts) 
 def _own(record: KeyRecord | None, command: c.RotateKey | c.RevokeKey) -> KeyRecord:
     if record is None or command.tenant not in (EVERYWHERE, record.tenant):
         where = "in this store" if command.tenant == EVERYWHERE else f"of tenant {command.tenant!r}"
-        raise KeyNotFound(f"there is no key {command.key.id!r} {where}; list_keys shows what there is")
+        raise KeyNotFound(f"there is no key {command.key.id!r} {where}; the list of keys has those there are")
     return record
 
 

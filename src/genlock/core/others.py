@@ -148,7 +148,7 @@ def _refused(record: RefusedRecord | None, command: c.Command) -> RefusedRecord:
 def decide_take_ids(record: CounterRecord | None, command: c.TakeIds, facts: Facts) -> Decision:
     """Gives out the next `count` numbers; the outcome is the last of them."""
     if command.count < 1:
-        raise BadArgument(f"next_id gives out one id or more, not {command.count}")
+        raise BadArgument(f"one id or more can be taken, not {command.count}")
     value = (record.value if record else 0) + command.count
     return _decided(record, command, facts, value, e.IdsTaken, prefix=command.prefix, value=value, count=command.count)
 

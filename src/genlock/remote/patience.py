@@ -86,7 +86,7 @@ class Patience:
         if request.route.repeatable or not self._maybe_done:
             return ". Nothing was changed"
         if request.route.call in _ONCE:
-            return ". It may have been done: list_keys shows which keys there are; revoke the one whose text you did not get"
+            return ". It may have been done: look at the list of keys; revoke the one whose text you did not get"
         if request.operation is not None:
             return f". It may have been done: to repeat it safely, pass operation_id={request.operation!r}"
         return ". It may have been done; it is safe to repeat"

@@ -62,7 +62,7 @@ class Endpoint:
         """RoleRefused where the role does not cover this."""
         needed = self._needed(given)
         if not grant.may(needed):
-            raise RoleRefused(f"{self.name} needs the role {needed}; this key has the role {grant.role}")
+            raise RoleRefused(f"{self.name.replace('_', ' ')!r} needs the role {needed}; this key has the role {grant.role}")
         if self._changes_limits(given) and not grant.sees(EVERYWHERE, EVERYWHERE):
             raise RoleRefused("profile and limits of a tenant are set by an admin of the whole store, whose key is for tenant '*'")
         user = given["user_id"] if self.names_user else None
