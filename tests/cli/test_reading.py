@@ -34,12 +34,11 @@ def stage(tmp_path: Path) -> Stage:
 def test_ready_has_the_documented_shape(stage: Stage) -> None:
     ran = stage.run("ready", "--json")
     assert (ran.code, ran.err) == (0, "")
+    first = {"id": TASK, "title": "The core", "track": "A", "priority": "high", "assigned_to": None}
+    docs = {"id": "B-001-docs", "title": "", "track": "B", "priority": "medium", "assigned_to": None}
     assert ran.json() == {
-        "ready_tasks": [
-            {"id": TASK, "priority": "high", "assigned_to": None, "parallelizable": True, "isolation": "worktree"},
-            {"id": "B-001-docs", "priority": "medium", "assigned_to": None, "parallelizable": False, "isolation": "none"},
-        ],
-        "blocked_tasks": [{"id": "A-002-api", "blocked_by": [TASK]}],
+        "ready_tasks": [{**first, "parallelizable": True, "isolation": "worktree"}, {**docs, "parallelizable": False, "isolation": "none"}],
+        "blocked_tasks": [{"id": "A-002-api", "title": "", "track": "A", "blocked_by": [TASK]}],
     }
 
 
@@ -48,11 +47,45 @@ def test_ready_off_a_terminal_is_json_and_quiet_is_ids(stage: Stage) -> None:
     assert stage.run("ready", "-q").out == f"{TASK}\nB-001-docs\n"
 
 
-def test_ready_prints_all_there_are_unless_told(tmp_path: Path) -> None:
+def test_ready_has_a_bound_off_a_terminal_too_and_says_how_to_get_more(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "large")
     stage.add(*(f"task-{number:04}" for number in range(1200)))
-    assert stage.run("ready", "-q").out.splitlines() == [f"task-{number:04}" for number in range(1200)]
-    assert [line["id"] for line in stage.run("ready", "--limit", 2).json()["ready_tasks"]] == ["task-0000", "task-0001"]
+    names = [f"task-{number:04}" for number in range(1200)]
+    some = stage.run("ready")
+    assert [line["id"] for line in some.json()["ready_tasks"]] == names[:100]
+    assert some.err == "there are more: genlock ready --all\n"
+    every = stage.run("ready", "--all")
+    assert ([line["id"] for line in every.json()["ready_tasks"]], every.err) == (names, "")
+    assert [line["id"] for line in stage.run("ready", "--limit", 2).json()["ready_tasks"]] == names[:2]
+    assert stage.run("ready", "-q").out.splitlines() == names, "ids alone, with nobody to be told that there are more"
+    assert stage.run("ready", "--all", "--limit", 2).code == 2
+
+
+@pytest.mark.parametrize("words", [["ready"], ["graph"], ["agents"], ["plan", "show"], ["next"]], ids=" ".join)
+def test_a_project_that_is_not_there_is_told_from_an_empty_one(stage: Stage, words: list[str]) -> None:
+    ran = stage.run(*words, "--project", "typo")
+    assert ran.err == "there is no project 'typo' in this store; there are: default\n"
+    assert ran.code == (3 if words == ["next"] else 0)
+
+
+def test_in_a_new_store_nothing_is_said_to_be_missing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "new")
+    assert stage.run("ready").err == ""
+    assert stage.run("ready", "--project", "x").err == "there is no project 'x' in this store, nor any other of tenant 'default'\n"
+
+
+def test_a_track_that_no_task_has_is_named_beside_those_there_are(stage: Stage) -> None:
+    assert stage.run("ready", "--track", "ZZZ").err == "no task has track ZZZ; there are: A, B\n"
+    stage.claim("B-001-docs")
+    assert stage.run("ready", "--track", "B").err == "", "it is there, and nothing of it is ready"
+
+
+def test_a_task_that_is_not_there_is_told_with_those_that_were_perhaps_meant(stage: Stage) -> None:
+    for typed in ("A-001", "A-001-cor", "a-001-core", "A-001-corre"):
+        ran = stage.run("show", typed)
+        assert (ran.code, ran.error()["code"]) == (3, "TASK_NOT_FOUND")
+        assert ran.error()["message"].endswith(f"; did you mean {TASK}?")
+    assert "did you mean" not in stage.run("show", "something-else").error()["message"]
 
 
 def test_ready_of_a_track_leaves_the_others_out(stage: Stage) -> None:

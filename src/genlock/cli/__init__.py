@@ -6,6 +6,7 @@
     exits.py      exit codes
     identity.py   which session a call belongs to
     opening.py    opening the project's store
+    slips.py      what was perhaps mistyped, where nothing is found
     completing.py completion in the shell
     editing.py    changing a settings file
     verbs/        the verbs, by theme

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from genlock.cli.answers import Answers
+from genlock.errors import TaskNotFound
 
 if TYPE_CHECKING:
     from genlock.cli.identity import Who
@@ -144,6 +145,10 @@ def verb(
             click.get_current_context().find_root().obj = app
             try:
                 function(app, **options)
+            except TaskNotFound as error:
+                from genlock.cli.slips import with_near_task
+
+                raise with_near_task(app, options.get("task"), error) from None
             finally:
                 app.close()
 

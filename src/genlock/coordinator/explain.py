@@ -80,9 +80,9 @@ def _own(record: TaskRecord, outcome: ClaimResult, command: ClaimTask) -> Claim 
 
 def _words_for_holder(claim: Claim, command: ClaimTask) -> tuple[tuple[str, ...], tuple[str, ...]]:
     task = command.key.id
-    because = (f"your session holds it at generation {claim.generation}, as {claim.agent}, until {shown(claim.expires_at)}",)
-    if claim.agent != command.by.agent:
-        because = (*because, f"a claim as {command.by.agent} would be denied; say that you are {claim.agent}")
+    own = f"your session holds it at generation {claim.generation}, as {claim.agent}, until {shown(claim.expires_at)}"
+    other = f"a claim as {command.by.agent} would be denied; say that you are {claim.agent}"
+    because = (own,) if claim.agent == command.by.agent else (own, other)
     return because, (f"renew, submit or release {task} at generation {claim.generation}",)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genlock.cli.app import App, verb
+from genlock.cli.slips import note_missing
 
 if TYPE_CHECKING:
     from genlock.core.graph import Graph
@@ -32,6 +33,8 @@ def graph(app: App, form: str | None, tracks: tuple[str, ...], around: str | Non
     if depth is not None and around is None:
         raise click.UsageError("--depth says how far to go from a task: name it with --around")
     found = app.fleet.get_graph(tracks=tracks or None, around=around, depth=_STEPS_AROUND if depth is None else depth)
+    if not found.tasks:
+        note_missing(app, tracks)
     style = app.answers.style
     if style is Style.JSON and form in (None, "json"):
         app.answers.give(_value(found), text=lambda console: None)

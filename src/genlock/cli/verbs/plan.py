@@ -11,6 +11,7 @@ import click
 
 from genlock.cli import exits
 from genlock.cli.app import App, verb
+from genlock.cli.slips import note_missing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,6 +121,8 @@ def show(app: App, track: str | None) -> None:
     from genlock.core.graph import by_track
 
     graph = app.fleet.get_graph(tracks=track)
+    if not graph.tasks:
+        note_missing(app, (track,) if track else ())
     purposes = dict(app.fleet.get_policy().tracks)
     grouped = by_track(graph.tasks)
     value = [{"track": name or None, "purpose": purposes.get(name, ""), "tasks": tasks} for name, tasks in grouped.items()]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from genlock.cli.app import App, verb
+from genlock.cli.app import App, title_of, verb
+from genlock.cli.slips import note_missing
 from genlock.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ _SCREEN = 100
 
 
 class ReadyLine(Struct, gc=False):
-    """A task that could be claimed, with TD's keys."""
+    """A task that could be claimed, with TD's keys and what to call it."""
 
     id: str
+    title: str
+    track: str | None
     priority: str
     assigned_to: str | None
     parallelizable: bool
@@ -31,9 +34,11 @@ class ReadyLine(Struct, gc=False):
 
 
 class BlockedLine(Struct, gc=False):
-    """A task that waits, with TD's keys."""
+    """A task that waits, with TD's keys and what to call it."""
 
     id: str
+    title: str
+    track: str | None
     blocked_by: tuple[str, ...]
 
 
@@ -45,40 +50,51 @@ class ReadyAnswer(Struct, gc=False):
 
 
 @click.command()
-@click.option("--limit", type=int, metavar="N", help=f"At most so many of each; default: all, on a terminal the first {_SCREEN}.")
+@click.option("--limit", type=int, metavar="N", help=f"At most so many of each; default: {_SCREEN}, and all with --quiet.")
+@click.option("--all", "every", is_flag=True, help="All of them.")
 @click.option("--track", "tracks", multiple=True, metavar="TRACK", help="Only of this track; may be given several times.")
 @click.option("--agent", metavar="NAME", help="What this agent would be offered; default: you, if your agent has a name.")
 @verb()
-def ready(app: App, limit: int | None, tracks: tuple[str, ...], agent: str | None) -> None:
+def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], agent: str | None) -> None:
     """What could be claimed now.
 
-    First things first; then what is blocked, and by what.
+    First things first; then what is blocked, and by what. If there are more than were asked for, that is said on stderr.
     """
     import gc
 
     from genlock.cli.answers import Style
 
+    if every and limit is not None:
+        raise BadArgument("--all and --limit exclude each other")
     # Of ten thousand records read none is dropped: to look for garbage among them would be a fifth of the time.
     gc.disable()
-    on_screen = app.answers.style is Style.TEXT
-    most = limit if limit is not None else _SCREEN if on_screen else _ALL
+    every = every or (limit is None and app.answers.style is Style.BARE)
+    most = _ALL if every else _SCREEN if limit is None else limit
     agent = agent if agent is not None else app.setting("agent")
     # One more than is shown tells whether there are more.
-    found = app.fleet.ready(limit=min(most + 1, _ALL) if on_screen and most > 0 else most, tracks=tracks or None, agent_id=agent)
+    asked = most + 1 if 0 < most < _ALL else most
+    found = app.fleet.ready(limit=asked, tracks=tracks or None, agent_id=agent)
     waiting: tuple[BlockedTask, ...] = ()
     if app.answers.style is not Style.BARE:
-        waiting = tuple(line for line in app.fleet.blocked(limit=_ALL) if not tracks or line.task.track in tracks)
+        # Which of them are of a track is seen only when they are there; on a screen they are counted, too.
+        whole = bool(tracks) or app.answers.style is Style.TEXT
+        waiting = tuple(line for line in app.fleet.blocked(limit=_ALL if whole else asked) if not tracks or line.task.track in tracks)
 
     def text(console: Console) -> None:
         from genlock.cli.pages import print_ready
 
         print_ready(console, found[:most], waiting)
-        if len(found) > most:
-            app.answers.say(f"there are more: genlock ready --limit {_ALL}")
 
-    lines = [ReadyLine(t.id, t.priority, t.assigned_to, t.parallelizable, t.isolation) for t in (line.task for line in found)]
-    answer = ReadyAnswer(lines, [BlockedLine(line.task.id, line.blocked_by) for line in waiting[:most]])
-    app.answers.give(answer, text=text, bare=(line.task.id for line in found))
+    lines = [
+        ReadyLine(t.id, title_of(t), t.track, t.priority, t.assigned_to, t.parallelizable, t.isolation)
+        for t in (line.task for line in found[:most])
+    ]
+    blocked = [BlockedLine(line.task.id, title_of(line.task), line.task.track, line.blocked_by) for line in waiting[:most]]
+    app.answers.give(ReadyAnswer(lines, blocked), text=text, bare=(line.task.id for line in found[:most]))
+    if len(found) > most or (len(waiting) > most and app.answers.style is Style.JSON):
+        app.answers.say("there are more: genlock ready --all")
+    if not found and not waiting:
+        note_missing(app, tracks)
 
 
 @click.command()

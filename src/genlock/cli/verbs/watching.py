@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genlock.cli.app import App, verb
+from genlock.cli.slips import note_missing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +20,8 @@ _ALL = 100_000
 def agents(app: App) -> None:
     """Who is at work."""
     found = app.fleet.list_agents()
+    if not found:
+        note_missing(app)
 
     def text(console: Console) -> None:
         from genlock.cli.tables import Column, from_now, print_lines, print_table

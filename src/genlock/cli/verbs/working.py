@@ -11,6 +11,7 @@ import click
 from genlock.cli import exits
 from genlock.cli.app import App, verb
 from genlock.cli.inputs import claim_meant, lease_of, lease_or_default, on_a_claim
+from genlock.cli.slips import note_missing
 from genlock.cli.streams import forget_stdout
 
 if TYPE_CHECKING:
@@ -141,8 +142,11 @@ def _claim(app: App, ask: Callable[[], ClaimResult], export: bool, operation: st
             app.fleet.release_claim(task_id=result.claim.task_id, expected_generation=result.claim.generation)
             app.answers.say(f"given back: {result.claim.task_id}")
         raise
+    if result.reason.value == "NOTHING_READY":
+        note_missing(app)
+        app.leave(exits.NOT_FOUND)
     if not result.success:
-        app.leave(exits.NOT_FOUND if result.reason.value == "NOTHING_READY" else exits.CONFLICT)
+        app.leave(exits.CONFLICT)
 
 
 def _is_new(claim: TaskClaim) -> bool:
