@@ -111,6 +111,15 @@ class TestAHealthyStore:
         assert lines[-1].strip() == "troubles: 0, notes: 1"
         assert any(line.startswith("note  held") for line in lines)
 
+    def test_on_a_terminal_the_id_of_a_refused_result_stands_in_one_piece(self, store: Path) -> None:
+        task = "A-001-a-task-whose-name-is-rather-long-as-they-often-are"
+        with connect(store) as fleet:
+            fleet.add_tasks(tasks=[task])
+            refused = fleet.submit_result(task_id=task, generation=1, session_id="s", result_data="x").refused_id
+        assert refused is not None
+        _, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=len(refused) + 6, env={"NO_COLOR": "1"})
+        assert f"  - {refused}" in lines
+
 
 class TestWhatIsNoStore:
     def test_an_absent_one_is_not_found_and_nothing_is_made(self, tmp_path: Path) -> None:

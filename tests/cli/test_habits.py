@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 
-from genlock.cli.group import genlock
+from genlock.cli.group import CALLED, genlock
 from genlock.cli.group import run as run_here
 from genlock.cli.main import SECTIONS
 from tests.cli.console import COMMAND, environment, run
@@ -190,6 +190,37 @@ def test_a_verb_that_is_mistyped_is_guessed(tmp_path: Path) -> None:
     assert run("xyzzy", cwd=tmp_path).error()["message"] == "there is no verb 'xyzzy'; all verbs: genlock --help"
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("import", "'plan import'"),
+        ("setup", "'init'"),
+        ("ls", "'ready' or 'plan show'"),
+        ("log", "'events'"),
+        ("status", "'graph', 'agents' or 'db status'"),
+    ],
+)
+def test_what_other_tools_call_it_is_answered_with_what_it_is_called_here(tmp_path: Path, typed: str, meant: str) -> None:
+    assert run(typed, cwd=tmp_path).error()["message"] == f"there is no verb '{typed}', but {meant}; all verbs: genlock --help"
+
+
+def test_every_verb_that_is_named_instead_of_another_is_there() -> None:
+    assert not VERBS.keys() & CALLED.keys()
+    meant = {verb.partition(" --")[0] for verbs in CALLED.values() for verb in verbs}
+    assert meant <= {*NAMES, *VERBS}
+
+
+@pytest.mark.parametrize("words", [[], ["claim"], ["plan", "import"]], ids=" ".join)
+def test_help_is_a_verb_too(tmp_path: Path, words: list[str]) -> None:
+    asked = run("help", *words, cwd=tmp_path)
+    assert (asked.code, asked.out) == (0, run(*words, "--help", cwd=tmp_path).out)
+
+
+def test_a_mistake_and_where_to_look_are_two_sentences(project: Path) -> None:
+    message = run("ready", "foo", cwd=project).error()["message"]
+    assert message == "Got unexpected extra argument (foo). To see how: genlock ready --help"
+
+
 # What goes wrong outside
 
 
@@ -208,7 +239,14 @@ def test_a_reader_that_has_gone_is_no_reason_for_a_traceback(project: Path, argu
     os.close(reading)
     done = call(project, [*COMMAND, *arguments], stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_full_disk_is_told_in_one_line_also_by_what_is_answered_at_once(project: Path) -> None:
+    for arguments in (["version"], ["version", "--json"]):
+        with open("/dev/full", "w") as full:
+            done = call(project, [*COMMAND, *arguments], stdout=full.fileno())
+        assert (done.returncode, done.stderr) == (1, "genlock: the answer cannot be written: No space left on device\n")
 
 
 def test_a_full_disk_is_told_in_one_line(project: Path) -> None:

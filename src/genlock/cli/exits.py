@@ -20,6 +20,8 @@ CONFLICT: Final = 5
 
 BROKEN_OFF: Final = 130
 """By Ctrl-C."""
+NOBODY_READS: Final = 141
+"""Whoever read the answer has gone, as in `genlock events | head -1`: what a shell says of a program that a closed pipe has ended."""
 
 _CODES: Final[tuple[tuple[type[errors.GenlockError], int], ...]] = (
     (errors.BadArgument, USAGE),

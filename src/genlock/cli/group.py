@@ -62,11 +62,55 @@ class Verbs(click.Group):
         return [CompletionItem(name, help=line) for name, (_, line) in VERBS.items() if name.startswith(incomplete)]
 
 
+CALLED: dict[str, tuple[str, ...]] = {
+    "check": ("plan check", "doctor"),
+    "complete": ("submit",),
+    "create": ("add",),
+    "delete": ("cancel",),
+    "diff": ("plan diff",),
+    "done": ("submit",),
+    "get": ("show",),
+    "import": ("plan import",),
+    "info": ("show", "db status"),
+    "key": ("keys",),
+    "list": ("ready", "plan show"),
+    "load": ("plan import",),
+    "lock": ("claim",),
+    "log": ("events",),
+    "logs": ("events",),
+    "ls": ("ready", "plan show"),
+    "migrate": ("db migrate",),
+    "new": ("add",),
+    "remove": ("cancel",),
+    "rm": ("cancel",),
+    "run": ("serve", "dev"),
+    "server": ("serve",),
+    "setup": ("init",),
+    "start": ("serve", "next"),
+    "status": ("graph", "agents", "db status"),
+    "take": ("claim",),
+    "task": ("show",),
+    "tasks": ("ready", "plan show"),
+    "tenants": ("tenant list",),
+    "tree": ("graph",),
+    "validate": ("plan check",),
+    "watch": ("events --follow",),
+    "who": ("agents",),
+    "whoami": ("config show",),
+    "why": ("explain",),
+    "workers": ("agents",),
+}
+"""What people type who come from other tools, and what it is called here."""
+
+
 def _meant(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, VERBS, n=1)
-    return f", but {near[0]!r}" if near else ""
+    near = [repr(verb) for verb in CALLED.get(name) or get_close_matches(name, VERBS, n=1)]
+    if not near:
+        return ""
+    *others, last = near
+    return f", but {', '.join(others)} or {last}" if others else f", but {last}"
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,6 +124,8 @@ def run(arguments: list[str]) -> int:
         from genlock.cli.completing import complete
 
         return complete(genlock, os.environ[COMPLETE])
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     context: click.Context | None = None
     try:
         with genlock.make_context("genlock", list(arguments)) as context:
@@ -101,7 +147,7 @@ def run(arguments: list[str]) -> int:
         return exits.code_of(error)
     except BrokenPipeError:
         _forget_stdout()
-        return exits.ERROR
+        return exits.NOBODY_READS
     except Exception as error:  # noqa: BLE001 - the last place that can turn it into a line; the traceback is a variable away
         _forget_stdout()
         _answers(context, arguments).complain("UNEXPECTED", _unexpected(error))
@@ -120,7 +166,7 @@ def _refuse(wrong: click.ClickException, answers: Answers) -> None:
     """A call that was typed wrongly: what is wrong, and where it says how it is right."""
     message = wrong.format_message()
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None and "--help" not in message:
-        message += f" To see how: {wrong.ctx.command_path} --help"
+        message += f"{'' if message.endswith(('.', '?', '!')) else '.'} To see how: {wrong.ctx.command_path} --help"
     answers.complain("USAGE", message)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
@@ -76,8 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_closed_streams()
     if arguments[:1] in (["version"], ["--version"]) and set(arguments[1:]) <= {"--json", "--quiet", "-q"}:
-        show_version(as_json="--json" in arguments, quiet=len(arguments) > 1)
-        _leave(0)
+        _leave(_say_version(arguments))
     try:
         _hurry()
         from genlock.cli.group import run
@@ -107,9 +107,28 @@ def _leave(code: int) -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:
-        code = code or 1
+    except OSError as error:
+        code = code or _unwritten(error)
     os._exit(code)
+
+
+def _say_version(arguments: list[str]) -> int:
+    try:
+        show_version(as_json="--json" in arguments, quiet=len(arguments) > 1)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _unwritten(error)
+    return 0
+
+
+def _unwritten(error: OSError) -> int:
+    """The exit code if the answer cannot be written. That nobody reads it any more is not worth a word."""
+    if isinstance(error, BrokenPipeError):
+        return 141
+    with suppress(OSError):
+        print(f"genlock: the answer cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+    return 1
 
 
 def show_version(*, as_json: bool, quiet: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 _GAP = 2
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -71,6 +72,24 @@ def print_lines(console: Console, *lines: str, style: str = "") -> None:
         indent = " " * (len(line) - len(line.lstrip()))
         for at, part in enumerate(_folded(safe(line.strip()), max(console.width - len(indent) - _GAP, 10))):
             console.print(Text(indent + ("  " if at else "") + part, style=style, no_wrap=True, overflow="crop"))
+
+
+def print_beside(console: Console, left: Text, *texts: Text) -> None:
+    """Texts one below the other, beside what stands on the left; one with a word that is too long for that, such as an id, further left."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    before = left
+    for text in texts:
+        longest = max(map(cell_len, text.plain.split(" ")))
+        indent = left.cell_len if longest <= console.width - left.cell_len else _GAP
+        if indent == _GAP and before is left:
+            console.print(left)
+            before = Text()
+        for part in _folded(text.plain, max(console.width - indent, 10)):
+            lead = before if before is left else Text(" " * indent)
+            console.print(Text.assemble(lead, Text(part, text.style)), no_wrap=True, overflow="crop")
+            before = Text()
 
 
 def print_commands(console: Console, *commands: str, indent: str = "  ") -> None:

@@ -7,25 +7,26 @@ from typing import TYPE_CHECKING, Final
 from genlock.cli.doctoring.finding import Finding, Level
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Console
+    from rich.text import Text
 
     from genlock.cli.doctoring.examination import Report
 
+_GAP: Final = 2
 _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.TROUBLE: "bold red"}
 
 
 def show(console: Console, report: Report) -> None:
     """One line for what is well, more for what is not."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    from genlock.cli.tables import print_beside
+
+    levels = max((len(finding.level.value) for finding in report.findings), default=0) + _GAP
+    checks = max((len(finding.check) for finding in report.findings), default=0) + _GAP
     for finding in report.findings:
-        table.add_row(Text(finding.level.value, _STYLES[finding.level]), Text(finding.check), _body(finding))
-    console.print(table)
+        level = Text(finding.level.value.ljust(levels), _STYLES[finding.level])
+        print_beside(console, Text.assemble(level, finding.check.ljust(checks)), *_body(finding))
     for line in report.fixed:
         console.print(Text.assemble(("fixed ", "green"), line))
     troubles = sum(finding.level is Level.TROUBLE for finding in report.findings)
@@ -34,13 +35,11 @@ def show(console: Console, report: Report) -> None:
     console.print(Text(end, "bold red" if troubles else "bold green"))
 
 
-def _body(finding: Finding) -> Group:
-    from rich.console import Group
+def _body(finding: Finding) -> list[Text]:
     from rich.text import Text
 
     lines = [Text(finding.what)]
     lines += [Text(f"- {item}", "bright_black") for item in finding.items]
     if finding.means:
         lines.append(Text(finding.means))
-    lines += [Text.assemble("type: ", (command, "bold")) for command in finding.try_next]
-    return Group(*lines)
+    return lines + [Text(f"type: {command}", "bold") for command in finding.try_next]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,9 +35,10 @@ _OPTIONS = {
 _REPEATED = ("allow_host", "claim_config")
 
 
-def _options(function: Callable[..., None]) -> Callable[..., None]:
-    """A flag for each setting of a service."""
-    for name, (kind, text) in reversed(_OPTIONS.items()):
+def _options(function: Callable[..., None], **others: str) -> Callable[..., None]:
+    """A flag for each setting of a service; `others` are those of which this verb says something else."""
+    for name, (kind, usual) in reversed(_OPTIONS.items()):
+        text = others.get(name, usual)
         flag = f"--{name.replace('_', '-')}"
         function = click.option(flag, f"set_{PREFIX}{name}", metavar=kind, help=text, multiple=name in _REPEATED)(function)
     keys = click.option(
@@ -79,7 +81,7 @@ def serve(app: App) -> None:
 @click.option("--fresh", is_flag=True, help="On a store of its own that is gone afterwards.")
 @click.option("--agents", type=click.IntRange(0, 50), default=5, show_default=True, help="How many agents work.")
 @click.option("--seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="End by itself after so long.")
-@_options
+@partial(_options, log_level="debug, info, warning or error; default: warning, so that the agents' acts are not logged one by one.")
 @verb(store=False, settings=("url", *CHECKS))
 def dev(app: App, fresh: bool, agents: int, seconds: float | None) -> None:
     """Try it: a service with a sample plan and agents at work.
