@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple
 
 import pytest
@@ -57,6 +58,11 @@ def opened(url: str) -> Iterator[RedisStore]:
         yield store
     finally:
         store.close()
+
+
+def by_way_of(proxy: Proxy, url: str) -> str:
+    """The same server, asked through the proxy."""
+    return re.sub(r":\d+/", f":{proxy.port}/", url, count=1)
 
 
 def eventually(store: Store, change: Change) -> None:
@@ -171,7 +177,7 @@ def test_what_was_decided_before_the_epoch_rose_is_a_conflict_even_where_the_rec
     with opened(pair.master.url("x")) as store:
         commit(store, first)
     await_replica(pair.master, pair.replica)
-    with between(pair.master.port) as way, opened(pair.master.url("x").replace(f":{pair.master.port}/", f":{way.port}/")) as slow:
+    with between(pair.master.port) as way, opened(by_way_of(way, pair.master.url("x"))) as slow:
         read = slow.load([first.key]).records[first.key]
         pair.promote()
         with opened(pair.replica.url("x")) as other:
@@ -214,6 +220,32 @@ def test_a_commit_that_waited_for_its_replica_outlives_the_promotion(pair: Pair)
         assert {event.key for event in read_feed(store)} == {change.key for change in changes}
 
 
+def test_a_commit_that_was_cut_before_its_replica_had_it_is_found_by_nobody_until_it_has(pair: Pair) -> None:
+    """Whoever looks for the outcome of his commit would find it on the master, and count on what a promotion may still undo."""
+    with between(pair.master.port) as near, opened(by_way_of(near, pair.master.url("x", wait=1, wait_timeout=0.2))) as store:
+        commit(store, make_change(make_key()))
+        pair.way.fall_silent()
+        near.cut_at_the_answer_to(b"EVALSHA")
+        second = make_change(make_key("A-002"))
+        with pytest.raises(OutcomeUnknown, match="broke off"):
+            store.commit([second])
+        assert near.swallowed.is_set()
+        for ask in (lambda: store.load([second.key]), lambda: read_feed(store)):
+            with pytest.raises(StoreUnavailable, match="still on 0 of 1 replicas"):
+                ask()
+        pair.way.cut()  # so that the replica asks again
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            assert time.monotonic() < deadline, "the replica never heard of it"
+            with suppress(StoreUnavailable):
+                assert list(store.load([second.key]).records) == [second.key]
+                break
+        pair.part()
+        pair.promote()
+        with opened(pair.replica.url("x")) as promoted:
+            assert list(promoted.load([second.key]).records) == [second.key]
+
+
 def test_a_master_that_has_become_a_replica_is_unavailable_and_nothing_is_written(pair: Pair) -> None:
     with opened(pair.master.url("x")) as store:
         first = make_change(make_key())
@@ -226,7 +258,7 @@ def test_a_master_that_has_become_a_replica_is_unavailable_and_nothing_is_writte
 
 
 def test_a_promoted_replica_that_never_had_the_store_is_not_taken_for_it(pair: Pair) -> None:
-    with between(pair.master.port) as way, opened(pair.master.url("x").replace(f":{pair.master.port}/", f":{way.port}/")) as store:
+    with between(pair.master.port) as way, opened(by_way_of(way, pair.master.url("x"))) as store:
         commit(store, make_change(make_key()))
         with running() as empty:
             way.lead_to(empty.port)

@@ -76,7 +76,8 @@ class RedisStore:
         self._where = self._settings.where
         self._names = Names(self._settings.prefix)
         self._clock = clock
-        self._owes = False
+        self._owed: object | None = None
+        self._paid: object | None = None
         self._decided = Decided()
         self._payloads = payloads_for(self._settings.payloads) or NoPayloads()
         self._links = Links(partial(Link, self._settings), self._settings.pool, self._where)
@@ -111,8 +112,9 @@ class RedisStore:
             hit("redis.commit.before")
             try:
                 answers = writing.commit(link, self._context, changes, self._decided.use([change[0] for change in changes]))
-            except OutcomeUnknown:
-                self._owes = bool(self._settings.wait)
+            except (OutcomeUnknown, Broken):  # the door makes the one of the other, further out
+                if self._settings.wait:
+                    self._owed = object()
                 raise
             hit("redis.commit.after")
         self._moves.tell({feed_mark(*change[0][:2]) for change in changes})
@@ -177,7 +179,7 @@ class RedisStore:
     def _entered(self, *, writes: bool = False) -> Iterator[Link]:
         """The way in. Who owes something to replicas, or has met a server that is one by now, sees to that first."""
         with self._door.entered(writes=writes) as link:
-            if self._owes:
+            if self._owed is not self._paid:
                 self._settle(link)
             try:
                 yield link
@@ -187,9 +189,15 @@ class RedisStore:
                 raise
 
     def _settle(self, link: Link) -> None:
-        """A commit of ours is on too few replicas: nothing is read until they have it, or what is read might be lost again."""
-        wait, seconds = self._settings.wait, self._settings.wait_seconds
-        _, there = link.exchange([("HSET", self._names.store, "waited", "1"), ("WAIT", wait, round(seconds * 1000))])
-        if isinstance(there, Refused) or there < wait:
+        """A commit of ours may be on too few replicas: nothing is read until they have it, or what is read might be lost again.
+
+        What is paid is what was owed when one began: another commit may break off meanwhile.
+        """
+        wait, seconds, owed = self._settings.wait, self._settings.wait_seconds, self._owed
+        noted, there = link.exchange([("HSET", self._names.store, "waited", "1"), ("WAIT", wait, round(seconds * 1000))])
+        for answer in (noted, there):
+            if isinstance(answer, Refused):
+                raise answer
+        if there < wait:
             raise StoreUnavailable(f"{self._where}: a commit is still on {there} of {wait} replicas; nothing is read until they have it")
-        self._owes = False
+        self._paid = owed
