@@ -27,7 +27,7 @@ from botocore.exceptions import (
 from msgspec.structs import replace
 
 import genlock
-from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreMissing, StoreUnavailable
+from genlock.errors import BadArgument, CursorLost, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreMissing, StoreUnavailable
 from genlock.open import open_store
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.dynamodb import DynamoDBStore, calls, create_table, driver, keys
@@ -481,6 +481,43 @@ def test_a_reader_who_saw_the_feed_before_a_purge_does_not_wait_for_what_was_pur
     assert facts_of(other.read_events(FEED).events) == recorded_of([second])
     assert time.monotonic() - began < HOLE_SECONDS
     assert voids_of(store) == 0
+
+
+def test_a_reader_whose_next_events_are_purged_while_he_reads_is_told(
+    store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The purge comes after the look at the cursor and before the look at the events."""
+    first, second = make_change(make_key("A-001"), events=3), make_change(make_key("A-002"))
+    commit(store, first)
+    commit(store, second)
+    begun = other.read_events(replace(FEED, limit=1)).cursor
+    behind = other.read_events(replace(FEED, limit=3)).cursor
+    run = other._feeds._run
+
+    def purge_then_run(query: EventQuery, start: int) -> Any:
+        store.purge(first.key, 4, b"base")
+        return run(query, start)
+
+    monkeypatch.setattr(other._feeds, "_run", purge_then_run)
+    with pytest.raises(CursorLost, match="have been purged since"):
+        other.read_events(replace(FEED, after=begun))
+    assert facts_of(other.read_events(replace(FEED, after=behind)).events) == recorded_of([second])
+
+
+def test_a_reader_from_the_start_goes_on_after_a_purge_in_his_first_page(
+    store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third, fourth, fifth = (make_change(make_key(f"A-00{number}"), events=2) for number in range(1, 6))
+    commit(store, first, second, third, fourth, fifth)
+    run = other._feeds._run
+
+    def purge_then_run(query: EventQuery, start: int) -> Any:
+        for change in (second, fourth):
+            store.purge(change.key, 3, b"base")
+        return run(query, start)
+
+    monkeypatch.setattr(other._feeds, "_run", purge_then_run)
+    assert facts_of(read_feed(other, limit=3)) == recorded_of([first, third, fifth])
 
 
 # Limits

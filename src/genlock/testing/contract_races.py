@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from genlock.errors import CursorLost
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Key, Query, Store
-from genlock.testing.concurrency import Meeting, Rendezvous, Timed, overlapped, together
+from genlock.testing.concurrency import PATIENCE, Meeting, Rendezvous, Timed, overlapped, together
 from genlock.testing.contract_base import Another, ContractBase, commit
+from genlock.testing.contract_feed import from_cursor, tail
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_record, recorded_of
 from genlock.testing.worker import Race, Raced, Worker
 
@@ -181,6 +184,34 @@ class RaceClauses(ContractBase):
 
         calls: list[Callable[[], None]] = [write, partial(read_the_record_first, 1), partial(read_the_feed_first, 2)]
         together(calls, meeting)
+
+    def test_who_reads_while_events_are_purged_has_them_or_is_told(self, store: Store, another: Another) -> None:
+        """One reads the same page over and over, until the cursor is lost: no purge comes between the two without a word."""
+        reader = another()
+        for number in range(MEETINGS):
+            before = tail(store)
+            change = make_change(make_key(f"A-{number:03}"), events=1 + number % 3)
+            commit(store, change)
+            reading = threading.Event()
+
+            def read(cursor: str = before, change: Change = change, reading: threading.Event = reading) -> None:
+                deadline = time.monotonic() + PATIENCE
+                while time.monotonic() < deadline:
+                    try:
+                        events = from_cursor(reader, cursor)
+                    except CursorLost:
+                        return
+                    assert facts_of(events) == recorded_of([change]), "events are gone, and nobody was told"
+                    reading.set()
+                raise AssertionError("the cursor was never lost")
+
+            def purge(change: Change = change, reading: threading.Event = reading) -> None:
+                assert reading.wait(PATIENCE)
+                store.purge(change.key, change.version + 1, b"the base")
+
+            calls: list[Callable[[], None]] = [read, purge]
+            runs = together(calls)
+            assert overlapped(runs[0], runs[1:])
 
     def test_a_dependent_is_never_missed_by_who_looks_after_its_commit(self, another: Another) -> None:
         handles, meeting = [another() for _ in range(4)], Meeting(parties=4, share=10)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from genlock.errors import StoreCorrupt
+from genlock.errors import StoreCorrupt, StoreUnavailable
 from genlock.store import EventPage, EventQuery, Key, Recorded
 from genlock.stores.dynamodb import keys
 from genlock.stores.dynamodb.holes import Holes
@@ -59,14 +59,28 @@ class Feeds:
         if query.tail:
             position = self._end(query.tenant, query.project, state)
             return EventPage((), encode_cursor(state, position), more=False, position=position)
-        position = 0
-        if query.after is not None:
-            place = decode_cursor(query.after)
-            check_place(place, state)
-            position = place.position
-        run = self._run(query, position)
+        run, state = self._page(query, state)
         cursors = [encode_cursor(state, event.position) for event in run.events] if query.cursors else ()
         return EventPage(run.events, encode_cursor(state, run.end), run.more, position=run.end, cursors=cursors, voids=run.voids)
+
+    def _page(self, query: EventQuery, state: FeedState) -> tuple[Run, FeedState]:
+        """The events, and the state of the feed in which they were all there.
+
+        A purge may come between the look at the state and the events. Where every position has something nothing is missing; otherwise
+        the state is looked at again, and if it is another, the cursor is judged by it, and what it still allows is read again.
+        """
+        place = None if query.after is None else decode_cursor(query.after)
+        start = 0 if place is None else place.position
+        for _ in range(MOST_TRIES):
+            if place is not None:
+                check_place(place, state)
+            run = self._run(query, start)
+            if len(run.events) + run.voids == run.end - start:
+                return run, state
+            before, state = state, self.state(query.tenant, query.project)
+            if before._replace(head=state.head) == state:
+                return run, state
+        raise StoreUnavailable(f"table {self._table.name}: others kept purging {query.tenant}/{query.project} while it was read")
 
     def state(self, tenant: str, project: str) -> FeedState:
         """The state of a project's feed. `head` is the last position given to anybody: whether he has written there is another matter."""
