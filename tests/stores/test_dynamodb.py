@@ -429,6 +429,33 @@ def test_a_writer_whose_positions_were_closed_takes_new_ones(
     assert read_record(store, late.key) == events[1:]
 
 
+@pytest.mark.parametrize("step", ["_take_positions", "_add_early"])
+def test_a_commit_that_fails_after_a_part_of_it_was_done_is_of_unknown_outcome(
+    store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """A reader closes the position of one change; when another is to be taken, the table has too much to do."""
+    done, late = make_change(make_key("A-001")), make_change(make_key("A-002"))
+    take, then = store._writer._take_positions, getattr(store._writer, step)
+    rounds: list[dict[int, int]] = []
+
+    def take_and_lose_one(plans: Any) -> dict[int, int]:
+        rounds.append(take(plans))
+        if len(rounds) == 1:
+            other._holes.bury(("acme", "apollo"), [rounds[0][1]])
+        return rounds[-1]
+
+    def fail_the_second_time(plans: Any) -> Any:
+        if len(rounds) == (1 if step == "_take_positions" else 2):
+            raise StoreUnavailable("the table cannot serve us now; nothing was written")
+        return (take_and_lose_one if step == "_take_positions" else then)(plans)
+
+    monkeypatch.setattr(store._writer, "_take_positions", take_and_lose_one)
+    monkeypatch.setattr(store._writer, step, fail_the_second_time)
+    with pytest.raises(OutcomeUnknown, match=r"a part of the commit was done, and then: the table cannot serve us now$"):
+        store.commit([done, late])
+    assert list(other.load([done.key, late.key]).records) == [done.key]
+
+
 def test_an_event_never_replaces_a_tombstone(store: DynamoDBStore) -> None:
     (plan,) = store._writer._plan([make_change(make_key())])
     last = store._writer._take_positions([plan])[0]

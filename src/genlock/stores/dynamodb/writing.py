@@ -93,7 +93,10 @@ class Writer:
         for _ in range(MOST_ROUNDS):
             if not plans:
                 return answers
-            plans = self._round(plans, answers)
+            try:
+                plans = self._round(plans, answers)
+            except StoreError as error:
+                raise self._broken(answers, error) from error
         raise self._broken(answers, StoreUnavailable(f"table {self._table.name}: readers closed our positions {MOST_ROUNDS} times over"))
 
     def _plan(self, changes: Sequence[Change]) -> list[Plan]:
@@ -144,14 +147,14 @@ class Writer:
                 late.append(plan)
         self._close_positions(plans, results, last)
         if fault is not None:
-            raise self._broken(answers, fault)
+            raise fault
         return late
 
     def _broken(self, answers: Answers, fault: StoreError) -> StoreError:
-        """A commit of which a part was done is one of unknown outcome: whoever asks finds out which part."""
+        """A commit of which a part was done, in this round or an earlier one, is of unknown outcome: whoever asks finds out which part."""
         if isinstance(fault, OutcomeUnknown) or not any(isinstance(answer, Committed) for answer in answers):
             return fault
-        return OutcomeUnknown(f"a part of the commit was done, and then: {fault}")
+        return OutcomeUnknown(f"a part of the commit was done, and then: {str(fault).removesuffix('; nothing was written')}")
 
     def _take_positions(self, plans: list[Plan]) -> dict[int, int]:
         """The last position of each change, by its number in the commit. One request a project; what was taken is never given back."""
