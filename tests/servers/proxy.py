@@ -96,6 +96,10 @@ class Proxy:
         self._target = ("127.0.0.1", port)
         self.cut()
 
+    def lead_new_ones_to(self, port: int) -> None:
+        """The same for connections that are still to come: those that are open stay, as where a name has moved on."""
+        self._target = ("127.0.0.1", port)
+
     def cut(self) -> None:
         """Breaks all connections off."""
         with self._lock:

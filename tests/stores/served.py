@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 import genlock
-from genlock.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from genlock.errors import OutcomeUnknown, StoreError, StoreReadOnly, StoreUnavailable
 from genlock.store import Change, Committed, EventQuery, Store
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
@@ -85,6 +85,22 @@ def lose_nothing_in_a_crash(
     kept = {event.key for event in read_feed(store)}
     assert {change.key for change in acknowledged} <= kept
     assert kept <= {change.key for change in [*acknowledged, *unknown]} | {make_key("after")}
+
+
+def follow_a_switchover(store: Any, way: Proxy, switch_over: Callable[[], object], port: int) -> None:
+    """The server can only be read by now, and its name leads to another. One is told so once, and all that follows is done there."""
+    commit(store, make_change(make_key()))
+    with store._entered(), store._entered():
+        pass  # now there are two connections
+    with store._entered():  # one of them is lent when the other is found to lead to the wrong place
+        switch_over()
+        way.lead_new_ones_to(port)
+        with pytest.raises((StoreReadOnly, StoreUnavailable)):
+            store.commit([make_change(make_key("A-002"))])
+    for number in (3, 4):
+        change = make_change(make_key(f"A-{number:03}"))
+        # The first commit after a promotion may be a conflict, where the store has noticed it.
+        assert Committed in [type(store.commit([change])[0]) for _ in range(2)]
 
 
 class ServedStore:

@@ -25,7 +25,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.mariadb import MariaDB, running, url_for
 from tests.servers.proxy import Proxy, between
-from tests.stores.served import ServedStore, eventually, lose_nothing_in_a_crash, through
+from tests.stores.served import ServedStore, eventually, follow_a_switchover, lose_nothing_in_a_crash, through
 
 
 @pytest.fixture(name="url")
@@ -531,6 +531,20 @@ def test_nothing_acknowledged_is_lost_when_the_server_crashes_and_the_store_come
             store.load([])
         server.start()
         eventually(store, make_change(make_key("after the second")))
+
+
+def test_commits_follow_the_address_of_the_primary_to_another_server(odd: MariaDB, mariadb: MariaDB) -> None:
+    for server in (odd, mariadb):
+        make_user(server, "follower")
+        server.run("GRANT ALL ON plans.* TO follower@'127.0.0.1'")
+    url = odd.url().replace("genlock:secret@", "follower@")
+    MySQLStore(url.replace(f":{odd.port}/", f":{mariadb.port}/")).close()
+    with between(odd.port) as way, closing(MySQLStore(through(way, url))) as store:
+        try:
+            follow_a_switchover(store, way, lambda: odd.run("SET GLOBAL read_only = 1"), mariadb.port)
+        finally:
+            odd.run("SET GLOBAL read_only = 0")
+    assert len(mariadb.run(f"SELECT name FROM {prefix_of(url)}record")) == 2
 
 
 # What it costs

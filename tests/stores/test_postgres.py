@@ -23,7 +23,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.postgres import Postgres, binaries, running, url_for
 from tests.servers.proxy import Proxy, between
-from tests.stores.served import ServedStore, lose_nothing_in_a_crash, through
+from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, through
 
 
 @pytest.fixture(name="url")
@@ -358,3 +358,20 @@ class TestPostgres15Store(StoreContract):
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return PostgresStore(url_for(place), clock=clock)
+
+
+def test_commits_follow_the_address_of_the_primary_to_another_server(postgres: Postgres) -> None:
+    with running() as old, between(old.port) as way:
+        url = old.url()
+        PostgresStore(url.replace(f":{old.port}/", f":{postgres.port}/")).close()
+
+        def switch_over() -> None:
+            run_sql(url, "ALTER SYSTEM SET default_transaction_read_only = on")
+            run_sql(url, "SELECT pg_reload_conf()")
+            deadline = time.monotonic() + PATIENCE
+            with psycopg.connect(old.address, autocommit=True) as connection:
+                while connection.execute("SHOW transaction_read_only").fetchone() != ("on",):
+                    assert time.monotonic() < deadline, "it can still be written to"
+
+        with closing(PostgresStore(through(way, url))) as store:
+            follow_a_switchover(store, way, switch_over, postgres.port)

@@ -13,14 +13,14 @@ import pytest
 
 import genlock
 from genlock.errors import CursorLost, OutcomeUnknown, StoreForeign, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, EventQuery, Store
+from genlock.store import Change, Committed, Conflict, EventQuery, Key, Store
 from genlock.stores.redis import RedisStore
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
 from tests.servers.redis import Redis, await_replica, running
-from tests.stores.served import lose_nothing_in_a_crash
+from tests.stores.served import follow_a_switchover, lose_nothing_in_a_crash
 
 FEED = EventQuery("acme", "apollo")
 
@@ -77,6 +77,15 @@ def eventually(store: Store, change: Change) -> None:
             continue
         if isinstance(answer, Committed):
             return
+
+
+def answered(store: Store, *keys: Key) -> list[Key]:
+    """Which of these are there, once the store says so."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline, "the replica never heard of it"
+        with suppress(StoreUnavailable):
+            return list(store.load(keys).records)
 
 
 def next_second(server: Redis) -> None:
@@ -222,8 +231,9 @@ def test_a_commit_that_waited_for_its_replica_outlives_the_promotion(pair: Pair)
 
 def test_a_commit_that_was_cut_before_its_replica_had_it_is_found_by_nobody_until_it_has(pair: Pair) -> None:
     """Whoever looks for the outcome of his commit would find it on the master, and count on what a promotion may still undo."""
+    with opened(pair.master.url("x", wait=1, wait_timeout=9)) as patient:
+        commit(patient, make_change(make_key()))
     with between(pair.master.port) as near, opened(by_way_of(near, pair.master.url("x", wait=1, wait_timeout=0.2))) as store:
-        commit(store, make_change(make_key()))
         pair.way.fall_silent()
         near.cut_at_the_answer_to(b"EVALSHA")
         second = make_change(make_key("A-002"))
@@ -234,12 +244,7 @@ def test_a_commit_that_was_cut_before_its_replica_had_it_is_found_by_nobody_unti
             with pytest.raises(StoreUnavailable, match="still on 0 of 1 replicas"):
                 ask()
         pair.way.cut()  # so that the replica asks again
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            assert time.monotonic() < deadline, "the replica never heard of it"
-            with suppress(StoreUnavailable):
-                assert list(store.load([second.key]).records) == [second.key]
-                break
+        assert answered(store, second.key) == [second.key]
         pair.part()
         pair.promote()
         with opened(pair.replica.url("x")) as promoted:
@@ -255,6 +260,34 @@ def test_a_master_that_has_become_a_replica_is_unavailable_and_nothing_is_writte
         pair.master.tell("REPLICAOF", "127.0.0.1", pair.replica.port)
         with pytest.raises(StoreUnavailable, match="has become a replica; nothing was written"):
             store.commit([make_change(first.key, first)])
+
+
+def test_commits_follow_the_address_of_the_master_to_another_server(pair: Pair) -> None:
+    def switch_over() -> None:
+        await_replica(pair.master, pair.replica)
+        pair.promote()
+        pair.master.tell("REPLICAOF", "127.0.0.1", pair.replica.port)
+
+    with between(pair.master.port) as way, opened(by_way_of(way, pair.master.url("x"))) as store:
+        follow_a_switchover(store, way, switch_over, pair.replica.port)
+
+
+def test_what_is_owed_to_replicas_does_not_keep_a_store_at_a_server_that_has_become_one(pair: Pair) -> None:
+    first, lost = make_change(make_key()), make_change(make_key("A-002"))
+    with opened(pair.master.url("x", wait=1, wait_timeout=9)) as patient:
+        commit(patient, first)
+    with between(pair.master.port) as near, opened(by_way_of(near, pair.master.url("x", wait=1, wait_timeout=0.2))) as store:
+        pair.way.fall_silent()
+        with pytest.raises(OutcomeUnknown, match="on 0 of 1 replicas"):
+            store.commit([lost])
+        pair.part()
+        pair.promote()
+        pair.master.tell("REPLICAOF", "127.0.0.1", pair.replica.port)
+        near.lead_new_ones_to(pair.replica.port)
+        with pytest.raises(StoreUnavailable, match="has become a replica"):
+            store.load([lost.key])
+        await_replica(pair.replica, pair.master)
+        assert answered(store, first.key, lost.key) == [first.key]
 
 
 def test_a_promoted_replica_that_never_had_the_store_is_not_taken_for_it(pair: Pair) -> None:

@@ -21,6 +21,8 @@ class Faults(NamedTuple):
     of: Callable[[Any, str], GenlockError]
     of_commit: Callable[[Any, str], GenlockError]
     """The same for what happened while something was written: then it may have been done."""
+    stepped_down: Callable[[Any], bool]
+    """Does it say that the server, which was written to before, can only be read by now?"""
     unstorable: tuple[type[Exception], ...] = (UnicodeError,)
     """What is raised for values that the server cannot take."""
 
@@ -57,7 +59,12 @@ class Door(Generic[L]):
         self.check(writes=writes)
         try:
             with self._links.lent() as link:
-                yield link
+                try:
+                    yield link
+                except self._faults.kinds as error:
+                    if self._faults.stepped_down(error):
+                        self._links.renew()  # the name in the URL may lead to another server by now
+                    raise
         except GenlockError:
             raise
         except self._faults.kinds as error:

@@ -70,6 +70,8 @@ class Links(Generic[L]):
         self._room = threading.BoundedSemaphore(most)
         self._backoff = Backoff()
         self._closed = False
+        self._era = 0
+        """How often connections were given up that worked."""
 
     @contextmanager
     def lent(self) -> Iterator[L]:
@@ -77,17 +79,23 @@ class Links(Generic[L]):
         if not self._room.acquire(timeout=FULL_SECONDS):
             raise Unreachable(f"all {self._most} connections have been in use for {FULL_SECONDS:g} s (pool=… in the URL)")
         link: L | None = None
+        era = self._era
         try:
             link = self._next()
             yield link
         finally:
             if link is not None:
-                self._take_back(link)
+                self._take_back(link, era)
             self._room.release()
 
     def close(self) -> None:
         """Closes what is idle now, and the rest when it comes back."""
         self._closed = True
+        self.drop_idle()
+
+    def renew(self) -> None:
+        """Uses no connection again that there is now, idle or lent: where they lead to is not the right place any more."""
+        self._era += 1
         self.drop_idle()
 
     def drop_idle(self) -> None:
@@ -118,8 +126,10 @@ class Links(Generic[L]):
         self._backoff.succeeded()
         return link
 
-    def _take_back(self, link: L) -> None:
-        if link.is_alive:
+    def _take_back(self, link: L, era: int) -> None:
+        if era != self._era:
+            link.close()
+        elif link.is_alive:
             self._idle.append(link)
         else:
             link.close()

@@ -25,7 +25,8 @@ ENDED = (1053, 1077, 1152, 1184, 1317, 1927, 4031)
 LOST = (0, 2006, 2013, 2014, 2055)
 """The driver's own numbers: the connection is gone, or what comes over it makes no sense."""
 
-_DENIED = (1044, 1142, 1143, 1227, 1290, 1370, 1792, 1836)
+_READ_ONLY = (1290, 1792, 1836)
+_DENIED = (1044, 1142, 1143, 1227, 1370, *_READ_ONLY)
 _MISSING = (1049, 1051, 1146)
 _FULL = (1021, 1030, 1041, 1114, 1534, 3675)
 
@@ -50,6 +51,11 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
             return _refusal(code, f"{where}: {error}")
         case _:
             return StoreUnavailable(f"{where}: {error}; nothing was written")
+
+
+def stepped_down(error: Refused | Broken | Unreachable) -> bool:
+    """Is it a server that can only be read, such as a primary that has become a replica?"""
+    return isinstance(error, Refused) and error.code in _READ_ONLY
 
 
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:

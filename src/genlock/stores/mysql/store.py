@@ -50,7 +50,7 @@ from genlock.stores.door import Door, Faults
 from genlock.stores.links import Links
 from genlock.stores.moves import Moves
 from genlock.stores.mysql import feed, finding, loading, writing
-from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of
+from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of, stepped_down
 from genlock.stores.mysql.link import open_link
 from genlock.stores.mysql.opening import open_schema
 from genlock.stores.mysql.payloads import TablePayloads
@@ -62,7 +62,7 @@ from genlock.typed_json import decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
-_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeEncodeError,))
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, stepped_down, (UnicodeEncodeError,))
 
 
 class MySQLStore:

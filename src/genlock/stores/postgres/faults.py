@@ -49,6 +49,11 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
             return StoreUnavailable(f"{where}: {error}; nothing was written")
 
 
+def stepped_down(error: Refused | Broken | Unreachable) -> bool:
+    """Is it a server that can only be read, such as a primary that has become a replica?"""
+    return isinstance(error, Refused) and error.state == "25006"
+
+
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
     """Our error for what happened in a commit. A server that shuts down may have heard us: then nobody knows."""
     if isinstance(error, Broken) or (isinstance(error, Refused) and error.state.startswith(("57P", "08"))):

@@ -50,7 +50,7 @@ from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
 from genlock.stores.postgres import feed, finding, loading, waiting, writing
-from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of, fault_of
+from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of, fault_of, stepped_down
 from genlock.stores.postgres.link import prepared_link
 from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
@@ -60,7 +60,7 @@ from genlock.stores.postgres.waking import Listener, Notifier
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
-_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeError, struct.error))
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, stepped_down, (UnicodeError, struct.error))
 
 
 class PostgresStore:

@@ -76,6 +76,11 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
             return StoreError(f"{message}; nothing was written")
 
 
+def stepped_down(error: Refused | Broken | Unreachable) -> bool:
+    """Is it a server that can only be read, such as a primary that has become a replica?"""
+    return isinstance(error, Refused) and error.code == "READONLY"
+
+
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
     """Our error for what happened in a commit."""
     if isinstance(error, Broken):

@@ -53,7 +53,7 @@ from genlock.stores.payloads import NoPayloads
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import feed, finding, loading, upkeep, waiting, writing
 from genlock.stores.redis.decided import Decided
-from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of
+from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of, stepped_down
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.opening import open_store
 from genlock.stores.redis.settings import settings_of
@@ -62,7 +62,7 @@ from genlock.stores.redis.wire import Names
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
-_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, unstorable=(UnicodeError, OverflowError, ValueError))
+_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, stepped_down, (UnicodeError, OverflowError, ValueError))
 
 
 class RedisStore:
@@ -177,16 +177,11 @@ class RedisStore:
 
     @contextmanager
     def _entered(self, *, writes: bool = False) -> Iterator[Link]:
-        """The way in. Who owes something to replicas, or has met a server that is one by now, sees to that first."""
+        """The way in. Who owes something to replicas sees to that first."""
         with self._door.entered(writes=writes) as link:
             if self._owed is not self._paid:
                 self._settle(link)
-            try:
-                yield link
-            except Refused as refused:
-                if refused.code == "READONLY":
-                    self._links.drop_idle()  # the name in the URL may lead to another server by now
-                raise
+            yield link
 
     def _settle(self, link: Link) -> None:
         """A commit of ours may be on too few replicas: nothing is read until they have it, or what is read might be lost again.
