@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scanner import Scanner
 
 from genlock.core.model import Task
 from genlock.core.plan import Definition, Plan, check_graph
 from genlock.errors import BadArgument, GenlockError, PlanInvalid
 from genlock.plans import PlanFile, check_plan_alone, load_yaml, read_plan_source, write_lines, write_yaml
 from genlock.plans.quick import UNREAD, read_quickly
-from genlock.plans.values import find_places
+from genlock.plans.values import MOST_NESTING, _Scanner, find_places
 
 # GC 3.7, with the indentation that the document's text has lost.
 ECOMMERCE = """\
@@ -382,3 +385,44 @@ json_scalars = st.none() | st.booleans() | st.integers(-(10**300), 10**300) | st
 def test_json_is_read_as_its_values(value: Any) -> None:
     # Within metadata no key stands for an id.
     assert load_yaml(json.dumps({"metadata": value})) == {"metadata": value}
+
+
+def test_brackets_within_brackets_are_given_up_at_the_limit_and_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = 0
+    usual = Scanner.fetch_more_tokens
+
+    def counting(self: Any) -> Any:
+        nonlocal tokens
+        tokens += 1
+        return usual(self)
+
+    monkeypatch.setattr(Scanner, "fetch_more_tokens", counting)
+    for text in ("[" * 5000, "[a, " * 2000, "{" * 5000, "tasks: " + "[" * 5000):
+        tokens = 0
+        with pytest.raises(BadArgument, match="nested more than 100 levels deep"):
+            load_yaml(text)
+        assert tokens < 5 * MOST_NESTING
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [[1, 2], [3, {b: c}]]\n? [x, y]\n: z\n",
+        "[[a, b]: c, {d: e, f: [g]}, 'h': i, ? j : k]",
+        "{a: {b: {c: [d, e: f]}}, 'g h': [i]}",
+        "[" * 60 + "a: b, c" + "]" * 60,
+        "- [" + "x, " * 600 + "y]: z\n- {" + "a" * 1100 + ": b}\n",
+        "[a\n, b]: c\n",
+        "a: {b\n: c}\n",
+    ],
+)
+def test_the_scanner_finds_what_ruamel_s_own_finds(text: str) -> None:
+    def events(scanner: type[Scanner]) -> list[str] | str:
+        reader = YAML(typ="safe", pure=True)
+        reader.Scanner = scanner
+        try:
+            return [f"{event} {event.start_mark}" for event in reader.parse(text)]
+        except YAMLError as error:
+            return str(error)
+
+    assert events(_Scanner) == events(Scanner)

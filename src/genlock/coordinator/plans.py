@@ -109,12 +109,18 @@ class Plans(Base):
     def _compared(self, place: tuple[str, str], source: Source) -> Script[tuple[Plan, _Difference]]:
         """The plan and what it changes, or PlanInvalid with all that is wrong."""
         hierarchical = (yield Read(lambda: self.read_settings(place)))[0].ids is Ids.HIERARCHICAL
-        # Imported when it is used: the YAML reader is a fifth of what importing genlock would cost every worker.
-        from genlock.plans import Draft
 
-        draft = Draft(source, hierarchical=hierarchical)
+        # Steps of their own, although nothing of them is in the store: where an event loop runs this, they take a thread, and a text of
+        # a megabyte, or the places of its faults, may take seconds.
+        def read() -> Draft:
+            # Imported when it is used: the YAML reader is a fifth of what importing genlock would cost every worker.
+            from genlock.plans import Draft
+
+            return Draft(source, hierarchical=hierarchical)
+
+        draft: Draft = yield Read(read)
         difference: _Difference = yield Read(lambda: _Difference(draft, all_tasks(self.store, place)))
-        draft.check()
+        yield Read(draft.check)
         return draft.plan, difference
 
 

@@ -25,6 +25,7 @@ from ruamel.yaml.events import (
     ScalarEvent,
 )
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.scanner import Scanner, ScannerError
 
 from genlock.core.definition import describe_value
 from genlock.core.names import shown
@@ -32,6 +33,9 @@ from genlock.core.plan import Path
 from genlock.errors import BadArgument
 
 MOST_NESTING: Final = 100
+_TOO_DEEP: Final = f"this is nested more than {MOST_NESTING} levels deep"
+_LONGEST_KEY: Final = 1024
+"""By YAML's own rule, for keys that are not announced by a question mark."""
 MOST_ALIASED: Final = 100_000
 """How many values all aliases of a short text may stand for together; a long one has ten more for each character."""
 
@@ -170,7 +174,7 @@ class _Document:
         if self._awaits_key():
             raise _fault(event, "a key is text, not a mapping or a list")
         if len(self._open) >= MOST_NESTING:
-            raise _fault(event, f"this is nested more than {MOST_NESTING} levels deep")
+            raise _fault(event, _TOO_DEEP)
         outer = self._open[-1] if self._open else None
         free = outer is not None and (outer.free or outer.key == FREE_KEY)
         self._open.append(_Open(event, free=free, ids=self._expects_id()))
@@ -252,11 +256,36 @@ class _Document:
         here.key = None
 
 
+class _Scanner(Scanner):
+    """ruamel's, but that brackets within brackets cost no more than brackets in a row.
+
+    Whatever opens a bracket may turn out to be a key, so ruamel reads on for a thousand characters before it says what it has found, and
+    for each token goes through all brackets that are open. A few kilobytes of "[[[[" took it seconds.
+    """
+
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - ruamel's name
+        if len(self.flow_context) >= MOST_NESTING:
+            raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
+        super().fetch_flow_collection_start(TokenClass, to_push)
+
+    # There is at most one possible key for each bracket that is open, kept from the outermost inwards: the first is the oldest.
+
+    def next_possible_simple_key(self) -> Any:
+        return next((key.token_number for key in self.possible_simple_keys.values()), None)
+
+    def stale_possible_simple_keys(self) -> None:
+        first = next(iter(self.possible_simple_keys.values()), None)
+        if first is not None and (first.line != self.reader.line or self.reader.index - first.index > _LONGEST_KEY):
+            super().stale_possible_simple_keys()
+
+
 def _events(text: str) -> Iterator[Event]:
     """The parser's events; whatever it complains of as BadArgument."""
     last: Event | None = None
+    reader = YAML(typ="safe", pure=True)
+    reader.Scanner = _Scanner
     try:
-        for last in YAML(typ="safe", pure=True).parse(str.__str__(text)):
+        for last in reader.parse(str.__str__(text)):
             yield last
     except ReaderError as error:
         before = text[: error.position]
