@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -172,21 +173,73 @@ def _inside(value: Any) -> Iterable[Any]:
     return value if isinstance(value, (list, tuple)) else ()
 
 
+def _in_pieces(value: Any) -> str:
+    """The same text as `_canonical` makes, but what is long is made piece by piece.
+
+    The encoder does not let go of the interpreter before it is through: with ten megabytes of small numbers all other threads would
+    stand still for seconds, an event loop among them.
+    """
+    if type(value) is list and _is_long(value):
+        return f"[{','.join([_listed(value[at : at + _PIECE]) for at in range(0, len(value), _PIECE)])}]"
+    if type(value) is dict and _is_long(value) and all(type(key) is str for key in value):
+        pairs = sorted(value.items(), key=itemgetter(0))
+        return f"{{{','.join([_paired(pairs[at : at + _PIECE]) for at in range(0, len(pairs), _PIECE)])}}}"
+    return _canonical()(value)
+
+
+def _listed(values: list[Any]) -> str:
+    if not _is_long(values):
+        return _canonical()(values)[1:-1]
+    if len(values) == 1:
+        return _in_pieces(values[0])
+    half = len(values) // 2
+    return f"{_listed(values[:half])},{_listed(values[half:])}"
+
+
+def _paired(pairs: list[tuple[str, Any]]) -> str:
+    if not _is_long([value for _, value in pairs]):
+        return _canonical()(dict(pairs))[1:-1]
+    if len(pairs) == 1:
+        return f"{_canonical()(pairs[0][0])}:{_in_pieces(pairs[0][1])}"
+    half = len(pairs) // 2
+    return f"{_paired(pairs[:half])},{_paired(pairs[half:])}"
+
+
+def _is_long(value: Any) -> bool:
+    """Are there more values in it than are written in a moment?"""
+    left, open_ones = _PIECE, [value] if type(value) in _CONTAINERS else []
+    while open_ones:
+        one = open_ones.pop()
+        left -= len(one)
+        if left < 0:
+            return True
+        open_ones += [inner for inner in (one.values() if type(one) is dict else one) if type(inner) in _CONTAINERS]
+    return False
+
+
+_PIECE: Final = 10_000
+_CONTAINERS: Final = (list, dict)
+
+
 def pack(result_data: Any) -> tuple[Content, bytes]:
     """A result as it is compared and kept: canonical bytes, their digest, and whether they are a payload."""
     from hashlib import sha256
 
-    data = _json("result_data", result_data if result_data is not None else {})
+    data = _json("result_data", result_data if result_data is not None else {}, _in_pieces)
     digest = sha256(data).hexdigest()
     payload = len(data) > MAX_INLINE_RESULT_BYTES
     content = Content(digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in _EMPTY)
     return content, data
 
 
-def _json(name: str, value: Any) -> bytes:
+def _json(name: str, value: Any, encode: Callable[[Any], str] | None = None) -> bytes:
     """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what is read must be what was given."""
     try:
-        return _canonical()(value).encode()
+        try:
+            return (encode or _canonical())(value).encode()
+        except RecursionError:
+            # Pieces are nested less deep than a whole may be.
+            return _canonical()(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"{name} cannot be written as JSON: {error}") from None
 
