@@ -369,3 +369,25 @@ def test_a_keyring_on_a_store_file_that_another_process_writes_to(tmp_path: Path
                 await asyncio.sleep(0)
 
         run(scenario)
+
+
+def test_keys_that_are_expected_come_in_one_load_and_are_then_known(bench: Bench) -> None:
+    keys = [bench.key(f"k{number}") for number in range(20)]
+
+    async def scenario() -> None:
+        await bench.ring.expect([*(key.text for key in keys), "no key at all"])
+        assert bench.loads == [20]
+        assert [(await found(bench.ring, key)).key_id for key in keys] == [key.key.key_id for key in keys]
+        await bench.ring.expect(key.text for key in keys)
+        assert bench.loads == [20], "what is fresh is not loaded again"
+        bench.pass_time(FRESH_SECONDS)
+        await bench.ring.expect(key.text for key in keys)
+        assert bench.loads == [20, 20]
+
+    run(scenario)
+
+
+async def found(ring: Keyring, key: NewKey) -> Grant:
+    grant = await ring.find(key.text)
+    assert grant is not None
+    return grant

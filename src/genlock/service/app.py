@@ -22,6 +22,7 @@ from genlock.service.limits import HOLD_SECONDS, WRONG_KEY_COUNTS
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
+from genlock.service.v1.waiting import Waiting
 from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 
 _REQUEST: Final = REQUEST_HEADER.encode()
@@ -46,7 +47,7 @@ class App:
     ) -> None:
         self.running, self._door, self._pages = running, door, pages
         self._watch, self._on_fault = watch, on_fault
-        self._v1 = V1(running)
+        self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
         start = os.urandom(4).hex()
         self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
 

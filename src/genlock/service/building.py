@@ -29,6 +29,7 @@ from genlock.service.pages.health import Health
 from genlock.service.pages.route import Page
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
+from genlock.service.serving import CONNECTIONS
 from genlock.service.streams import Hub
 from genlock.service.streams.mount import STREAM_ROUTE, stream_routes
 
@@ -52,6 +53,8 @@ class Choices(Struct, frozen=True, kw_only=True):
     """Of one key, or of one address where there are no keys; None: they are not counted."""
     tenant_operations: int = AT_ONCE
     """How many operations of one tenant are with the engine at once."""
+    connections: int = CONNECTIONS
+    """How many connections there may be: half of them may wait for a task of one tenant."""
     metrics_prefix: str = "genlock"
     """What the names of metrics begin with."""
 
@@ -61,8 +64,9 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
     if metrics is None:
         metrics = Metrics(prefix=choices.metrics_prefix)
     rates = None if choices.requests_a_second is None else Rates(choices.requests_a_second)
-    running = Running(coordinator, rates, Turns(choices.tenant_operations))
-    door = Door(Keyring(coordinator.engine).find if choices.keys else None, choices.hosts)
+    running = Running(coordinator, rates, Turns(choices.tenant_operations), choices.connections // 2)
+    keyring = Keyring(coordinator.engine) if choices.keys else None
+    door = Door(keyring.find, choices.hosts, keyring.expect) if keyring is not None else Door(None, choices.hosts)
     hub = Hub(coordinator.engine)
     running.on_stop.append(hub.close)
     metrics.attach(coordinator.engine)

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from genlock import __version__
-from genlock.errors import BadArgument, GenlockError, MethodRefused, OverLimit
+from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, OverLimit
 from genlock.service.access.grant import NOTHING
 from genlock.service.limits import Pace
 from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
@@ -93,25 +93,28 @@ def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
     return error
 
 
-async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int, pace: Pace | None = None) -> bytes:
+async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int, pace: Pace | None = None, advice: str = "") -> bytes:
     """The body, or OverLimit before it is read as a whole; a client that dawdles is sent away."""
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        raise KindRefused("the request's body is taken as it is; send it without content-encoding")
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length) > most):
-        raise _too_large(most)
+        raise _too_large(most, advice)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) > most:
-            raise _too_large(most)
+            raise _too_large(most, advice)
         return body
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await _read_rest(receive, message, most, pace)
+            return await _read_rest(receive, message, most, pace, advice)
     except TimeoutError:
         raise BadArgument(f"the request's body did not arrive within {BODY_SECONDS:g} seconds") from None
 
 
-async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int, pace: Pace | None) -> bytes:
+async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int, pace: Pace | None, advice: str) -> bytes:
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -120,7 +123,7 @@ async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: 
         pieces.append(message.get("body", b""))
         size += len(pieces[-1])
         if size > most:
-            raise _too_large(most)
+            raise _too_large(most, advice)
         if not message.get("more_body"):
             return b"".join(pieces)
         if pace is not None:
@@ -128,8 +131,16 @@ async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: 
         message = await receive()
 
 
-def _too_large(most: int) -> GenlockError:
-    return OverLimit(f"the request's body is over {most:,} bytes, the most that is taken here; send less at once, or a reference")
+def check_json(headers: dict[bytes, bytes]) -> None:
+    """KindRefused if a body is said to be something else than JSON."""
+    kind = headers.get(b"content-type", JSON)
+    if kind != JSON and kind.partition(b";")[0].strip().lower() != JSON:
+        raise KindRefused("the request's body is JSON; send it with content-type: application/json")
+
+
+def _too_large(most: int, advice: str) -> GenlockError:
+    advice = advice or "send less at once, or a reference"
+    return OverLimit(f"the request's body is over {most:,} bytes, the most that is taken here; {advice}")
 
 
 async def send_answer(send: Send, answer: Answer, exchange: Exchange) -> None:

@@ -126,18 +126,20 @@ async def _nothing() -> AsyncIterator[None]:
 
 
 def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: Options, log: Log, metrics: Metrics) -> Hosted:
+    connections = room_for(options.connections)
     choices = Choices(
         keys=options.asks_for_keys,
         hosts=options.hosts,
         requests_a_second=options.requests_a_second,
         tenant_operations=options.tenant_operations,
+        connections=connections,
         claim_config=read_config(options.claim_config),
         api_tenant=options.api_tenant,
         api_project=options.api_project,
         metrics_prefix=options.metrics_prefix,
     )
     app = build(coordinator, choices, log, metrics)
-    server = Server(app, Bounds(room_for(options.connections)), options.grace_seconds, options.forwarded_allow_ips)
+    server = Server(app, Bounds(connections), options.grace_seconds, options.forwarded_allow_ips)
     return Hosted(url_of(listening), server, coordinator, log)
 
 

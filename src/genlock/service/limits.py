@@ -7,8 +7,8 @@ Turns are per tenant: so many of its operations are with the engine at once, the
 What an operation waits for then is its own tenant's, however many others have sent. A tenant that has the service to itself may have
 eight times as many under way: large batches are what makes it fast, and there is nobody to wait for them.
 
-Those who only look have turns of their own, and what comes in a large body has one before it is read as JSON: of either a few are enough
-to keep the interpreter busy.
+Those who only look have turns of their own, and so have plans. What comes in a large body has a turn before it is read as JSON, and
+threads of its own. Of each a few are enough to keep the interpreter busy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ WRONG_KEY_COUNTS: Final = 10
 AT_ONCE: Final = 256
 READS_AT_ONCE: Final = 16
 """Fewer, since a read takes a thread, and many of them take the interpreter from those who answer."""
+PLANS_AT_ONCE: Final = 1
+ALL_PLANS_AT_ONCE: Final = 2
+"""Of all tenants together: to read one may keep a thread busy for seconds, and two that compute are as many as nobody notices."""
 LARGE_AT_ONCE: Final = 8
+LARGE_THREADS: Final = 4
 LARGE_BYTES: Final = 128 * 1024
 """From here on a body is large."""
 MOST_WAITING: Final = 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from genlock.coordinator import AsyncCoordinator, speaking_for
@@ -13,7 +14,17 @@ from genlock.core.names import check_agent, check_session, check_user
 from genlock.errors import BadArgument
 from genlock.service.access.acting import Acting
 from genlock.service.access.grant import Grant
-from genlock.service.limits import LARGE_AT_ONCE, READS_AT_ONCE, Pace, Rates, Turns
+from genlock.service.limits import (
+    ALL_PLANS_AT_ONCE,
+    LARGE_AT_ONCE,
+    LARGE_THREADS,
+    MOST_WAITING,
+    PLANS_AT_ONCE,
+    READS_AT_ONCE,
+    Pace,
+    Rates,
+    Turns,
+)
 from genlock.wire.headers import (
     AGENT_HEADER,
     HOST_HEADER,
@@ -34,8 +45,12 @@ _HOST, _PROCESS = HOST_HEADER.encode(), PROCESS_HEADER.encode()
 class Running:
     """A service at work."""
 
-    def __init__(self, coordinator: AsyncCoordinator, rates: Rates | None = None, turns: Turns | None = None) -> None:
+    def __init__(
+        self, coordinator: AsyncCoordinator, rates: Rates | None = None, turns: Turns | None = None, most_waiting: int = MOST_WAITING
+    ) -> None:
         self.coordinator = coordinator
+        self.most_waiting = most_waiting
+        """How many requests of one tenant may wait for a task."""
         self.rates = rates
         """None: nobody is counted."""
         self.turns = Turns() if turns is None else turns
@@ -44,6 +59,11 @@ class Running:
         """The turns of those who only look."""
         self.large = Turns(LARGE_AT_ONCE, sharing=self.turns.sharing)
         """The turns of those who bring much."""
+        self.large_threads = ThreadPoolExecutor(LARGE_THREADS, thread_name_prefix="genlock-large")
+        """Where what they bring is read and done: all of it takes long, and the event loop is everybody's."""
+        self.plans = Turns(PLANS_AT_ONCE, sharing=self.turns.sharing)
+        """The turns of those who bring plans."""
+        self.all_plans = asyncio.Semaphore(ALL_PLANS_AT_ONCE)
         self.pace = Pace()
         """At which large bodies are read."""
         self.stopping = asyncio.Event()

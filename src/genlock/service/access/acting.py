@@ -13,6 +13,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeAlias
 
@@ -49,6 +50,8 @@ class Acting:
         self._monotonic = monotonic
         self._last: _Look | None = None
         self._reading: asyncio.Task[_Look] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-acting")
+        """Its own, like the keyring's: claims wait for it, and reads that take long may have all the others."""
         self._began = -math.inf
 
     async def check(self, grant: Grant, tenant: str, session: str | None) -> None:
@@ -83,7 +86,7 @@ class Acting:
         if before is not None and not before.done():
             await asyncio.wait([before])
         began = self._began = self._monotonic()
-        now, bound = await asyncio.get_running_loop().run_in_executor(None, self._engine.read, lambda: bound_sessions(self._engine))
+        now, bound = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.read, lambda: bound_sessions(self._engine))
         self._last = look = _Look(began, now, bound)
         return look
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeAlias
 
 from genlock.errors import AccessRefused, BadArgument, HostRefused, KeyRefused
@@ -10,6 +10,8 @@ from genlock.service.access.grant import OPEN, Grant
 
 Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
 """Looks a key up; None if it is not good."""
+Expect: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
+"""Loads what is asked for next, all at once."""
 
 _BEARER: Final = "bearer "
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -18,8 +20,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Door:
     """Lets requests in: with a good key, or, where no keys are asked for, as they come."""
 
-    def __init__(self, find: Find | None, hosts: frozenset[str] | None) -> None:
-        self._find = find
+    def __init__(self, find: Find | None, hosts: frozenset[str] | None, expect: Expect | None = None) -> None:
+        self._find, self._expect = find, expect
         self._hosts = None if hosts is None else hosts | _LOOPBACK
         """The names that the service answers for; None for any. Without the check, a page in a browser could rebind its name to us."""
 
@@ -31,6 +33,16 @@ class Door:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
             raise AccessRefused("pages of other sites may not use this service")
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Is a key needed?"""
+        return self._find is not None
+
+    async def expect(self, many: Iterable[dict[bytes, bytes]]) -> None:
+        """These are about to be asked for."""
+        if self._expect is not None:
+            await self._expect({text for headers in many if (text := _key_of(headers)) is not None})
 
     async def admit(self, headers: dict[bytes, bytes]) -> Grant:
         """What the caller may do, or KeyRefused."""

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
@@ -25,6 +26,7 @@ from genlock.core.model import KeyRecord
 from genlock.core.reasons import KeyState
 from genlock.engine.engine import Engine
 from genlock.engine.walk import records_of
+from genlock.errors import BadArgument
 from genlock.service.access.grant import Grant, grant_of
 from genlock.store import Stored
 
@@ -86,6 +88,21 @@ class Keyring:
             return None
         now = look.now + timedelta(seconds=self._monotonic() - look.began)
         return look.grant if opens(look.record, digest_of(key.secret), now) else None
+
+    async def expect(self, texts: Iterable[str]) -> None:
+        """These are about to be looked for: what is not known well enough comes in as few loads as may be."""
+        came = self._monotonic()
+        flights: dict[asyncio.Task[_Looks], None] = {}
+        for text in texts:
+            with suppress(BadArgument):
+                id = parse_key(text).id
+                look = self._known.get(id) or self._unknown.get(id)
+                if look is None or came - look.began >= FRESH_SECONDS:
+                    task = self._flight_of(id, came).task
+                    assert task is not None
+                    flights[task] = None
+        for task in flights:
+            await asyncio.shield(task)
 
     # Loading
 

@@ -9,13 +9,13 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Struct
 
-from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, RoleRefused, RouteNotFound
+from genlock.errors import BadArgument, GenlockError, MethodRefused, RoleRefused, RouteNotFound
 from genlock.service.access.acting import is_own
 from genlock.service.compat.claims import Asked
 from genlock.service.compat.codes import STATUSES, Code
 from genlock.service.compat.messages import Refused
 from genlock.service.compat.routes import ApiRoute
-from genlock.service.exchange import JSON, Answer, Exchange, Receive, Scope, Send, asides, read_body, send_answer
+from genlock.service.exchange import JSON, Answer, Exchange, Receive, Scope, Send, asides, check_json, read_body, send_answer
 from genlock.service.running import Running
 from genlock.typed_json import convert, decode
 from genlock.wire.statuses import status_of
@@ -64,8 +64,8 @@ class Endpoint:
 
     async def _body(self, receive: Receive, headers: dict[bytes, bytes]) -> Any:
         body = await read_body(receive, headers, _MOST_BYTES)
-        if body and not headers.get(b"content-type", JSON).startswith(JSON):
-            raise KindRefused("the request's body is JSON; send it with content-type: application/json")
+        if body:
+            check_json(headers)
         try:
             return decode(body or b"{}", self._route.request)
         except msgspec.ValidationError as error:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
 
 from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
-from genlock.errors import KindRefused, RouteNotFound
-from genlock.service.exchange import Answer, Exchange, Receive, Scope, read_body, refused_method
+from genlock.errors import RouteNotFound
+from genlock.service.exchange import Answer, Exchange, Receive, Scope, check_json, read_body, refused_method
 from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
+from genlock.service.v1.large import read_large
 from genlock.service.v1.router import Router
+from genlock.service.v1.waiting import Waiting
 from genlock.wire.routes import NO_NAME, PREFIX, ROUTES, Within
 
 MOST_BYTES: Final = 110 * 1024 * 1024
 """The largest result that any profile admits, and the request around it."""
-
-_JSON: Final = b"application/json"
 
 
 Found: TypeAlias = tuple[Endpoint, tuple[str, str], str | None]
@@ -48,8 +50,8 @@ def _routers(most_bytes: int) -> tuple[Router[Endpoint], Router[Endpoint]]:
 class V1:
     """All operations."""
 
-    def __init__(self, running: Running, most_bytes: int = MOST_BYTES) -> None:
-        self._running = running
+    def __init__(self, running: Running, waiting: Waiting, most_bytes: int = MOST_BYTES) -> None:
+        self._running, self._waiting = running, waiting
         self._router, self._beyond = _routers(most_bytes)
 
     def find(self, scope: Scope) -> Found:
@@ -77,13 +79,25 @@ class V1:
         speaker = self._running.speaker(grant, exchange.client, headers)
         if not endpoint.reads_body:
             return await self._ask(found, exchange, speaker, endpoint.keywords.of_query(scope["query_string"]), receive)
-        body = await read_body(receive, headers, endpoint.most_bytes, self._running.pace)
-        if body and not headers.get(b"content-type", _JSON).startswith(_JSON):
-            raise KindRefused("the request's body is JSON; send it with content-type: application/json")
+        body = await read_body(receive, headers, endpoint.most_bytes, self._running.pace, endpoint.advice)
+        if body:
+            check_json(headers)
         if len(body) < LARGE_BYTES:
             return await self._ask(found, exchange, speaker, endpoint.keywords.of_body(body), receive)
-        async with _turn(self._running.large, place[0]):
-            return await self._ask(found, exchange, speaker, endpoint.keywords.of_body(body), receive)
+        return await self._take_large(found, exchange, speaker, body, receive)
+
+    async def _take_large(self, found: Found, exchange: Exchange, speaker: AsyncCoordinator, body: bytes, receive: Receive) -> Answer:
+        """The same for a body that takes long to be read: in a thread, and so is whatever is done with it."""
+        endpoint, (tenant, _), _ = found
+        endpoint.permit_at_all(exchange.grant)
+        threads = self._running.large_threads
+        async with _turn(self._running.large, tenant):
+            loop = asyncio.get_running_loop()
+            given = await loop.run_in_executor(threads, read_large, endpoint, speaker.engine, tenant, body)
+            if not endpoint.waits:
+                return await self._ask(found, exchange, speaker, given, receive, threads)
+        # Who waits for work would have kept the turn for as long.
+        return await self._ask(found, exchange, speaker, given, receive)
 
     async def _ask(
         self,
@@ -92,6 +106,7 @@ class V1:
         speaker: AsyncCoordinator,
         given: dict[str, Any],
         receive: Receive,
+        threads: Executor | None = None,
     ) -> Answer:
         endpoint, place, name = found
         grant, headers = exchange.grant, exchange.headers
@@ -99,26 +114,42 @@ class V1:
         endpoint.permit(grant, speaker, given)
         if endpoint.route.fenced:
             await self._running.acting.check(grant, place[0], endpoint.session(speaker, given))
-        exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, receive)
+        if endpoint.waits and given["wait_seconds"]:
+            # It takes no turn: that would be a long one.
+            session = endpoint.session(speaker, given)
+            ask = functools.partial(endpoint.method, speaker, **given)
+            exchange.result = result = await self._waiting.wait(ask, exchange, place[0], session, receive)
+        elif endpoint.takes_plan:
+            exchange.result = result = await self._plan(place[0], endpoint, speaker, given, threads)
+        else:
+            exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, threads)
         return endpoint.answer(result, grant, place[0])
 
-    async def _in_turn(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
-        """The coordinator's answer, when it is the tenant's turn. Who only waits for work takes no turn: it would be a long one."""
-        stopping = self._running.stopping
-        if endpoint.waits and given["wait_seconds"]:
-            return await endpoint.ask(speaker, given, receive, stopping)
+    async def _plan(
+        self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
+    ) -> Any:
+        """The coordinator's answer to a plan: one of a tenant at a time, and few of all, as each may keep a thread busy for long."""
+        async with _turn(self._running.plans, tenant), self._running.all_plans:
+            return await self._in_turn(tenant, endpoint, speaker, given, threads)
+
+    async def _in_turn(
+        self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
+    ) -> Any:
+        """The coordinator's answer, when it is the tenant's turn."""
         if endpoint.looks:
-            return await self._look(tenant, endpoint, speaker, given, receive)
+            return await self._look(tenant, endpoint, speaker, given, threads)
         turns = self._running.turns  # as `_turn` does, at less cost: every claim comes by
         turn = turns.enter(tenant)
         if turn is not None:
             await turns.wait(tenant, turn)
         try:
-            return await endpoint.ask(speaker, given, receive, stopping)
+            return await endpoint.ask(speaker, given, threads)
         finally:
             turns.leave(tenant)
 
-    async def _look(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive) -> Any:
+    async def _look(
+        self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
+    ) -> Any:
         """The same for one that only looks."""
         turns = self._running.reads
         turn = turns.enter(tenant)
@@ -126,7 +157,7 @@ class V1:
             await turns.wait(tenant, turn)
         began = time.monotonic()
         try:
-            return await endpoint.ask(speaker, given, receive, self._running.stopping)
+            return await endpoint.ask(speaker, given, threads)
         finally:
             turns.rest(tenant, time.monotonic() - began)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
 from typing import Any, Final
 
-from genlock.coordinator import AsyncCoordinator
+from genlock.coordinator import AsyncCoordinator, Coordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult, TaskClaim
-from genlock.errors import BadArgument, Closed, RoleRefused
+from genlock.errors import BadArgument, RoleRefused
 from genlock.plans import PlanFile
 from genlock.service.access.grant import Grant
-from genlock.service.exchange import PROBLEM, Answer, Gone, Receive, asides
+from genlock.service.exchange import PROBLEM, Answer, asides
 from genlock.service.v1.request import Keywords
 from genlock.wire.answers import encode_answer
 from genlock.wire.headers import OPERATION_HEADER
@@ -23,7 +25,11 @@ from genlock.wire.statuses import REASONS
 _OPERATION: Final = OPERATION_HEADER.encode()
 _MAY_REFUSE: Final = frozenset({ClaimResult, RenewalResult, ReleaseResult, SubmissionResult, SpawnResult})
 _MEGABYTE: Final = 1 << 20
-_LARGE: Final = frozenset({"submit_result", "batch_submit", "add_tasks", "import_plan", "diff_plan", "check_plan"})
+_PLAN_BYTES: Final = 4 * _MEGABYTE
+"""Twenty thousand tasks, and at worst a minute's reading."""
+_RESULTS: Final = frozenset({"submit_result", "batch_submit"})
+_PLANS: Final = frozenset({"add_tasks", "import_plan", "diff_plan", "check_plan"})
+_IN_PARTS: Final = "import a larger plan in parts, without prune, or beside the store with `genlock plan import`"
 
 
 class Endpoint:
@@ -34,7 +40,11 @@ class Endpoint:
         self.name = route.name
         self.keywords = Keywords(route)
         self.method: Callable[..., Awaitable[Any]] = getattr(AsyncCoordinator, route.name)
-        self.most_bytes = most_bytes if route.name in _LARGE else min(most_bytes, _MEGABYTE)
+        self.blocking: Callable[..., Any] = getattr(Coordinator, route.name)
+        """The same for a thread: both ask whoever they are called with for its operations."""
+        self.has_result = route.name in _RESULTS
+        self.most_bytes = most_bytes if self.has_result else min(most_bytes, _PLAN_BYTES if route.name in _PLANS else _MEGABYTE)
+        self.advice = _IN_PARTS if route.name in _PLANS else ""
         self.in_tenant = "tenant_id" in route.call.__struct_fields__
         self.in_project = "project_id" in route.call.__struct_fields__
         self.variable = route.variable
@@ -57,6 +67,11 @@ class Endpoint:
         if self.takes_plan and isinstance(given["source"], list):
             given["source"] = [PlanFile(*file) for file in given["source"]]
         return given
+
+    def permit_at_all(self, grant: Grant) -> None:
+        """RoleRefused where the role does not cover this, whatever its keywords are."""
+        if not grant.may(self.route.role):
+            raise RoleRefused(f"{self.name} needs the role {self.route.role}; this key has the role {grant.role}")
 
     def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
         """RoleRefused where the role does not cover this."""
@@ -82,21 +97,11 @@ class Endpoint:
             return ADMIN
         return OPERATOR if self.name == "adopt_result" and given["generation"] is None else self.route.role
 
-    async def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], receive: Receive, stopping: asyncio.Event) -> Any:
-        """The coordinator's answer. Who waits long is watched: a client that leaves takes no task along."""
-        if not self.waits or not given["wait_seconds"]:
+    async def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None) -> Any:
+        """The coordinator's answer; in one of these threads, if there are any."""
+        if threads is None:
             return await self.method(speaker, **given)
-        asked = asyncio.ensure_future(self.method(speaker, **given))
-        left = asyncio.ensure_future(_departure(receive))
-        stop = asyncio.ensure_future(stopping.wait())
-        try:
-            await asyncio.wait((asked, left, stop), return_when=asyncio.FIRST_COMPLETED)
-            if asked.done():
-                return asked.result()
-            raise Gone if left.done() else Closed("the service is about to stop; ask again")
-        finally:
-            for waiting in (asked, left, stop):
-                waiting.cancel()
+        return await asyncio.get_running_loop().run_in_executor(threads, functools.partial(self.blocking, speaker, **given))
 
     def answer(self, result: Any, grant: Grant, tenant: str) -> Answer:
         """What is sent back."""
@@ -121,8 +126,3 @@ def _take_operation(given: dict[str, Any], header: bytes | None) -> None:
 def _seen(claims: tuple[TaskClaim, ...], grant: Grant, tenant: str) -> tuple[TaskClaim, ...]:
     """A session may hold tasks in projects that this caller does not see."""
     return tuple(claim for claim in claims if grant.sees(tenant, claim.project_id))
-
-
-async def _departure(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
