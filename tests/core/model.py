@@ -309,7 +309,7 @@ class Model:
     def ready(self) -> list[Task]:
         """What could be claimed, first things first, as things were last seen."""
         waiting = [task for task in self.tasks.values() if self.state(task) == "PENDING"]
-        return sorted(waiting, key=lambda task: (task.priority, task.sequence, task.id))
+        return sorted(waiting, key=lambda task: (task.priority, task.sequence, _by_numbers(task.id)))
 
     def renew(self, name: str, session: str, generation: int, lease: float | None = None) -> str:
         """Rule 5."""
@@ -513,3 +513,9 @@ class Model:
 
     def copy(self) -> Model:
         return copy.deepcopy(self)
+
+
+def _by_numbers(name: str) -> tuple[str, *tuple[int, ...]]:
+    """Subtasks come by their numbers, not as texts."""
+    first, *numbers = name.split("::")
+    return first, *map(int, numbers)
