@@ -138,6 +138,8 @@ def _children(parent: Task, tasks: list[Task], mode: SpawnMode) -> tuple[Task, .
             depends_on = tuple(dict.fromkeys([*depends_on, children[-1].id]))
         if task.parent not in (None, parent.id):
             raise BadArgument(f"the id of subtask {task.id!r} says that its parent is {task.parent!r}, not {parent.id!r}")
+        if task.id == parent.id:
+            raise BadArgument(f"subtask {task.id!r} has the id of the task that is to be split; give it another id")
         children.append(replace(task, parent=parent.id, depth=parent.depth + 1, spawned_from=parent.id, depends_on=depends_on))
     if len({child.id for child in children}) != len(children):
         raise BadArgument("two subtasks have the same id")

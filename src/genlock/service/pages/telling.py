@@ -50,7 +50,8 @@ def _results(event: e.Event) -> str | None:
         case e.ResultDiscarded():
             return f"a refused result for {task} was discarded"
         case e.SubtasksSpawned():
-            return f"{who} split {task} into {len(event.children)} subtasks"
+            into = f"{len(event.children)} subtasks" if event.children else "the subtasks it has"
+            return f"{who} split {task} into {into}"
         case _:
             return None
 
