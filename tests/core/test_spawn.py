@@ -95,6 +95,15 @@ def test_a_repeat_is_answered_alike_however_much_is_still_to_be_made(world: Worl
             spawn(world, *(child(f"y{n}", description="d" * 10_000) for n in range(4)))
 
 
+def test_a_repeat_names_the_children_as_they_were_made_and_those_that_were_there_too(world: World) -> None:
+    spawn(world, child("x"))
+    first = spawn(world, child("y"), child("P::1"), child("x"), child("P::2"), operation="op")
+    # Whoever repeats it has been given other numbers.
+    again = spawn(world, child("y"), child("P::3"), child("x"), child("P::4"), operation="op")
+    assert first.outcome.children == again.outcome.children == ("y", "P::1", "x", "P::2")
+    assert again.events == ()
+
+
 # Room
 
 

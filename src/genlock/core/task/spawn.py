@@ -57,10 +57,19 @@ def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult 
     if not ended and not is_repeated(record, command, e.SubtasksSpawned):
         return None
     names = tuple(child.id for child in command.children)
-    # They may come from a counter: then they are others by now than those that were made.
-    if record.act is not None and record.act.children and not record.children.keys() >= set(names):
-        names = record.act.children
-    return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, names)
+    return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, _made(record, names))
+
+
+def _made(record: TaskRecord, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of those that were made. Some may come from a counter: then they are others by now."""
+    fresh = [name for name in names if name not in record.children]
+    if record.act is None or not record.act.children or not fresh:
+        return names
+    made = [name for name in record.act.children if name not in names]
+    if len(made) != len(fresh):
+        return record.act.children
+    instead = dict(zip(fresh, made, strict=True))
+    return tuple(instead.get(name, name) for name in names)
 
 
 def check_spawn(record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode, keep: bool, policy: Policy) -> None:
