@@ -887,7 +887,7 @@ DONE [RESULT_REJECTED] KEPT "late": keep
 ## refused, kept
 UNCHANGED: keep
 DONE [RESULT_ADOPTED] ADOPTED "late": adopt
-DONE [RESULT_DISCARDED] DISCARDED null: discard
+DISCARDED [RESULT_DISCARDED] DISCARDED null: discard
 
 ## refused, adopted
 UNCHANGED: keep, adopt
@@ -895,8 +895,8 @@ UNCHANGED: keep, adopt
 
 ## refused, discarded
 DONE [RESULT_REJECTED] KEPT "late": keep
-UNCHANGED: discard
-DONE [RESULT_ADOPTED] ADOPTED null: adopt
+DISCARDED: discard
+UNCHANGED: adopt
 
 ## counter, absent
 1 [IDS_TAKEN] T 1: take 1
@@ -1012,7 +1012,8 @@ def shown_other(world: World, command: c.Command) -> str:
     except GenlockError as error:
         return f"!{type(error).__name__}"
     after = world.cell(command.key).record
-    outcome = decision.outcome if isinstance(decision.outcome, (str, int)) else "SETTINGS"
+    outcome = decision.outcome.state if isinstance(decision.outcome, RefusedRecord) else decision.outcome
+    outcome = outcome if isinstance(outcome, (str, int)) else "SETTINGS"
     if not decision.events:
         assert after == before
         return str(outcome)

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import genlock
 from genlock.core.codec import decode_event, decode_record, encode_record, seal
@@ -196,7 +196,7 @@ class GatedStore:
         self._passed("purge", key, lambda: self.inner.purge(key, before_version, base))
 
     def payloads(self) -> Payloads:
-        return self.inner.payloads()
+        return GatedPayloads(self)
 
     def set_epoch(self, epoch: int) -> None:
         self.inner.set_epoch(epoch)
@@ -206,6 +206,22 @@ class GatedStore:
 
     def close(self) -> None:
         self.inner.close()
+
+
+class GatedPayloads:
+    """The payloads of a gated store; its calls are called put, open and drop."""
+
+    def __init__(self, store: GatedStore) -> None:
+        self._store = store
+
+    def put(self, key: Key, digest: str, data: bytes) -> None:
+        self._store._passed("put", key, lambda: self._store.inner.payloads().put(key, digest, data))
+
+    def open(self, key: Key, digest: str) -> BinaryIO:
+        return self._store._passed("open", key, lambda: self._store.inner.payloads().open(key, digest))
+
+    def drop(self, key: Key, digest: str) -> None:
+        self._store._passed("drop", key, lambda: self._store.inner.payloads().drop(key, digest))
 
 
 # Which commits a gate is for

@@ -8,6 +8,7 @@ import pytest
 
 import genlock
 from genlock.core.keys import TASK
+from genlock.engine.payloads import payloads_of
 from genlock.errors import CursorLost, ResultNotFound
 from genlock.store import Query, Store
 from tests.engine.gates import Home
@@ -70,8 +71,10 @@ def test_payloads_of_the_same_bytes_are_each_one_s_own(tenants: Tenants) -> None
     with pytest.raises(ResultNotFound):
         tenants.globex.read_result(task_id="A", digest=digest)
     assert tenants.globex.submit_result(task_id="A", generation=1, result_data=LARGE).accepted
-    (key,) = (record.key for record in tenants.store.find(Query("acme", "apollo", state="COMPLETED")).records)
-    tenants.store.payloads().drop(key, digest)
+    (theirs,) = payloads_of(tenants.store, [("acme", "apollo")])
+    tenants.store.payloads().drop(*theirs)
+    with pytest.raises(ResultNotFound):
+        tenants.acme.read_result(task_id="A")
     assert tenants.globex.read_result(task_id="A") == LARGE
 
 

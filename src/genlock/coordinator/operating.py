@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from genlock.coordinator import payloads
 from genlock.coordinator.arguments import (
     LONGEST_REFERENCE,
     MOST_HOURS,
@@ -23,7 +24,7 @@ from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
 from genlock.core.codec import decode_record
 from genlock.core.index import MET
-from genlock.core.keys import REFUSED, TASK, Key, project_key, tenant_key
+from genlock.core.keys import REFUSED, TASK, Key, payload_key, project_key, tenant_key
 from genlock.core.model import RefusedRecord, TaskRecord
 from genlock.core.names import check_agent, check_track
 from genlock.core.policy import PROFILES, STANDARD_TRACKS, Policy, change_limits, change_policy
@@ -31,7 +32,7 @@ from genlock.core.reasons import RefusedState, Status, Verdict
 from genlock.core.results import OperatorResult, Settings, SubmissionResult, SweepResult
 from genlock.engine.jobs import Job, Sweep
 from genlock.engine.retention import purge_old
-from genlock.errors import GenlockError, ResultNotFound
+from genlock.errors import GenlockError, NotAllowed, ResultNotFound
 from genlock.store import Query
 
 _AT_ONCE = 500
@@ -144,29 +145,31 @@ class Operating(Base):
     ) -> Script[SubmissionResult]:
         """Make a refused result the task's result: by the holder with its generation, or by an operator without one."""
         key, operation = self.task_key(tenant_id, project_id, task_id), check_operation(operation_id)
-        refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
         by = self.operator() if generation is None else self.caller(session_id)
+        refused, content = yield Read(lambda: self._adoptable(key, refused_id))
         command = c.AdoptResult(
             key,
             by,
             refused_id,
             None if generation is None else check_generation(generation),
-            c.Content(refused.digest, refused.size, refused.data, refused.payload),
+            content,
             refused.work_product_ref,
             refused.generation,
             refused.session,
             operation,
         )
         result: SubmissionResult = yield from self.ask_one(command)
+        if content.payload:
+            yield Read(lambda: payloads.drop_if_repeated(self.store, command))
         return result
 
     def discard_result(self, *, task_id: str, refused_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[None]:
         """Say that a refused result is not needed; its data goes, that it existed stays."""
         key = self.task_key(tenant_id, project_id, task_id)
-        refused: RefusedRecord = yield Read(lambda: self._read_refused(key, refused_id))
-        yield from self.ask_one(c.DiscardRefused(key.beside(REFUSED, refused_id), self.operator()))
+        yield Read(lambda: self._read_refused(key, refused_id))
+        refused: RefusedRecord = yield from self.ask_one(c.DiscardRefused(key.beside(REFUSED, refused_id), self.operator()))
         if refused.payload:
-            yield Read(lambda: self._drop_payload(key, refused.digest))
+            yield Read(lambda: payloads.drop_discarded(self.store, key, refused))
 
     def get_policy(self, *, tenant_id: str | None = None, project_id: str | None = None) -> Script[Settings]:
         """The project's policy and tracks, and its tenant's limits."""
@@ -267,29 +270,32 @@ class Operating(Base):
                 after = page.next
         return completed
 
+    def _adoptable(self, key: Key, refused_id: str) -> tuple[RefusedRecord, c.Content]:
+        """A refused result, and what the task's will be: a copy, so that neither is lost with the other."""
+        while True:
+            refused = self._read_refused(key, refused_id)
+            if refused.state is RefusedState.DISCARDED:
+                raise NotAllowed(f"refused result {refused_id!r} was discarded")
+            content = payloads.owned(c.Content(refused.digest, refused.size, refused.data, refused.payload))
+            if not content.payload:
+                return refused, content
+            try:
+                with self.store.payloads().open(payload_key(key, refused.payload_id), refused.digest) as file:
+                    data = file.read()
+            except ResultNotFound:
+                if self._read_refused(key, refused_id) == refused:
+                    raise
+                # It was discarded just now, and perhaps handed in again.
+                continue
+            payloads.put(self.store, key, content, data)
+            return refused, content
+
     def _read_refused(self, key: Key, refused_id: str) -> RefusedRecord:
         refused_id = check_text("refused_id", refused_id, LONGEST_REFERENCE)
         record = self.read_records([key.beside(REFUSED, refused_id)]).get(key.beside(REFUSED, refused_id))
         if not isinstance(record, RefusedRecord) or record.task != key.id:
             raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; the list of refused results has those there are")
         return record
-
-    def _drop_payload(self, key: Key, digest: str) -> None:
-        """The bytes go only if nobody else refers to them."""
-        task = self.read_task(key)
-        if task.result is not None and task.result.digest == digest:
-            return
-        after = None
-        while True:
-            page = self.store.find(Query(*key.place, kind=REFUSED, parent=key.id, state=RefusedState.KEPT, after=after))
-            for stored in page.records:
-                record = decode_record(REFUSED, stored.body)
-                if isinstance(record, RefusedRecord) and record.digest == digest:
-                    return
-            if page.next is None:
-                break
-            after = page.next
-        self.store.payloads().drop(key, digest)
 
 
 def _is_done(outcome: Any) -> bool:

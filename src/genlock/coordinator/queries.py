@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 from genlock.coordinator.arguments import (
@@ -21,9 +22,10 @@ from genlock.coordinator.explain import explanation, opened_by_time
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core.codec import decode_event, decode_record
 from genlock.core.commands import CheckDue, ClaimTask
+from genlock.core.events import ResultAccepted
 from genlock.core.history import claim_history
 from genlock.core.index import microseconds
-from genlock.core.keys import REFUSED, SESSION, TASK, Key, project_key
+from genlock.core.keys import REFUSED, SESSION, TASK, Key, payload_key, project_key
 from genlock.core.model import NO_DATA, RefusedRecord, Result, SessionRecord, TaskRecord
 from genlock.core.names import check_agent
 from genlock.core.reasons import ClaimState, RefusedState, Status
@@ -235,7 +237,7 @@ class Queries(Base):
                 assert isinstance(refused, RefusedRecord)
                 if refused.digest == wanted and refused.data is not NO_DATA:
                     return unpack(refused.data)
-            with self._open_payload(key, wanted) as payload:
+            with self._open_payload(key, record, wanted) as payload:
                 return unpack(payload.read())
 
         data: Any = yield Read(read)
@@ -402,8 +404,25 @@ class Queries(Base):
                 return
             after = page.events[-1].version
 
-    def _open_payload(self, key: Key, digest: str) -> BinaryIO:
-        return self.store.payloads().open(key, digest)
+    def _open_payload(self, key: Key, record: TaskRecord, digest: str) -> BinaryIO:
+        opened = self.store.payloads()
+        for payload_id in self._payload_ids(key, record, digest):
+            with suppress(ResultNotFound):
+                return opened.open(payload_key(key, payload_id), digest)
+        return opened.open(key, digest)
+
+    def _payload_ids(self, key: Key, record: TaskRecord, digest: str) -> Iterator[str]:
+        """Where the bytes of this digest may lie: those of the task's result, of a refused one, of one that counted before a reset."""
+        if record.result is not None and record.result.digest == digest:
+            yield record.result.payload_id
+        for stored in self._find(Query(*key.place, kind=REFUSED, parent=key.id)):
+            refused = decode_record(REFUSED, stored.body)
+            if isinstance(refused, RefusedRecord) and refused.digest == digest and refused.state is not RefusedState.DISCARDED:
+                yield refused.payload_id
+        for recorded in self._events(key):
+            event = decode_event(recorded.body).event
+            if isinstance(event, ResultAccepted) and event.digest == digest:
+                yield event.payload_id
 
 
 _PROGRESS = {

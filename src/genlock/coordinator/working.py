@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from genlock.coordinator import payloads
 from genlock.coordinator.arguments import (
     LEASE_SECONDS,
     LONGEST_REFERENCE,
@@ -122,9 +123,12 @@ class Working(Base):
         command, data = self._submission(
             tenant_id, project_id, task_id, generation, result_data, session_id, agent_id, work_product_ref, operation_id
         )
-        if command.content.payload:
-            yield Read(lambda: self._store_payload(command, data))
-        result: SubmissionResult = yield from self.ask_one(command)
+        if not command.content.payload:
+            result: SubmissionResult = yield from self.ask_one(command)
+            return result
+        yield Read(lambda: self._store_payload(command, data))
+        result = yield from self.ask_one(command)
+        yield Read(lambda: payloads.drop_if_repeated(self.store, command))
         return result
 
     def claim_next(
@@ -199,7 +203,7 @@ class Working(Base):
         project_id: str | None = None,
     ) -> Script[dict[str, SubmissionResult | GenlockError]]:
         """Hand in many results at once, each a mapping with task_id, generation and result_data."""
-        commands, payloads = [], []
+        commands, large = [], []
         for entry in check_items("results", results):
             check_mapping("a result", entry)
             unknown = sorted(map(repr, entry.keys() - _OF_A_RESULT))
@@ -219,14 +223,17 @@ class Working(Base):
                 entry.get("operation_id"),
             )
             if command.content.payload:
-                payloads.append((command, data))
+                large.append((command, data))
             commands.append(command)
         _check_distinct(commands)
-        for command, data in payloads:
+        for command, data in large:
             # One that is refused below for its own reason is refused there again, alone.
             with contextlib.suppress(TaskNotFound, ResultTooLarge):
                 yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
-        return (yield from self._each(commands))
+        answers = yield from self._each(commands)
+        for command, _ in large:
+            yield Read(lambda command=command: payloads.drop_if_repeated(self.store, command))  # type: ignore[misc]
+        return answers
 
     def _submission(
         self,
@@ -241,7 +248,8 @@ class Working(Base):
         operation_id: str | None,
     ) -> tuple[c.SubmitResult, bytes]:
         content, data = pack(result_data)
-        work_product_ref = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
+        content = payloads.owned(content)
+        check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
         command = c.SubmitResult(
             self.task_key(tenant_id, project_id, task_id),
             self.caller(session_id, agent_id),
@@ -253,12 +261,12 @@ class Working(Base):
         return command, data
 
     def _store_payload(self, command: c.SubmitResult, data: bytes) -> None:
-        """A large result is durable before anyone decides about it; by its digest, so repeating it costs nothing.
+        """A large result is durable before anyone decides about it.
 
         What will be refused without being kept, because it is too large or of no task, leaves nothing behind."""
         self.read_task(command.key)
         check_result_size(command.content.size, self.read_settings(command.key.place)[1])
-        self.store.payloads().put(command.key, command.content.digest, data)
+        payloads.put(self.store, command.key, command.content, data)
 
     def _each(self, commands: Sequence[c.Command]) -> Script[dict[str, Any]]:
         if not commands:

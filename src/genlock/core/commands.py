@@ -34,13 +34,14 @@ class Command(Struct, frozen=True, gc=False):
 
 
 class Content(Struct, frozen=True, gc=False):
-    """A result as submitted: its canonical bytes, or the digest under which they lie among the payloads."""
+    """A result as submitted: its canonical bytes, or the digest and name under which they lie among the payloads."""
 
     digest: str
     size: int
     data: Raw = NO_DATA
     payload: bool = False
     empty: bool = False
+    payload_id: str = ""
 
 
 # Tasks: definition

@@ -167,6 +167,8 @@ class ResultAccepted(Occurrence, frozen=True):
     fan_in: bool = False
     adopted_generation: int | None = None
     adopted_session: str | None = None
+    payload_id: str = ""
+    """Which payload: the digits in its name, which no other result has."""
 
 
 class TaskReset(Occurrence, frozen=True):
@@ -267,6 +269,8 @@ class ResultRejected(Occurrence, frozen=True):
     size: int
     result_data: Raw = NO_DATA
     payload: bool = False
+    payload_id: str = ""
+    """Which payload: the digits in its name, which no other result has."""
 
 
 class ResultAdopted(Occurrence, frozen=True):

@@ -17,6 +17,9 @@ ACCESS = "access"
 SETTLED = "settled"
 KEY = "key"
 
+PAYLOAD = "payload"
+"""Of no record: where the bytes of a large result lie."""
+
 KINDS = (TASK, SESSION, REFUSED, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY)
 
 
@@ -49,6 +52,16 @@ def tenant_key(tenant: str) -> Key:
 def access_key(id: str) -> Key:
     """The record of a key that opens the service: found by its id alone, whatever its tenant is."""
     return Key(NOWHERE, NOWHERE, KEY, id)
+
+
+def payload_key(task: Key, payload_id: str) -> Key:
+    """Under which the bytes of a task's large result are put; those from before they had names of their own, under the task's."""
+    return task.beside(PAYLOAD, f"{task.id}/{payload_id}") if payload_id else task
+
+
+def payload_task(key: Key) -> str:
+    """The id of the task whose result lies under this key."""
+    return key.id.rpartition("/")[0] if key.kind == PAYLOAD else key.id
 
 
 def refused_id(task: str, generation: int, session: str, digest: str) -> str:

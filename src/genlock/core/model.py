@@ -122,12 +122,14 @@ class Result(Struct, frozen=True, gc=False, omit_defaults=True):
     submitted_at: datetime
     data: Raw = NO_DATA
     payload: bool = False
-    """The data is kept as a payload, under the record's key and the digest."""
+    """The data is kept as a payload, under the record's key, the payload's id and the digest."""
     operation: str = ""
     fan_in: bool = False
     """The result reads as {child: its reference}, from the children, when asked."""
     adopted_generation: int | None = None
     adopted_session: str | None = None
+    payload_id: str = ""
+    """Fresh digits, this result's alone; none if it is from before payloads had them."""
 
 
 class Heard(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -226,6 +228,8 @@ class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     data: Raw = NO_DATA
     payload: bool = False
     state: RefusedState = RefusedState.KEPT
+    payload_id: str = ""
+    """As of a result."""
 
 
 class CounterRecord(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -108,25 +108,28 @@ def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Fac
         size=content.size,
         result_data=content.data,
         payload=content.payload,
+        payload_id=content.payload_id,
         metadata={"result_size_bytes": content.size},
     )
 
 
 def decide_mark_adopted(record: RefusedRecord | None, command: c.MarkAdopted, facts: Facts) -> Decision:
+    """One that was discarded while it was being adopted stays so: its data is gone, the task has a copy."""
     record = _refused(record, command)
-    if record.state is RefusedState.ADOPTED:
+    if record.state is not RefusedState.KEPT:
         return Decision(Verdict.UNCHANGED)
     return _decided(record, command, facts, Verdict.DONE, e.ResultAdopted, task_id=record.task, generation=record.generation)
 
 
 def decide_discard(record: RefusedRecord | None, command: c.DiscardRefused, facts: Facts) -> Decision:
+    """The outcome is the record as it was discarded: if it has a payload, it is that one whose bytes may go."""
     record = _refused(record, command)
     # That it was adopted may not be written here yet: the task knows first.
     if record.state is RefusedState.ADOPTED or (facts.task is not None and _is_result_of(facts.task, record)):
         raise NotAllowed(f"refused result {command.key.id!r} was adopted; it is the task's result")
     if record.state is RefusedState.DISCARDED:
-        return Decision(Verdict.UNCHANGED)
-    return _decided(record, command, facts, Verdict.DONE, e.ResultDiscarded, task_id=record.task, generation=record.generation)
+        return Decision(record)
+    return _decided(record, command, facts, None, e.ResultDiscarded, task_id=record.task, generation=record.generation)
 
 
 def _is_result_of(task: TaskRecord, record: RefusedRecord) -> bool:
@@ -263,6 +266,7 @@ def _rejected(_: RefusedRecord | None, event: e.ResultRejected) -> RefusedRecord
         updated_at=event.timestamp,
         data=event.result_data,
         payload=event.payload,
+        payload_id=event.payload_id,
     )
 
 

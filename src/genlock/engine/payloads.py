@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from genlock.core.codec import decode_record
-from genlock.core.keys import REFUSED, TASK, Key
+from genlock.core.keys import REFUSED, TASK, Key, payload_key
 from genlock.core.model import RefusedRecord, TaskRecord
 from genlock.core.reasons import RefusedState
 from genlock.engine.walk import records_of
@@ -16,7 +16,7 @@ _MARK = b'"payload":true'
 
 
 def payloads_of(store: Store, places: Iterable[tuple[str, str]] | None = None) -> Iterator[tuple[Key, str]]:
-    """Every payload that must be there, by its task's key and its digest. What cannot be read is left to the replay check."""
+    """Every payload that must be there, by the key and digest it was put under. What cannot be read is left to the replay check."""
     for place in store.audit().places if places is None else places:
         for kind in (TASK, REFUSED):
             for stored in records_of(store, *place, kind):
@@ -42,6 +42,6 @@ def _referred(key: Key, body: bytes) -> Iterator[tuple[Key, str]]:
     except (StoreCorrupt, StoreForeign):
         return
     if isinstance(record, TaskRecord) and record.result is not None and record.result.payload:
-        yield key, record.result.digest
+        yield payload_key(key, record.result.payload_id), record.result.digest
     if isinstance(record, RefusedRecord) and record.payload and record.state is not RefusedState.DISCARDED:
-        yield key.beside(TASK, record.task), record.digest
+        yield payload_key(key.beside(TASK, record.task), record.payload_id), record.digest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from genlock.core.keys import Key
+from genlock.core.keys import Key, payload_task
 from genlock.engine.payloads import missing_payloads
 from genlock.errors import BadArgument, NotAllowed
 from genlock.failpoints import hit
@@ -45,7 +45,7 @@ def backup(source: Path, target: Path, *, force: bool = False, progress: Progres
     finally:
         drop_database(staged)
     count = sum(1 for _ in payload_folder(target).glob("[0-9a-f][0-9a-f]/*"))
-    names = tuple(f"{key.tenant}/{key.project} {key.id} {digest}" for key, digest in missing)
+    names = tuple(f"{key.tenant}/{key.project} {payload_task(key)} {digest}" for key, digest in missing)
     return Backup(str(source), str(target), target.stat().st_size, epoch, count, names)
 
 

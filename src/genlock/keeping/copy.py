@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from genlock.core.keys import KINDS, NOWHERE, SETTLED, Key
+from genlock.core.keys import KINDS, NOWHERE, SETTLED, Key, payload_task
 from genlock.engine.check import places
 from genlock.engine.payloads import payloads_of
 from genlock.engine.walk import pages_of, records_of
@@ -97,7 +97,7 @@ def copy(source: Store, target: Store, *, verify: bool = True, any_order: bool =
         moved=rounds > 1,
         verified=verify,
         seconds=round(time.monotonic() - began, 3),
-        missing_payloads=tuple(f"{key.tenant}/{key.project} {key.id} {digest}" for key, digest in job.missing),
+        missing_payloads=tuple(f"{key.tenant}/{key.project} {payload_task(key)} {digest}" for key, digest in job.missing),
     )
 
 

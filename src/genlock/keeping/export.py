@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from genlock.core.keys import KINDS, TASK, Key
+from genlock.core.keys import KINDS, Key, payload_task
 from genlock.engine.payloads import payloads_of
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import ResultNotFound, StoreCorrupt
@@ -72,10 +72,11 @@ class _Envelope(msgspec.Struct):
 
 
 def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
-    found: dict[tuple[str, str], dict[tuple[Key, str], None]] = {}
+    """Each result once, by its task and digest, wherever its bytes lie."""
+    found: dict[tuple[str, str], dict[tuple[str, str], Key]] = {}
     for key, digest in payloads_of(store):
-        found.setdefault(key.place, {})[key, digest] = None
-    return {place: sorted(keys) for place, keys in found.items()}
+        found.setdefault(key.place, {}).setdefault((payload_task(key), digest), key)
+    return {place: [(keys[each], each[1]) for each in sorted(keys)] for place, keys in found.items()}
 
 
 def _payload(store: Store, key: Key, digest: str) -> bytes:
@@ -85,8 +86,9 @@ def _payload(store: Store, key: Key, digest: str) -> bytes:
             data = Raw(file.read())
     except ResultNotFound:
         data = Raw(b"null")
-    assert key.kind == TASK
-    return _encode({"type": "payload", "tenant": key.tenant, "project": key.project, "task": key.id, "digest": digest, "data": data})
+    return _encode(
+        {"type": "payload", "tenant": key.tenant, "project": key.project, "task": payload_task(key), "digest": digest, "data": data}
+    )
 
 
 def _body(key: Key, body: bytes) -> Raw:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from genlock.core.keys import payload_task
 from genlock.engine.check import Fault, check
 from genlock.engine.payloads import missing_payloads
 from genlock.errors import NotAllowed, NotFound, StoreCorrupt, StoreForeign
@@ -103,7 +104,7 @@ def _verify(source: Path, staged: Path) -> tuple[int, int]:
     try:
         faults = check(store, progress=note)
         for key, digest in missing_payloads(store, payloads_beside(source)):
-            faults.append(Fault(f"{key.tenant}/{key.project} task {key.id}", f"its payload {digest} is not beside the backup"))
+            faults.append(Fault(f"{key.tenant}/{key.project} task {payload_task(key)}", f"its payload {digest} is not beside the backup"))
         epoch = store.load([]).epoch
     finally:
         store.close()

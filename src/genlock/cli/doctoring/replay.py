@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from genlock.cli.doctoring.finding import Finding, number, ok, trouble
-from genlock.core.keys import Key
+from genlock.core.keys import Key, payload_task
 from genlock.engine.check import Fault, check
 from genlock.engine.payloads import missing_payloads
 from genlock.store import Store
@@ -89,7 +89,7 @@ def check_replay(store: Store, path: Path | None, progress: Callable[[int], None
     else:
         yield ok("replay", f"{number(count, 'record is', 'records are')} what their events amount to")
     if missing:
-        items = [f"{key.tenant}/{key.project} {key.id}: {digest}" for key, digest in missing]
+        items = [f"{key.tenant}/{key.project} {payload_task(key)}: {digest}" for key, digest in missing]
         means = f"the bytes of these results are not in {path}.payloads" if path else "the bytes of these results are not in the store"
         what = number(len(missing), "payload is missing", "payloads are missing")
         yield trouble("payloads", what, means, ["copy the folder from a backup"], items)

@@ -358,6 +358,7 @@ def accept(
         size=content.size,
         result_data=content.data,
         payload=content.payload,
+        payload_id=content.payload_id,
         operation=operation,
         adopted_generation=adopted[0] if adopted else None,
         adopted_session=adopted[1] if adopted else None,

@@ -205,6 +205,7 @@ def _accepted(record: TaskRecord, event: e.ResultAccepted) -> TaskRecord:
         fan_in=event.fan_in,
         adopted_generation=event.adopted_generation,
         adopted_session=event.adopted_session,
+        payload_id=event.payload_id,
     )
     return replace(
         record,
