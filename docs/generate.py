@@ -150,9 +150,10 @@ EXIT_CODES = {
     "ERROR": "The store or the machine could not do it.",
     "USAGE": "Typed wrongly; nothing was changed.",
     "NOT_FOUND": "No such task, session, result or project; for `next`: nothing is ready.",
-    "NOT_ALLOWED": "The state of the record does not admit it.",
+    "NOT_ALLOWED": "The state of the record does not admit it, or the key that was shown, or that none was.",
     "CONFLICT": "A claim that was denied, or a renewal, release or submission that was refused: someone else has the right.",
     "BROKEN_OFF": "By Ctrl-C; nothing is left half done.",
+    "NOBODY_READS": "Whoever read the answer has gone, as in `genlock events | head -1`.",
 }
 
 POLICY_KEYS = {
@@ -414,7 +415,8 @@ HTTP_PLACE = f"{routes.PREFIX}/{{tenant}}/{{project}}/"
 EVERYWHERE = frozenset({400, 401, 403, 421, 426, 429, 500, 503})
 """Statuses of any operation, which need not be said of each."""
 
-COMMON_OPTIONS = ("json", "quiet", "url", "tenant", "project", "session", "agent", "user", "help")
+COMMON_OPTIONS = ("as_json", "quiet", "set_url", "set_tenant", "set_project", "set_session", "set_agent", "set_user", "help")
+"""What they are called in the code: an option of a verb's own may have one of the words to itself."""
 
 
 def command_reference() -> str:
@@ -425,10 +427,11 @@ def command_reference() -> str:
         line.
         """,
         """
-        Every verb knows `--json`, `--quiet` and `--help`; those that look into a store also `--url`, `--tenant` and `--project`; those of
-        workers also `--session`, `--agent` and `--user`. What is not given as an option comes from the environment (`GENLOCK_URL`,
-        `GENLOCK_TENANT`, `GENLOCK_PROJECT`, `GENLOCK_SESSION`, `GENLOCK_AGENT`, `GENLOCK_USER`, `GENLOCK_LEASE_SECONDS`), then from the
-        project's file, then from the user's; `genlock config show --origin` says which it was.
+        Every verb knows `--json`, `--quiet` and `--help` (`genlock help VERB` is the same); those that look into a store also `--url`,
+        `--tenant` and `--project`; those of workers also `--session`, `--agent` and `--user`. What is not given as an option comes from the
+        environment (`GENLOCK_URL`, `GENLOCK_TENANT`, `GENLOCK_PROJECT`, `GENLOCK_SESSION`, `GENLOCK_AGENT`, `GENLOCK_USER`,
+        `GENLOCK_LEASE_SECONDS`), then from the project's file, then from the user's; `genlock config show --origin` says which it was.
+        Without an agent's name, `renew`, `submit`, `release` and `spawn` act as the agent that the claim was granted to.
         """,
         "## Exit codes\n\n"
         + table(["code", "name", "meaning"], [(str(getattr(exits, name)), code(name), meaning) for name, meaning in EXIT_CODES.items()]),
@@ -455,7 +458,7 @@ def command_part(path: str, command: click.Command) -> list[str]:
     rows = []
     for parameter in command.params:
         record = parameter.get_help_record(context)
-        if record is None or isinstance(parameter, click.Argument) or any(name.lstrip("-") in COMMON_OPTIONS for name in parameter.opts):
+        if record is None or isinstance(parameter, click.Argument) or parameter.name in COMMON_OPTIONS:
             continue
         rows.append((code(record[0]), record[1]))
     return [*parts, table(["option", "meaning"], rows)] if rows else parts

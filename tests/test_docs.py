@@ -43,6 +43,16 @@ def test_every_page_of_the_reference_is_made_from_the_code() -> None:
     assert {page.name for page in generate.REFERENCE.iterdir()} == set(generate.PAGES)
 
 
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [("keys create", "--session ID"), ("config set", "--user"), ("config unset", "--user"), ("ready", "--agent NAME")],
+)
+def test_an_option_of_a_verbs_own_is_in_the_reference_also_if_others_have_one_of_that_name(verb: str, option: str) -> None:
+    told = (ROOT / "docs" / "reference" / "commands.md").read_text(encoding="utf-8")
+    part = re.split(r"\n#{3,4} ", told.partition(f"# genlock {verb}\n")[2])[0]
+    assert f"| `{option}` |" in part
+
+
 def test_a_reason_that_nobody_explained_stops_the_making(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(generate.MEANINGS[reasons.SubmitReason], "NO_CLAIM")
     with pytest.raises(ValueError, match="the meanings of SubmitReason"):

@@ -73,7 +73,10 @@ class OperationMismatch(BadArgument):
 
 
 class PlanInvalid(BadArgument):
-    """A plan with faults; `faults` has them all, in the order of the plan, and `notes` what is no fault, but perhaps not meant."""
+    """A plan with faults; `faults` has them all, in the order of the plan.
+
+    `notes` has what is no fault, but perhaps not meant.
+    """
 
     def __init__(self, faults: Sequence[object], notes: Sequence[object] = ()) -> None:
         self.faults = faults
