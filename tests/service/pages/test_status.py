@@ -14,6 +14,7 @@ import pytest
 from genlock import __version__
 from genlock.core.access import Role
 from genlock.service.access.grant import Grant
+from genlock.service.pages import picture
 from genlock.service.pages.drawing import length
 from genlock.service.pages.markup import Html, join, tag
 from genlock.service.pages.picture import MOST_EVENTS, MOST_PROJECTS, MOST_ROWS
@@ -156,6 +157,23 @@ def test_what_is_shown_is_bounded(page: Served) -> None:
     assert read.tags.count("li") == MOST_EVENTS
     assert f"There are more; these are the first {MOST_PROJECTS}." in read.text
     assert f"There are more than these {MOST_ROWS}." in read.text
+
+
+def test_a_plan_that_is_too_large_to_be_parted_by_tracks_is_not_said_to_have_none(page: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genlock.service.pages.picture._MOST_TASKS_BY_TRACK", 2)
+    page.add("A-001-x", "B-001-x", "C-001-x")
+    assert "all tracks" in shown(page).text
+    assert "no track" not in shown(page).text
+
+
+def test_only_columns_of_names_are_broken_inside_words(page: Served) -> None:
+    css = (Path(picture.__file__).parent / "status.css").read_text(encoding="utf-8")
+    assert re.search(r"^\.word { white-space: nowrap; }$", css, re.MULTILINE)
+    page.add("A-001-x")
+    page.do(lambda fleet: fleet.claim_task(task_id="A-001-x", agent_id="a", session_id="s", lease_duration_seconds=3000))
+    page.clock.advance(60)
+    html = page.http.get("/", headers={"authorization": "Bearer all"}).text
+    assert re.search(r'<td class="?word"?><span class="?alive"?>alive', html)
 
 
 def test_a_look_is_kept_for_a_second_and_then_taken_anew(page: Served) -> None:

@@ -81,13 +81,15 @@ def _project(project: ProjectPicture, several: bool) -> Html:
     bars = project.tracks if len(project.tracks) > 1 or (project.tracks and project.tracks[0].name) else [project.whole]
     done = project.whole.counts.get("COMPLETED", 0)
     head = tag("h3", f"{tenant}/{name}" if several else name, tag("small", f"{done:,} of {project.whole.total:,}"))
-    return tag("article", head, *map(_bar, bars))
+    # A plan that is too large is not parted by tracks, which is not to say that it has none.
+    nameless = "no tasks" if not project.whole.total else "no track" if project.tracks else "all tracks"
+    return tag("article", head, *(_bar(bar, nameless) for bar in bars))
 
 
-def _bar(bar: Bar) -> Html:
+def _bar(bar: Bar, nameless: str) -> Html:
     done, total = bar.counts.get("COMPLETED", 0), bar.total
     said = ", ".join(f"{bar.counts[state]:,} {word}" for state, word in _STATES.items() if bar.counts.get(state))
-    label: Part = join(tag("b", bar.name), f" {bar.purpose}") if bar.name else ("no track" if total else "no tasks")
+    label: Part = join(tag("b", bar.name), f" {bar.purpose}") if bar.name else nameless
     drawn = tag("svg", *_pieces(bar), viewBox=f"0 0 {_WIDTH} 10", preserveAspectRatio="none", role="img", aria_label=said)
     return tag("div", tag("span", label, _class="name"), drawn, tag("span", f"{done:,}/{total:,}", _class="of"), _class="bar", title=said)
 
@@ -113,7 +115,7 @@ def _holdings(picture: Picture) -> Html:
     return tag("section", tag("h2", "Who holds what"), tag("table", tag("thead", head), rows), more)
 
 
-_COLUMNS: Final = (("agent", None), ("session", "wide"), ("task", None), ("gen", "number"), ("lease left", "number"), ("looks", None))
+_COLUMNS: Final = (("agent", None), ("session", "wide"), ("task", None), ("gen", "number"), ("lease left", "number"), ("looks", "word"))
 
 
 def _holding(one: Holding, several: bool) -> Html:
@@ -127,7 +129,7 @@ def _holding(one: Holding, several: bool) -> Html:
         tag("td", tag("code", one.task), project, title),
         tag("td", one.generation, _class="number"),
         tag("td", "over" if over else length(one.left_seconds), _class="number"),
-        tag("td", tag("span", "alive" if one.alive else "lost", _class="alive" if one.alive else "lost")),
+        tag("td", tag("span", "alive" if one.alive else "lost", _class="alive" if one.alive else "lost"), _class="word"),
     )
 
 
