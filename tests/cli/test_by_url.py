@@ -124,6 +124,21 @@ def test_what_a_key_does_not_allow_ends_with_4(tmp_path: Path) -> None:
             assert (refused.code, refused.error()["code"]) == (4, code)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["tenant", "list"], ["keys", "list", "--all-tenants"], ["keys", "create", "x", "--role", "admin", "--all-tenants"]],
+    ids=" ".join,
+)
+def test_what_is_about_all_tenants_needs_a_key_of_all_tenants_and_says_so(words: list[str], tmp_path: Path) -> None:
+    store = f"sqlite://{tmp_path}/genlock.db"
+    assert run("init", "--url", store).code == 0
+    admin = run("keys", "create", "a", "--role", "admin", "--url", store, "--quiet").out.strip()
+    with serving(store, choices=Choices(keys=True)) as service:
+        refused = run(*words, "--json", env={"GENLOCK_URL": service.url, "GENLOCK_API_KEY": admin})
+    assert (refused.code, refused.error()["code"]) == (4, "ROLE_REFUSED")
+    assert "needs a key of all tenants" in refused.error()["message"]
+
+
 def test_copy_takes_no_service(line: Line, tmp_path: Path) -> None:
     refused = run("copy", line.url, f"sqlite://{tmp_path}/x.db", "--json")
     assert refused.code == 2

@@ -241,7 +241,8 @@ def expected(cell: Cell) -> Outcome:
     if caller.role is None:
         return Outcome.NO_KEY
     if not _there(row.access, caller, place):
-        return Outcome.NOT_THERE
+        # Everybody knows that there is a store as a whole; only what is in it is not for everybody.
+        return Outcome.REFUSED if place == STORE and row.path.startswith("/v1/") else Outcome.NOT_THERE
     if not caller.covers(row.role) or (row.whole_store and not caller.sees_all):
         return Outcome.REFUSED
     if row.session and not _may_act(caller, place.tenant, session, needs_own=row.api):

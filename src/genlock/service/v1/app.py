@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
-from genlock.errors import RouteNotFound
+from genlock.errors import RoleRefused, RouteNotFound
 from genlock.service.exchange import Answer, Exchange, Receive, Scope, check_json, read_body, refused_method
 from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.running import Running
@@ -75,6 +75,9 @@ class V1:
         endpoint, place, _ = found
         grant, headers, scope = exchange.grant, exchange.headers, exchange.scope
         if not grant.sees(*place):
+            if place[0] == EVERYWHERE:
+                # That there is a store with tenants is no secret, unlike which ones.
+                raise RoleRefused("this is about all tenants of the store and needs a key of all tenants, which yours is not")
             raise RouteNotFound(f"there is no project {place[1]!r} of tenant {place[0]!r} for this key")
         speaker = self._running.speaker(grant, exchange.client, headers)
         if not endpoint.reads_body:
