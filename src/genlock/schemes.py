@@ -86,7 +86,7 @@ def _plug_in(name: str) -> Opener:
     if not found:
         installed = [f"{point.name}:// ({_origin(point)})" for point in points if point.name not in _OURS]
         there_are = ", ".join([*(f"{ours}://" for ours in _OURS), *installed])
-        services = " and ".join(f"{service}://" for service in SERVICES)
+        services = " or ".join(f"{service}://" for service in SERVICES)
         raise BadArgument(f"there is no store for {name}://; there are: {there_are}; a service's address begins with {services}")
     if len(found) > 1:
         raise StoreError(f"several packages bring a store for {name}://: {', '.join(map(_origin, found))}; uninstall all but one")

@@ -25,7 +25,7 @@ MALFORMED = {
     "/home/bob/plan.db": "write sqlite:///home/bob/plan.db",
     "sqlite://": "names no file",
     "://plans": "there is no store for ://",
-    "htp://127.0.0.1:8420": "a service's address begins with http:// and https://",
+    "htp://127.0.0.1:8420": "a service's address begins with http:// or https://",
     "mongodb://bob:secret@127.0.0.1/plans": "there is no store for mongodb://",
     "postgresql+psycopg://bob:secret@127.0.0.1/plans": "there is no store for postgresql+psycopg://",
     "postgresql://127.0.0.1:port/plans": "a number from 1 to 65535",
