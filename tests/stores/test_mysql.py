@@ -17,6 +17,7 @@ from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, S
 from genlock.store import Change, Clock, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.mysql import MySQLStore, opening, writing
 from genlock.stores.mysql.link import Answer, Link
+from genlock.stores.mysql.queries import tables_for
 from genlock.stores.mysql.text import Value
 from genlock.testing import StoreContract
 from genlock.testing.clock import ManualClock
@@ -194,7 +195,7 @@ def test_a_newer_format_is_refused_with_the_version_to_install(mariadb: MariaDB,
 
 
 def test_tables_of_another_program_are_left_alone(mariadb: MariaDB, url: str) -> None:
-    mariadb.run(f"CREATE TABLE {prefix_of(url)}cats (name TEXT)")
+    mariadb.run(f"CREATE TABLE {prefix_of(url)}session (name TEXT)")
     with pytest.raises(StoreForeign, match="belong to another program"):
         MySQLStore(url)
 
@@ -238,13 +239,20 @@ def test_two_prefixes_in_one_database_never_meet(mariadb: MariaDB) -> None:
 
 
 def test_a_prefix_that_begins_another_is_another_store(mariadb: MariaDB, url: str) -> None:
-    """An underscore matches anything where patterns are compared."""
+    """Whichever of them was there first. An underscore matches anything where patterns are compared."""
     prefix = prefix_of(url)
-    longer = MySQLStore(url.replace(prefix, f"{prefix}x_"))
-    shorter = prefix.removesuffix("_")
-    with pytest.raises(StoreForeign, match="belong to another program"):
-        MySQLStore(url.replace(prefix, shorter))
-    longer.close()
+    prefixes = [f"{prefix}test_", prefix, prefix.removesuffix("_"), f"{prefix}test_x"]
+    stores = [MySQLStore(url.replace(prefix, each)) for each in prefixes]
+    commit(stores[0], make_change(make_key()))
+    assert [len(read_feed(store)) for store in stores] == [1, 0, 0, 0]
+    for store in stores:
+        store.close()
+
+
+def test_the_tables_that_are_looked_for_are_those_that_there_are(mariadb: MariaDB, url: str, store: MySQLStore) -> None:
+    prefix = prefix_of(url)
+    found = mariadb.run(f"SELECT table_name FROM information_schema.tables WHERE LEFT(table_name, {len(prefix)}) = '{prefix}'")
+    assert sorted(str(name) for (name,) in found) == sorted(tables_for(prefix))
 
 
 @pytest.mark.parametrize("setting", ["innodb_flush_log_at_trx_commit", "read_only"])

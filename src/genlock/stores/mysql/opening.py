@@ -16,7 +16,7 @@ from genlock.failpoints import hit
 from genlock.stores.migrations import outdated, refuse_newer, this_version
 from genlock.stores.mysql.faults import Refused
 from genlock.stores.mysql.link import Link
-from genlock.stores.mysql.queries import FORMAT, migrations_for, queries_for
+from genlock.stores.mysql.queries import FORMAT, migrations_for, queries_for, tables_for
 from genlock.stores.mysql.settings import Settings
 
 OLDEST_MYSQL = (8, 4)
@@ -56,7 +56,7 @@ def open_schema(link: Link, settings: Settings, *, create: bool = True) -> Condi
 
 def examine(link: Link, settings: Settings) -> Condition:
     """What there is; `StoreForeign` if it is somebody else's or of a newer format, or if the server will not do."""
-    look = queries_for(settings.prefix)["look"].filled(meta=f"{settings.prefix}meta", prefix=settings.prefix)
+    look = queries_for(settings.prefix)["look"].filled(meta=f"{settings.prefix}meta", tables=tables_for(settings.prefix))
     server, tables = link.run(look)
     ((standby, syncs, number, most_bytes),), ((ours, objects),) = server.rows, tables.rows
     condition = Condition(bool(ours), objects, bool(standby), bool(syncs), number.decode(), most_bytes)

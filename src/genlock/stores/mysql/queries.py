@@ -15,6 +15,7 @@ from genlock.stores.mysql.text import Statement
 
 _HERE = Path(__file__).parent
 _PREFIX = re.compile(r"\bgenlock_")
+_TABLE = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)", re.MULTILINE)
 
 _QUERIES = (_HERE / "queries.sql").read_text("utf-8")
 _MIGRATIONS = read_migrations(_HERE / "migrations")
@@ -29,6 +30,11 @@ Queries = dict[str, Statement]
 def queries_for(prefix: str) -> Queries:
     """Statements by name."""
     return {name: Statement(text) for name, text in named_statements(_PREFIX.sub(prefix, _QUERIES)).items()}
+
+
+def tables_for(prefix: str) -> tuple[str, ...]:
+    """The names of all tables of a store, and no others: another prefix may begin with this one."""
+    return tuple(_PREFIX.sub(prefix, name) for migration in _MIGRATIONS for name in _TABLE.findall(migration.script))
 
 
 def migrations_for(prefix: str) -> tuple[Migration, ...]:

@@ -10,7 +10,7 @@
 -- Is there a store of ours, or something else in its place? Two statements: inside the second, MariaDB's read_only is always off.
 SELECT @@read_only, @@innodb_flush_log_at_trx_commit = 1 AND (@@log_bin = 0 OR @@sync_binlog = 1), @@version, @@max_allowed_packet;
 SELECT COALESCE(SUM(table_name = :meta), 0), COUNT(*) FROM information_schema.tables
-WHERE table_schema = DATABASE() AND LEFT(table_name, LENGTH(:prefix)) = :prefix;
+WHERE table_schema = DATABASE() AND table_name IN :tables;
 
 -- name: format
 SELECT format, made_by FROM genlock_meta;
