@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +22,21 @@ from genlock.engine.check import check
 from genlock.engine.payloads import missing_payloads
 from genlock.engine.retention import purge_old
 from genlock.engine.walk import pages_of, records_of
-from genlock.errors import BadArgument, CursorLost, OverLimit, StoreCorrupt
+from genlock.errors import BadArgument, CursorLost, OutcomeUnknown, OverLimit, StoreCorrupt, StoreUnavailable
 from genlock.keeping import copy as copying
+from genlock.keeping import patience
 from genlock.keeping.batches import batches
 from genlock.keeping.beginning import TargetTaken
 from genlock.keeping.comparing import CopyDiffers
 from genlock.keeping.copy import OutOfOrder, SourceMoving, TargetMoving, copy
-from genlock.store import Change, EventQuery, Limits, Store, Stored
+from genlock.store import Change, Committed, Conflict, EventQuery, Limits, Store, Stored
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.sample import make_change, make_key
 from tests.cli.console import Ran, run
-from tests.servers import stores
+from tests.servers import redis, stores
+from tests.servers.proxy import between
+from tests.stores.served import through
 from tests.test_replay_check import DAY, write_a_fleet
 
 APOLLO = "acme", "apollo"
@@ -260,6 +266,120 @@ class TestBrokenOff:
         assert sorted(facts_of(target)[f"{place} feed"]) == sorted(facts_of(small)[f"{place} feed"])
 
 
+class Trouble(MemoryStore):
+    """A target that has something happen to it, once each, at the commits with these numbers."""
+
+    def __init__(self, **troubles: int) -> None:
+        super().__init__()
+        self.troubles = {number: what for what, number in troubles.items()}
+        self.commits = 0
+        self.late: Sequence[Change] = ()
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        self.commits += 1
+        match self.troubles.get(self.commits):
+            case "away":
+                raise StoreUnavailable("the server is away; nothing was written")
+            case "undone":
+                raise OutcomeUnknown("the commit broke off")
+            case "done":
+                super().commit(changes)
+                raise OutcomeUnknown("the commit broke off")
+            case "late":
+                self.late = changes
+                raise OutcomeUnknown("the commit broke off")
+            case "risen":
+                self.set_epoch(7)
+                return [Conflict()] * len(changes)
+            case _:
+                pass
+        super().commit(self.late)
+        self.late = ()
+        return super().commit(changes)
+
+
+class TestTrouble:
+    """Faults that pass, and for which nobody need type the same again."""
+
+    @pytest.fixture(autouse=True)
+    def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(copying, "PAGE", 2)
+        monkeypatch.setattr(patience, "FIRST_PAUSE", 0.001)
+
+    @pytest.mark.parametrize("what", ["away", "undone", "done", "late", "risen"])
+    @pytest.mark.parametrize("number", [1, 2, 4])
+    def test_a_copy_goes_on_by_itself(self, small: MemoryStore, what: str, number: int) -> None:
+        plain = copy(small, MemoryStore())
+        target = Trouble(**{what: number})
+        copied = copy(small, target)
+        assert target.commits > number
+        assert (copied.events, copied.found) == (plain.events, 0)
+        epoch = {"epoch": 7 if what == "risen" else 0}
+        assert facts_of(target) == facts_of(small) | epoch
+
+    def test_what_lasts_is_told_in_the_end_and_the_same_again_goes_on(self, small: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(patience, "SECONDS", 0.05)
+        target = Trouble()
+        target.troubles = dict.fromkeys(range(3, 1000), "away")
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="the server is away"):
+            copy(small, target)
+        assert time.monotonic() - began >= 0.05
+        assert target.commits > 4
+        target.troubles = {}
+        copy(small, target)
+        assert facts_of(target) == facts_of(small)
+
+    def test_a_target_of_a_later_epoch_keeps_it(self, small: MemoryStore) -> None:
+        target = MemoryStore()
+        target.set_epoch(1)
+        for events in (copy(small, MemoryStore()).events, 0):
+            assert copy(small, target).events == events
+        assert facts_of(target) == facts_of(small) | {"epoch": 1}
+
+    def test_one_of_an_earlier_epoch_in_the_end_is_no_copy(self, small: MemoryStore) -> None:
+        small.set_epoch(2)
+
+        class Stubborn(MemoryStore):
+            def set_epoch(self, epoch: int) -> None:
+                """Not here."""
+
+        with pytest.raises(CopyDiffers, match="its epoch is 0, the source's 2"):
+            copy(small, Stubborn())
+
+    def test_a_redis_server_that_was_restarted_while_it_was_empty_is_a_target(self, small: MemoryStore, tmp_path: Path) -> None:
+        with redis.syncing() as server:
+            url = server.url("x", durability="always", payloads=f"file://{tmp_path}")
+            genlock.open_store(url).close()
+            server.stop()
+            server.start()
+            with closing(genlock.open_store(url)) as target:
+                copy(small, target)
+                ours, theirs = facts_of(small), facts_of(target)
+        assert theirs.pop("epoch") > ours.pop("epoch")
+        assert theirs == ours
+
+    @pytest.mark.parametrize("name", ["postgres", "mysql"])
+    def test_connections_that_break_now_and_then_do_not_end_it(
+        self, name: str, request: pytest.FixtureRequest, full: str, tmp_path: Path, opened: Callable[[str], Store]
+    ) -> None:
+        stores.need(request, name)
+        url = stores.LASTING[name].url(tmp_path / "copy.db")
+        with between(int(re.findall(r":(\d+)/", url)[0])) as way:
+            target = opened(through(way, url))
+            asked = 0
+
+            def cut(what: str, done: int, total: int | None) -> None:
+                nonlocal asked
+                if what == "events" and asked == way.lost < 4:
+                    asked += 1
+                    way.cut_at_the_answer_to(b"A-0")  # to a load of tasks, or to a commit
+
+            copy(opened(full), target, progress=cut)
+            assert way.lost == asked == 4
+            assert facts_of(target) == facts_of(opened(full))
+
+
 class TestRefused:
     """Whatever cannot be copied is left as it is, and said so."""
 
@@ -293,12 +413,6 @@ class TestRefused:
         with pytest.raises(TargetTaken, match=f"{what}.*nothing was written: name an empty store"):
             copy(small, target)
         assert facts_of(target) == before
-
-    def test_a_target_of_a_later_epoch(self, small: MemoryStore) -> None:
-        target = MemoryStore()
-        target.set_epoch(1)
-        with pytest.raises(TargetTaken, match="the target is in epoch 1, the source only in 0: name an empty store"):
-            copy(small, target)
 
     def test_a_copy_that_has_been_worked_on_is_no_target_any_more(self, small: MemoryStore) -> None:
         target = MemoryStore()

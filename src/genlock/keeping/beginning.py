@@ -3,6 +3,9 @@
 A copy leaves no note of how far it has come. What is in the target tells: every record there must be at a version that it had in the
 source, with that version's digest; but for the note of how far the target is settled, which may be its own. The feed of the source is
 then read up to where the target ends, and the copy goes on from there.
+
+The target's epoch tells nothing. It may be above the source's: there are servers that raise it when they are restarted, and whoever has
+worked in a later epoch has left events that the source does not have.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ class Beginning(NamedTuple):
     """In the source's feed: all before it is in the target."""
     events: int = 0
     """So many."""
+    beyond: int = 0
+    """And so many behind it, among others that are not."""
     is_empty: bool = True
     bases: tuple[tuple[Key, int, bytes], ...] = ()
     """Records that stand where their first kept event would follow; their base may not have been swapped in yet."""
@@ -46,9 +51,6 @@ def beginnings(source: Store, target: Store) -> list[Beginning]:
     foreign = sorted(set(target.audit().places) - set(places))
     if foreign:
         raise _taken(f"project {'/'.join(foreign[0])}")
-    ours, theirs = source.load([]).epoch, target.load([]).epoch
-    if theirs > ours:
-        raise TargetTaken(f"the target is in epoch {theirs}, the source only in {ours}: name an empty store")
     return [beginning(source, target, place) for place in places]
 
 
@@ -61,17 +63,18 @@ def beginning(source: Store, target: Store, place: tuple[str, str]) -> Beginning
     if own_note:
         del there[Key(*place, SETTLED, SETTLED)]
     walk = _Walk(there)
-    cursor, events = None, 0
+    cursor, events, beyond = None, 0, 0
     for page in pages_of(source, place, limit=_PAGE):
-        for recorded in page.events:
-            if not own_note or recorded.key.kind != SETTLED:
-                walk.meet(recorded)
+        kept = [recorded for recorded in page.events if not own_note or recorded.key.kind != SETTLED]
+        met = sum([walk.meet(recorded) for recorded in kept])
         if not walk.is_missing:
             cursor, events = page.cursor, events + len(page.events)
-        elif not walk.unmet:
+            continue
+        beyond += met
+        if not walk.unmet:
             break
     bases = tuple(_base(source, key, *walk.unmet[key]) for key in walk.unmet)
-    return Beginning(place, cursor, events, False, bases, own_note, walk.ahead)
+    return Beginning(place, cursor, events, beyond, False, bases, own_note, walk.ahead)
 
 
 class _Walk:
@@ -84,16 +87,18 @@ class _Walk:
         self.is_missing = False
         self.ahead = 0
 
-    def meet(self, recorded: Recorded) -> None:
+    def meet(self, recorded: Recorded) -> bool:
+        """Is this event in the target?"""
         version, digest = self._there.get(recorded.key, (0, b""))
         if recorded.version > version:
             self.is_missing = True
-            return
+            return False
         self.ahead += self.is_missing
         if recorded.version == version:
             if recorded.digest != digest:
                 raise _taken(f"{_name(recorded.key)} at version {version} with another history")
             del self.unmet[recorded.key]
+        return True
 
 
 def _base(source: Store, key: Key, version: int, digest: bytes) -> tuple[Key, int, bytes]:

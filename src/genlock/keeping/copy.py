@@ -8,14 +8,16 @@
 5. The target is settled as far as the source is (settling.py).
 6. The target is checked by replay and compared with the source (comparing.py).
 
-Whoever kills this at any step leaves a beginning; the same command goes on from there. Positions are the target's own, and its birth
-is another: cursors of the source are told that they are lost.
+Whoever kills this at any step leaves a beginning; the same command goes on from there. So it does by itself after a fault that may pass,
+and after the target's epoch has risen, by which a server says that it may have lost what was written last.
+
+Positions are the target's own, and its birth is another: cursors of the source are told that they are lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -23,13 +25,14 @@ from genlock.core.keys import KINDS, NOWHERE, SETTLED, Key, payload_task
 from genlock.engine.check import places
 from genlock.engine.payloads import payloads_of
 from genlock.engine.walk import pages_of, records_of
-from genlock.errors import BadArgument, CursorLost, NotAllowed, ResultNotFound, StoreCorrupt
+from genlock.errors import BadArgument, CursorLost, NotAllowed, OutcomeUnknown, ResultNotFound, StoreCorrupt, StoreUnavailable
 from genlock.failpoints import hit
 from genlock.keeping.batches import States, batches, begun_at, state_of
 from genlock.keeping.beginning import Beginning, beginnings
 from genlock.keeping.comparing import compare
+from genlock.keeping.patience import Patience
 from genlock.keeping.settling import settle_alike
-from genlock.store import Change, Committed, EventPage, EventQuery, Query, Recorded, Store
+from genlock.store import Change, Committed, Conflict, EventPage, EventQuery, Query, Recorded, Store
 
 PAGE = 4000
 MOST_STATES = 20_000
@@ -74,29 +77,39 @@ class Copied(Struct, frozen=True):
 def copy(source: Store, target: Store, *, verify: bool = True, any_order: bool = False, progress: Progress | None = None) -> Copied:
     """Brings everything in `source` into `target`, which is empty or a beginning of it."""
     began = time.monotonic()
-    _refuse_same(source, target)
-    found = beginnings(source, target)
-    _refuse_disorder(found, any_order=any_order)
-    job = _Copy(source, target, found, progress or (lambda what, done, total: None))
-    rounds = job.run()
-    for place in job.cursors:
-        settle_alike(source, target, place)
-    hit("copy.settled")
-    if verify:
-        compare(source, target, sorted(job.cursors), job.progress, ordered=not any_order, moved=job.has_moved)
-    if job.has_moved():
-        raise _moving()
+    tally = _Tally()
+    while True:
+        try:
+            _refuse_same(source, target)
+            found = beginnings(source, target)
+            tally.first(found)
+            _refuse_disorder(found, any_order=any_order)
+            job = _Copy(source, target, found, tally, progress or (lambda what, done, total: None))
+            job.run()
+            for place in job.cursors:
+                settle_alike(source, target, place)
+            hit("copy.settled")
+            if verify:
+                compare(source, target, sorted(job.cursors), job.progress, ordered=not any_order, moved=job.has_moved)
+            if job.has_moved():
+                raise _moving()
+            return _copied(target, job, verify=verify, seconds=time.monotonic() - began)
+        except (StoreUnavailable, OutcomeUnknown) as fault:
+            tally.patience.wait(fault)
+
+
+def _copied(target: Store, job: _Copy, *, verify: bool, seconds: float) -> Copied:
     tasks = sum(sum(target.find(Query(*place), count_by="state").counts.values()) for place in job.cursors)
     return Copied(
         projects=sum(place[1] != NOWHERE for place in job.cursors),
         tasks=tasks,
-        events=job.events,
-        found=job.found,
+        events=job.events + job.found - job.tally.found,
+        found=job.tally.found,
         payloads=job.payloads,
         epoch=target.load([]).epoch,
-        moved=rounds > 1,
+        moved=job.tally.moved,
         verified=verify,
-        seconds=round(time.monotonic() - began, 3),
+        seconds=round(seconds, 3),
         missing_payloads=tuple(f"{key.tenant}/{key.project} {payload_task(key)} {digest}" for key, digest in job.missing),
     )
 
@@ -126,13 +139,32 @@ def _moving() -> SourceMoving:
     )
 
 
-class _Copy:
-    """One call."""
+class _Tally:
+    """What one call has done, in all its tries."""
 
-    def __init__(self, source: Store, target: Store, found: list[Beginning], progress: Progress) -> None:
+    def __init__(self) -> None:
+        self.patience = Patience()
+        self.found = -1
+        """Events that were in the target before the first."""
+        self.moved = False
+        self.has_doubts = False
+        """Was there a commit of unknown outcome? It may still be done after one has looked for it."""
+
+    def first(self, found: list[Beginning]) -> None:
+        """Later ones find what the first has written."""
+        if self.found < 0:
+            self.found = sum(each.events + each.beyond for each in found)
+
+
+class _Copy:
+    """One try."""
+
+    def __init__(self, source: Store, target: Store, found: list[Beginning], tally: _Tally, progress: Progress) -> None:
         self._source = source
         self._target = target
         self._found = found
+        self._epoch = target.load([]).epoch
+        self.tally = tally
         self.progress = progress
         self.cursors: dict[tuple[str, str], str | None] = {each.place: each.cursor for each in found}
         """How far each feed of the source has been copied."""
@@ -144,8 +176,8 @@ class _Copy:
         self.found = sum(each.events for each in found)
         self.missing: list[tuple[Key, str]] = []
 
-    def run(self) -> int:
-        """Copies until the source stands still; in how many rounds."""
+    def run(self) -> None:
+        """Copies until the source stands still."""
         for number in range(1, MOST_ROUNDS + 1):
             self._copy_payloads()
             if number == 1:
@@ -153,7 +185,8 @@ class _Copy:
             for place in sorted({*places(self._source), *self.cursors}):
                 self._copy_place(place)
             if not self.has_moved():
-                return number
+                return
+            self.tally.moved = True
         raise _moving()
 
     def has_moved(self) -> bool:
@@ -164,8 +197,9 @@ class _Copy:
 
     def _begin(self) -> None:
         epoch = self._source.load([]).epoch
-        if epoch > self._target.load([]).epoch:
+        if epoch > self._epoch:
             self._target.set_epoch(epoch)
+            self._epoch = epoch
         hit("copy.epoch")
         for each in self._found:
             for key, version, base in each.bases:
@@ -257,9 +291,26 @@ class _Copy:
                 self._bring_bases([key for key in keys if key not in there and not self._kept(key).events], {})
 
     def _commit(self, changes: list[Change]) -> None:
-        for change, answer in zip(changes, self._target.commit(changes), strict=True):
+        for change, answer in zip(changes, self._answers(changes), strict=True):
             if not isinstance(answer, Committed):
+                if self.tally.has_doubts or self._target.load([]).epoch > self._epoch:
+                    raise StoreUnavailable("the target was restarted during the copy, or did late what had been given up")
                 raise TargetMoving(
                     f"somebody else has written {change.key.kind} {change.key.id} of {'/'.join(change.key.place)} to the target: let one "
                     "copy at a time, and no agents, work on it"
                 )
+
+    def _answers(self, changes: list[Change]) -> Sequence[Committed | Conflict]:
+        """What became of a commit; while the target is away and nothing is written, it is asked again."""
+        while True:
+            try:
+                answers = self._target.commit(changes)
+            except StoreUnavailable as fault:
+                self.tally.patience.wait(fault)
+            except OutcomeUnknown:
+                self.tally.has_doubts = True
+                raise
+            else:
+                if any(isinstance(answer, Committed) for answer in answers):
+                    self.tally.patience.renew()
+                return answers
