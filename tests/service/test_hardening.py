@@ -259,6 +259,23 @@ def test_http_1_0_and_the_absolute_form_are_understood(service: Service) -> None
     assert told(service, b"GET http://localhost/healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] == 200
 
 
+@pytest.mark.parametrize("path", [b"/v1/default/default/events/stream?after=start", b"/api/events?after=start"])
+def test_a_stream_for_a_client_of_http_1_0_ends_with_its_connection_and_has_no_chunks(service: Service, path: bytes) -> None:
+    with service.connect() as connection, connection.makefile("rb") as read:
+        connection.sendall(b"GET " + path + b" HTTP/1.0\r\n" + HOST + b"\r\n")
+        head = b"".join(iter(read.readline, b"\r\n")).lower()
+        assert head.startswith(b"http/1.1 200 ")
+        assert b"transfer-encoding" not in head
+        assert b"connection: close" in head
+        assert read.readline().startswith(b"retry: ")
+
+
+def test_two_hosts_are_one_too_many(service: Service) -> None:
+    for second in (b"host: localhost\r\n", b"Host: elsewhere\r\n"):
+        status, body = told(service, b"GET /healthz HTTP/1.1\r\n" + HOST + second + b"connection: close\r\n\r\n")
+        assert (status, json.loads(body)["code"]) == (400, "BAD_ARGUMENT")
+
+
 def test_what_is_no_path_and_an_upgrade_are_no_trouble(service: Service) -> None:
     assert told(service, b"OPTIONS * HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] in (400, 404)
     assert told(service, b"CONNECT localhost:1 HTTP/1.1\r\n" + HOST + b"\r\n")[0] in (0, 400)
@@ -284,13 +301,26 @@ def test_connections_over_the_limit_are_answered_503_and_the_others_go_on() -> N
         for connection in first:
             stack.callback(connection.close)
             assert ask(connection, "GET", "/healthz")[0] == 200
-        status, body = told(small, b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n")
+        status, body = told(small, b"GET /v1/default/default/policy HTTP/1.1\r\n" + HOST + b"\r\n")
         assert (status, json.loads(body)["code"]) == (503, "TOO_MANY_CONNECTIONS")
+        status, body = told(small, b"GET /api/status HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (status, json.loads(body)["error"]) == (503, "TOO_MANY_CONNECTIONS")
         assert [ask(connection, "GET", "/healthz")[0] for connection in first] == [200] * 5
         first[0].close()
         end = time.monotonic() + PATIENCE_SECONDS
-        while told(small, b"GET /healthz HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] != 200:
+        while told(small, b"GET /v1/default/default/policy HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] != 200:
             assert time.monotonic() < end, "when one has gone, another one is let in"
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])
+def test_a_service_that_is_full_still_says_how_it_is(path: bytes) -> None:
+    with serving(bounds=Bounds(2)) as small, ExitStack() as stack:
+        for _ in range(2):
+            connection = http.client.HTTPConnection("127.0.0.1", small.port, timeout=PATIENCE_SECONDS)
+            stack.callback(connection.close)
+            assert ask(connection, "GET", "/v1/default/default/policy")[0] == 200
+        # It ends after the answer, although its client has not asked for that: its place is for the next one who wants to know.
+        assert told(small, b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n")[0] == 200
 
 
 def test_requests_that_pile_up_on_a_connection_are_parsed_only_when_it_is_their_turn(service: Service) -> None:

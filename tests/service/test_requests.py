@@ -122,14 +122,43 @@ def test_a_limit_that_is_none_is_refused(here: Here, query: str) -> None:
     refused(here.ask("GET", f"ready?{query}"), 400, "BAD_ARGUMENT", "")
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/xml", "application/x-www-form-urlencoded", "multipart/form-data"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "text/plain",
+        "application/xml",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/jsonfoo",
+        "application/json-seq",
+        "x; application/json",
+    ],
+)
 def test_a_body_of_another_kind_is_refused(here: Here, kind: str) -> None:
     refused(here.post("next-id", b"{}", content_type=kind), 415, "KIND_REFUSED", "content-type: application/json")
 
 
-def test_json_may_name_its_character_set(here: Here) -> None:
-    answer = here.post("batch/states", b'{"task_ids": []}', content_type="application/json; charset=utf-8")
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", "APPLICATION/JSON;charset=UTF-8", "application/json ; charset=utf-8"]
+)
+def test_json_may_name_its_character_set_and_be_written_large(here: Here, kind: str) -> None:
+    answer = here.post("batch/states", b'{"task_ids": []}', content_type=kind)
     assert (answer.status_code, answer.json()) == (200, {})
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "GZIP", "identity, gzip"])
+def test_a_body_that_is_packed_is_refused(here: Here, encoding: str) -> None:
+    refused(here.post("batch/states", b'{"task_ids": []}', content_encoding=encoding), 415, "KIND_REFUSED", "without content-encoding")
+
+
+def test_a_body_may_be_said_not_to_be_packed(here: Here) -> None:
+    assert here.post("batch/states", b'{"task_ids": []}', content_encoding="Identity").status_code == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_the_status_page_refuses_what_it_does_not_take_like_anything_else(here: Here, method: str) -> None:
+    answer = refused(here.http.request(method, f"{here.url}/"), 405, "METHOD_REFUSED", "this path takes GET, HEAD")
+    assert answer.headers["allow"] == "GET, HEAD"
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_read(here: Here) -> None:

@@ -15,9 +15,10 @@ from typing import Final, Protocol
 from starlette.routing import Router
 
 from genlock import __version__
-from genlock.errors import GenlockError, KeyRefused, RouteNotFound, TooManyRequests
+from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound, TooManyRequests
 from genlock.service.access.door import Door
-from genlock.service.exchange import WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
+from genlock.service.compat.endpoint import refusal
+from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
 from genlock.service.limits import HOLD_SECONDS, WRONG_KEY_COUNTS
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
@@ -85,19 +86,21 @@ class App:
             # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
             error.__context__ = error.__traceback__ = None
             exchange.error = error
-            return problem(error, exchange.request)
+            return _refused(error, exchange)
         except Gone:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
             exchange.error = error
             if self._on_fault is not None:
                 self._on_fault(exchange)
-            return problem(
-                GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"), exchange.request
+            return _refused(
+                GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"), exchange
             )
 
     async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
         scope, headers = exchange.scope, exchange.headers
+        if len(headers) < len(scope["headers"]):
+            _check_once(scope["headers"])
         self._door.check_host(headers)
         protocol = headers.get(_PROTOCOL)
         if protocol is not None:
@@ -161,6 +164,17 @@ class App:
             if begun:
                 raise Gone from None
             raise
+
+
+def _refused(error: GenlockError, exchange: Exchange) -> Answer:
+    """An error in the shape that its path has."""
+    return refusal(error) if exchange.scope["path"].startswith(API) else problem(error, exchange.request)
+
+
+def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
+    """Whoever is in front of us may go by the one host, and we by the other."""
+    if sum(name == b"host" for name, _ in headers) > 1:
+        raise BadArgument("the request has more than one header host")
 
 
 async def _hold(receive: Receive) -> None:

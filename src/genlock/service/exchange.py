@@ -23,6 +23,8 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 WHOLE: Final = "genlock.response.whole"
 """A message of our own, and the ASGI extension by which a server says that it takes it: an answer whose head is bytes already."""
+API: Final = "/api/"
+"""What lies below this is answered as the session-claiming interface has it, also where it is refused at the door."""
 JSON: Final = b"application/json"
 PROBLEM: Final = CONTENT_TYPE.encode()
 BODY_SECONDS: Final = 30.0

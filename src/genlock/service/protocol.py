@@ -23,7 +23,7 @@ import msgspec
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from genlock.service.exchange import WHOLE
+from genlock.service.exchange import API, JSON, WHOLE
 from genlock.service.limits import Pace
 from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
 
@@ -65,8 +65,13 @@ class Cycle(RequestResponseCycle):
     Most answers are ours and come so: nothing of them has to be looked at, and head and body leave at once.
     """
 
+    _until_closed = False
+    """Does the answer end where the connection does?"""
+
     async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
         if message["type"] != WHOLE:
+            if self.scope["http_version"] == "1.0":
+                self._spare_chunks(message)
             await super().send(message)  # type: ignore[arg-type]
             return
         if self.flow.write_paused and not self.disconnected:
@@ -85,6 +90,14 @@ class Cycle(RequestResponseCycle):
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
+
+    def _spare_chunks(self, message: MutableMapping[str, Any]) -> None:
+        """A client of HTTP/1.0 knows no chunks: what has no length ends with the connection."""
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message["headers"]):
+                self._until_closed, self.chunked_encoding, self.keep_alive = True, False, False
+        elif self._until_closed:
+            self.expected_content_length = len(message.get("body", b""))  # by which uvicorn holds us to what was announced
 
 
 class Protocol(HttpToolsProtocol):
@@ -107,7 +120,7 @@ class Protocol(HttpToolsProtocol):
             transport.abort()
             return
         if open_now > most:
-            self.app = _full
+            self.app = _full_but_for_health(self._usual)
         self._patience = self.loop.call_later(self.bounds.head_seconds, self._lose_patience)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -305,10 +318,12 @@ def _problem(status: int, code: str, detail: str) -> bytes:
 
 def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[None]]:
     """An application that answers only this."""
-    body = _problem(status, code, detail)
-    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1")]
+    problem = _problem(status, code, detail), CONTENT_TYPE.encode()
+    refused = msgspec.json.encode({"success": False, "error": code, "message": detail}), JSON
 
-    async def app(_: MutableMapping[str, Any], __: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
+    async def app(scope: MutableMapping[str, Any], _: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
+        body, kind = refused if scope["path"].startswith(API) else problem
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -316,6 +331,18 @@ def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[No
 
 
 _full = _refusing(503, "TOO_MANY_CONNECTIONS", "the service has as many connections as it may have; come again in a second")
+_HEALTH: Final = frozenset({"/healthz", "/readyz"})
+
+
+def _full_but_for_health(usual: Any) -> Callable[..., Awaitable[None]]:
+    """For a connection too many: whoever watches the service should not take it for dead because it is full."""
+
+    async def app(scope: MutableMapping[str, Any], receive: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
+        await (usual if scope["path"] in _HEALTH else _full)(scope, receive, send)
+
+    return app
+
+
 _large_head = _refusing(431, "HEAD_TOO_LARGE", "the request's head is larger than heads may be")
 
 

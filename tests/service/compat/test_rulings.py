@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from genlock import __version__
 from genlock.core.model import Process
@@ -18,6 +19,7 @@ from genlock.service.compat.config import ClaimConfig
 from genlock.service.compat.routes import ROUTES
 from genlock.testing.concurrency import overlapped, together
 from genlock.wire.statuses import REASONS
+from tests.servers.service import serving as serving_all
 from tests.service.compat.served import Served, serving
 
 
@@ -286,6 +288,32 @@ def test_other_mistakes_are_refused_in_sc_s_shape_too(quick: Served) -> None:
     assert refusal((method.status_code, method.json())) == (405, "METHOD_REFUSED", None)
     assert method.headers["allow"] == "POST"
     assert refusal(quick.get("/api/tasks/in-flight?includeExpired=perhaps")) == (400, "BAD_ARGUMENT", None)
+
+
+@pytest.mark.parametrize("path", ["/api/status", "/api/events", "/api/nothing-of-the-kind", "/api/tasks/t/claim"])
+def test_what_is_refused_at_the_door_is_refused_in_sc_s_shape(path: str) -> None:
+    with serving_all(choices=Choices(keys=True)) as service:
+        asked = [
+            ({}, 401, "KEY_REFUSED"),
+            ({"host": "elsewhere"}, 421, "HOST_REFUSED"),
+            ({"genlock-protocol": "99"}, 426, "SERVICE_MISMATCH"),
+            ({"origin": "http://elsewhere"}, 403, "ACCESS_REFUSED"),
+        ]
+        for headers, status, code in asked:
+            answer = service.http.get(path, headers=headers)
+            assert refusal((answer.status_code, answer.json())) == (status, code, None)
+            assert answer.headers["content-type"] == "application/json"
+            assert set(answer.json()) == {"success", "error", "message"}
+        assert service.http.get("/v1/default/default/policy").headers["content-type"] == "application/problem+json"
+
+
+def test_a_path_that_is_none_and_a_rate_that_is_over_are_refused_in_sc_s_shape() -> None:
+    with serving_all(choices=Choices(requests_a_second=1)) as service:
+        answer = service.http.get("/api/nothing-of-the-kind")
+        assert refusal((answer.status_code, answer.json())) == (404, "ROUTE_NOT_FOUND", None)
+        late = next(answer for _ in range(10) if (answer := service.http.get("/api/status")).status_code != 200)
+        assert refusal((late.status_code, late.json())) == (429, "TOO_MANY_REQUESTS", None)
+        assert late.headers["retry-after"] == "1"
 
 
 # Looking

@@ -12,7 +12,6 @@ from genlock.service.compat.messages import Refused
 from genlock.service.compat.routes import PREFIX, ROUTES, ApiRoute
 from genlock.service.openapi import examples
 from genlock.service.openapi.fields import FIELDS, MEANINGS, Schema
-from genlock.wire.problems import CONTENT_TYPE
 
 API: Final = "Session claims"
 _AT: Final = "#/components/schemas/Api{name}"
@@ -44,7 +43,7 @@ def api_paths() -> dict[str, dict[str, Any]]:
 
 def _endpoint(route: ApiRoute) -> Schema:
     kinds, components = _schemas()
-    refused = {"description": "A refusal or an error.", "content": _either(kinds[Refused])}
+    refused = {"description": "A refusal or an error.", "content": {"application/json": {"schema": kinds[Refused]}}}
     told: Schema = {
         "operationId": f"api_{route.name}",
         "summary": f"{route.what}.",
@@ -63,11 +62,6 @@ def _endpoint(route: ApiRoute) -> Schema:
     elif fields:
         told["requestBody"] = {"required": False, "content": {"application/json": {"schema": kinds[route.request]}}}
     return told
-
-
-def _either(refused: Schema) -> Schema:
-    """What is refused at the door is a problem like anywhere."""
-    return {"application/json": {"schema": refused}, CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
 def _named(route: ApiRoute) -> Schema:

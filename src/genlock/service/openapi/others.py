@@ -20,6 +20,7 @@ def _answered(description: str, kind: str, schema: Schema) -> Schema:
 
 
 PROBLEM: Final = _answered("What went wrong.", CONTENT_TYPE, {"$ref": "#/components/schemas/Problem"})
+_REFUSED: Final = _answered("A refusal or an error.", "application/json", {"$ref": "#/components/schemas/ApiRefused"})
 _SCOPED: Final = [{"$ref": "#/components/parameters/tenant"}, {"$ref": "#/components/parameters/project"}]
 
 OTHERS: Final[dict[str, dict[str, Any]]] = {
@@ -99,7 +100,8 @@ def _stream(name: str, summary: str, parameters: list[Schema], more: dict[str, t
 
 def _api_stream() -> dict[str, Any]:
     told = _stream("api_events", "The events of the project that /api acts on, as server-sent events.", [], {})
-    return told | {"tags": ["Session claims"]}
+    responses = {status: answer if answer is not PROBLEM else _REFUSED for status, answer in told["responses"].items()}
+    return told | {"tags": ["Session claims"], "responses": responses}
 
 
 STREAMS: Final[dict[str, dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from genlock import __version__
 from genlock.service.access.grant import Grant
@@ -22,6 +22,7 @@ from genlock.service.exchange import Exchange
 from genlock.service.pages.drawing import fragment
 from genlock.service.pages.markup import Html
 from genlock.service.pages.picture import Painter
+from genlock.service.pages.route import Page
 from genlock.service.running import Running
 from genlock.store import Store
 
@@ -71,7 +72,7 @@ class StatusPage:
 
     def routes(self) -> list[BaseRoute]:
         """Where it is found."""
-        return [Route("/", self.page, methods=["GET"], include_in_schema=False)]
+        return [Page("/", self.page, methods=["GET"], include_in_schema=False)]
 
     async def page(self, request: Request) -> Response:
         """The whole page, or with `?fragment=1` only what changes."""
