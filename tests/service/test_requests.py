@@ -276,6 +276,36 @@ def test_a_process_in_a_header_that_is_none_is_refused(here: Here, value: str) -
     refused(here.client.get("ready", headers={"genlock-process": value}), 400, "BAD_ARGUMENT", "genlock-process")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (f"a/b/{2**70}/1", "header genlock-process"),
+        (f"a/b/{'9' * 4000}/1", "header genlock-process"),
+        ("a/b/-1/1", "header genlock-process"),
+        ("a/b/%31/1", "header genlock-process"),
+        ("a/b/0/1", "pid is a whole number"),
+        (f"a/b/{2**31}/1", "pid is a whole number"),
+        (f"a/b/1/{2**53}", "started is a whole number"),
+        ("a%00/b/1/1", "host has at most 255 printable"),
+        (f"a/{'x' * 256}/1/1", "boot has at most 255 printable"),
+        ("%ff/b/1/1", "percent-encoded UTF-8"),
+    ],
+)
+def test_a_process_that_nobody_could_be_is_refused(here: Here, value: str, words: str) -> None:
+    refused(here.client.get("ready", headers={"genlock-process": value}), 400, "BAD_ARGUMENT", words)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pid": 2**70}, {"pid": 0}, {"started": -1}, {"started": 2**53}, {"host": "a\0"}, {"host": "x" * 500_000}, {"boot": "x" * 256}],
+)
+def test_a_session_is_no_process_that_nobody_could_be(here: Here, wrong: dict[str, object]) -> None:
+    process = {"host": "h", "boot": "b", "pid": 1, "started": 1} | wrong
+    answer = here.ask("POST", "sessions", json={"session_id": "s", "process": process})
+    refused(answer, 400, "BAD_ARGUMENT", next(iter(wrong)))
+    assert len(answer.text) < 1000
+
+
 @pytest.mark.parametrize("value", ["0", "2", "-1", "x", "", "9" * 6000])
 def test_a_protocol_that_is_not_spoken_is_refused(here: Here, value: str) -> None:
     refused(here.client.get("ready", headers={"genlock-protocol": value}), 426, "SERVICE_MISMATCH", "protocol")

@@ -20,6 +20,7 @@ from genlock.core.ids import parse_task_id
 from genlock.core.keys import SESSION, Key
 from genlock.core.model import Process, SessionRecord, TaskRecord
 from genlock.core.names import check_session, check_user
+from genlock.core.processes import check_process
 from genlock.core.reasons import ClaimState, ReleaseReason, Status
 from genlock.core.results import (
     AgentInfo,
@@ -56,8 +57,8 @@ class Sessions(Queries):
         place = self.place(tenant_id, project_id)
         caller = self.caller(session_id)
         agent_type = check_text("agent_type", agent_type, LONGEST_WORD)
-        if process is not None and not isinstance(process, Process):
-            raise BadArgument(f"process is a Process, not {process!r}")
+        if process is not None:
+            check_process(process)
         if pid is not None:
             pid = check_whole("pid", pid, 1, 2**31 - 1)
             process = identify(pid)

@@ -448,7 +448,7 @@ class CreateKey(InTenant[NewKey], kw_only=True):
     projects: str = "*"
     session_id: str | None = None
     expires_in_seconds: float | None = None
-    expires_at: datetime | None = None
+    expires_at: datetime | str | None = None
 
 
 class ListKeys(InTenant[tuple[KeyInfo, ...]], kw_only=True):
@@ -463,7 +463,7 @@ class RotateKey(InTenant[NewKey], kw_only=True):
     key_id: str
     overlap_seconds: float = 0
     expires_in_seconds: float | None = None
-    expires_at: datetime | None = None
+    expires_at: datetime | str | None = None
 
 
 class RevokeKey(InTenant[KeyInfo], kw_only=True):

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from genlock.core.model import Process
+from genlock.core.processes import check_process
 from genlock.errors import BadArgument, ServiceMismatch
 
 PROTOCOL: Final = 1
@@ -29,6 +30,7 @@ USER_HEADER: Final = "genlock-user"
 HOST_HEADER: Final = "genlock-host"
 PROCESS_HEADER: Final = "genlock-process"
 
+_MOST_DIGITS: Final = 16
 IDENTITY_HEADERS: Final = (SESSION_HEADER, AGENT_HEADER, USER_HEADER, HOST_HEADER, PROCESS_HEADER)
 
 
@@ -49,11 +51,14 @@ def pack_process(process: Process) -> str:
 
 def unpack_process(value: str) -> Process:
     """The process in a header's value."""
+    parts = value.split("/")
+    if len(parts) != 4 or not all(number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS for number in parts[2:]):
+        raise BadArgument(f"header {PROCESS_HEADER} is host/boot/pid/start time, not {value[:80]!r}")
     try:
-        host, boot, pid, started = value.split("/")
-        return Process(unquote(host), unquote(boot), int(pid), int(started))
-    except ValueError:
-        raise BadArgument(f"header {PROCESS_HEADER} is host/boot/pid/start time, not {value[:80]!r}") from None
+        host, boot = (unquote(part, errors="strict") for part in parts[:2])
+    except UnicodeDecodeError:
+        raise BadArgument(f"header {PROCESS_HEADER} is percent-encoded UTF-8, which {value[:80]!r} is not") from None
+    return check_process(Process(host, boot, int(parts[2]), int(parts[3])))
 
 
 def check_protocol(other: str | None, who: str, version: str) -> None:

@@ -16,6 +16,7 @@ from genlock.core.access import ID_CHARACTERS, MOST_OVERLAP_SECONDS, Role
 from genlock.core.ids import LONGEST_DESCRIPTION, LONGEST_ID, LONGEST_SLUG
 from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, LONGEST_TRACK, RESERVED
 from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.processes import LONGEST_HOST, MOST_PID, MOST_STARTED
 from genlock.core.reasons import SpawnMode
 
 Schema = dict[str, Any]
@@ -48,6 +49,16 @@ TASK_ID: Final[Schema] = {
     "pattern": rf"^({_WORD}{{1,{LONGEST_SLUG}}}|{_TRACK_ID}|{_WORD}+:{_WORD}+)(::{_CHILD})*$",
     "not": {"enum": [".", ".."]},
 }
+PROCESS: Final[Schema] = {
+    "type": "object",
+    "description": "Which process a session is: a pid alone may be reused, with its start time it is not.",
+    "properties": {
+        **{key: {**_text(LONGEST_HOST), "pattern": r"^[^\u0000-\u001f\u007f]*$"} for key in ("host", "boot")},
+        "pid": _whole(1, MOST_PID),
+        "started": _whole(0, MOST_STARTED),
+    },
+    "required": ["host", "boot", "pid", "started"],
+}
 GENERATION: Final = _whole(0, a.GENERATIONS_END - 1)
 LEASE: Final[Schema] = {"type": "number", "exclusiveMinimum": 0, "maximum": a.MOST_LEASE_SECONDS}
 
@@ -77,6 +88,7 @@ FIELDS: Final[dict[str, Schema]] = {
     "session_id": NAME,
     "user_id": NAME,
     "operation_id": OPERATION,
+    "process": {"$ref": "#/components/schemas/Process"},
     "agent_role": _text(a.LONGEST_WORD),
     "agent_type": _text(a.LONGEST_WORD),
     "lease_duration_seconds": LEASE,
@@ -96,6 +108,7 @@ FIELDS: Final[dict[str, Schema]] = {
     "role": {"type": "string", "enum": list(Role)},
     "projects": _text(LONGEST_SCOPE, 1),
     "expires_in_seconds": _number(0, MOST_SECONDS),
+    "expires_at": {"type": "string", "format": "date-time"},
     "overlap_seconds": _number(0, MOST_OVERLAP_SECONDS),
     "digest": _text(a.LONGEST_DIGEST),
     "after": _text(a.LONGEST_TEXT),

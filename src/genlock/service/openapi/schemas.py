@@ -8,7 +8,7 @@ import msgspec
 
 from genlock.core.plan import Plan
 from genlock.errors import GenlockError
-from genlock.service.openapi.fields import FIELDS, MEANINGS, OF_OPERATION, TASK_ID, Schema
+from genlock.service.openapi.fields import FIELDS, MEANINGS, OF_OPERATION, PROCESS, TASK_ID, Schema
 from genlock.service.v1.request import body_type
 from genlock.wire.answers import Failed
 from genlock.wire.calls import answer_type
@@ -32,6 +32,7 @@ class Schemas:
         bodies = [body_type(route) for route in ROUTES]
         answers = [_travelling(answer_type(route.call)) for route in ROUTES]
         found, self.components = msgspec.json.schema_components([*bodies, *answers, Problem, Failed], ref_template=_AT)
+        self.components["Process"] = PROCESS
         self.components["TaskId"] = TASK_ID | {"description": MEANINGS["task_id"]}
         self._answers = dict(zip((route.name for route in ROUTES), found[len(ROUTES) : 2 * len(ROUTES)], strict=True))
         # What is a query is told field by field: only bodies are components.
