@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ import pytest
 
 import genlock
 from genlock import Coordinator
-from genlock.core.model import Task
-from genlock.errors import BadArgument, CursorLost, GenlockError, NotAllowed, NotFound, ResultTooLarge, TaskNotFound
+from genlock.core.model import Process, Task
+from genlock.errors import BadArgument, CursorLost, GenlockError, NotAllowed, NotFound, PlanInvalid, ResultTooLarge, TaskNotFound
 from genlock.testing.clock import ManualClock
 
 SURROGATE = "\ud800"
@@ -76,11 +77,22 @@ GENERATION = ["1", True, -1, 2**53, 1.0, math.nan, [1], b"1"]
 LEASE = [0, -1, math.nan, math.inf, True, "30", [30], b"30", 10**12]
 LIMIT = [0, -1, "10", True, 1.5, math.nan, 10**9, None, [1]]
 OPERATION = ["", "x" * 129, "a\0b", SURROGATE, 5, True, ["a"], b"a"]
-TEXT = ["x" * 100_000, "a\0b", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
+DAY = date(2026, 1, 31)
+TEXT = [DAY, "x" * 100_000, "a\0b", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
 FLAG = ["yes", "", 1, ["a"], None]
 NOT_JSON = [math.nan, math.inf, Odd(), cycle(), SURROGATE, {(1, 2): 3}, nested(100_000)]
 METADATA = [5, "text", [1], b"a", Odd(), cycle(), {"a": "x" * 5000}, *({"a": value} for value in NOT_JSON)]
-RESULT = [{1, 2}, b"bytes", *NOT_JSON, *([value] for value in NOT_JSON), {"a": {1}}, {"a": b"b"}]
+RESULT = [
+    DAY,
+    [DAY],
+    {"a": datetime(2026, 1, 31, tzinfo=UTC)},
+    {1, 2},
+    b"bytes",
+    *NOT_JSON,
+    *([value] for value in NOT_JSON),
+    {"a": {1}},
+    {"a": b"b"},
+]
 SECONDS = [-1, math.nan, math.inf, True, "1", [1], 10**12]
 REQUIRED_ID = [*TASK_ID, None]
 REQUIRED_GENERATION = [*GENERATION, None]
@@ -211,7 +223,13 @@ BAD: dict[str, list[Any]] = {
     "timeout_seconds": [-1, math.nan, True, "1", [1]],
     "count": [0, -1, "1", True, 1.5, 10**9, None, [1]],
     "pid": ["1", "self", -1, 0, True, 1.5, 2**40, [1], b"1", SURROGATE],
-    "process": ["x", 5, {"pid": 1}, ["a"], Odd()],
+    "process": [
+        *["x", 5, {"pid": 1}, ["a"], Odd()],
+        *[Process(text, "boot", 1, 1) for text in ("x" * 256, "a\0b", "a\nb", "x" * 500_000)],
+        *[Process("host", text, 1, 1) for text in ("x" * 256, "a\0b")],
+        *[Process("host", "boot", pid, 1) for pid in (0, -1, 2**31, 2**70)],
+        *[Process("host", "boot", 1, started) for started in (-1, 2**53, 10**4000)],
+    ],
     "tracks": TRACKS,
     "around": TASK_ID,
     "depth": [-1, 1001, "1", True, 1.5, None, [1]],
@@ -228,11 +246,11 @@ BAD: dict[str, list[Any]] = {
         *[{"min_lease_duration_seconds": value} for value in (0.5, -1, math.nan, None)],
     ],
     "profile": ["nonsense", "", "LOCAL", 5, ["local"], SURROGATE],
-    "name": [*NAME, None],
+    "name": [*NAME, DAY, None],
     "role": ["boss", "", "ADMIN", "x" * 1000, SURROGATE, 5, True, ["agent"], b"agent", {"a": 1}, None],
     "projects": ["", "x" * 65, "a\0b", "a/b", "a b", "a?b", "[ab]", "🙂", SURROGATE, 5, True, ["*"], b"*", None],
     "expires_in_seconds": [0, *SECONDS],
-    "expires_at": ["", "tomorrow", "2026-02-01T00:00:00", "2020-01-01T00:00:00Z", SURROGATE, 5, True, ["a"], b"a", math.nan],
+    "expires_at": [DAY, "", "tomorrow", "2026-02-01T00:00:00", "2020-01-01T00:00:00Z", SURROGATE, 5, True, ["a"], b"a", math.nan],
     "overlap_seconds": [*SECONDS, 86_401, None],
     "key_id": ["", "nonsense", "x" * 600, "A" * 12, "a\0b", "🙂", SURROGATE, 5, True, b"a", ["a"], {"a": 1}, None],
     "include_revoked": FLAG,
@@ -241,6 +259,7 @@ BAD: dict[str, list[Any]] = {
     "digest": ["", "nonsense", "../../../etc/passwd", "a\0b", SURROGATE, 5, True, b"a", ["a"], Odd()],
     "refused_id": ["", "nonsense", "x" * 600, "a\0b", SURROGATE, 5, True, b"a", ["a"], None],
     "tasks": [
+        *[DAY, [DAY], [{"id": "new", "title": DAY}], [{"id": DAY}], [{"id": "new", "not_before": DAY}]],
         *[None, 5, "A-001-x", {"id": "new"}, b"new", [None], [5], [["new"]], [b"new"], [{}], [{1: 2}], ["new", "new"], [Odd()]],
         *[[task_id] for task_id in ("", "a/b", "..", "🙂", SURROGATE)],
         *[["new", {"id": task_id}] for task_id in REQUIRED_ID],
@@ -254,6 +273,7 @@ BAD: dict[str, list[Any]] = {
         *[{"depends_on": others} for others in (["nobody"], [FREE], [""], "x", [5])],
         *[
             {"title": 5},
+            {"title": DAY},
             {"title": SURROGATE},
             {"priority": "urgent"},
             {"description": "x" * 20_000},
@@ -263,6 +283,7 @@ BAD: dict[str, list[Any]] = {
         *[{"metadata": {"a": math.nan}}, {"lease_seconds": -1}, {"lease_seconds": True}, {"title": "fine", "priority": "urgent"}],
     ],
     "source": [
+        *[DAY, {"tasks": [{"id": "new", "title": DAY}]}, {"project": DAY, "tasks": [{"id": "new"}]}],
         *[None, 5, [], b"tasks: []", "", "just text", "tracks: [", "- a", "\0", SURROGATE, "a: &a [*a]", Odd()],
         *[{}, {"nonsense": 1}, {"tracks": 5}, {"tasks": 5}, {"tasks": [5]}, {"tasks": [{"id": ""}]}, {"tracks": {"lower": []}}],
         {"tasks": [{"id": "new"}, {"id": "other", "depends_on": ["nobody"]}]},
@@ -301,6 +322,9 @@ BAD: dict[str, list[Any]] = {
     ],
 }
 """What is wrong for each parameter; with the method's name before it, for that method alone."""
+
+WANTED: dict[str, type[GenlockError]] = {"source": PlanInvalid}
+"""Where it must be this one."""
 
 ALLOWED: dict[str, tuple[type[GenlockError], ...]] = {
     "refused_id": (BadArgument, NotFound),
@@ -449,6 +473,8 @@ def complaint(fleet: Fleet, method: str, parameter: str, value: Any) -> str | No
         return f"raised {type(answer).__name__}: {answer}"
     if not isinstance(answer, ALLOWED.get(parameter, (BadArgument,))):
         return f"raised {type(answer).__name__}: {answer}"
+    if not isinstance(answer, WANTED.get(parameter, GenlockError)):
+        return f"raised {type(answer).__name__}, which is not all that could be said: {answer}"
     words = WORDS.get(special, WORDS.get(parameter, (parameter,)))
     if not any(word.lower() in str(answer).lower() for word in words):
         return f"does not say what is wrong ({' or '.join(words)}): {answer}"

@@ -10,6 +10,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +223,19 @@ def test_a_pid_is_looked_up_on_the_caller_s_machine(fleet: Coordinator) -> None:
         fleet.register_session(pid=child.pid)
     elsewhere = Process("elsewhere", "boot", 7, 7)
     assert fleet.register_session(session_id="s9", process=elsewhere).host == "elsewhere"
+
+
+def test_dates_are_taken_where_the_coordinator_takes_them(fleet: Coordinator) -> None:
+    day, instant = date(2126, 1, 31), datetime(2126, 1, 31, 9, tzinfo=UTC)
+    dated = {"not_before": instant, "metadata": {"due": [day, instant]}, "seen": day}
+    tasks: list[Any] = [{"id": "T", **dated}]
+    with genlock.connect("memory://", session_id="s", agent_id="a") as embedded:
+        for one in (embedded, fleet):
+            one.add_tasks(tasks=tasks)
+            one.import_plan(source={"tracks": {"A": [{"id": "A-001-x", **dated}]}})
+            one.edit_task(task_id="T", changes={"metadata": {"due": day}})
+            assert one.create_key(name="ci", role="agent", expires_at=instant).key.expires_at == instant
+        assert fleet.get_plan().tasks == embedded.get_plan().tasks
 
 
 def test_a_forked_child_has_connections_and_an_identity_of_its_own(service: Service, place: dict[str, Any]) -> None:

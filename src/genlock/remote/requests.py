@@ -9,7 +9,6 @@ import functools
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -17,10 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from genlock.core.access import EVERYWHERE, check_key_id
+from genlock.core.definition import describe_value
+from genlock.core.faults import Fault
 from genlock.core.identity import NO_AGENT, NO_SESSION, Identity
 from genlock.core.ids import check_task_id
 from genlock.core.names import check_agent, check_project, check_session, check_tenant
-from genlock.errors import BadArgument
+from genlock.errors import BadArgument, PlanInvalid
+from genlock.remote.dates import as_text
 from genlock.typed_json import convert
 from genlock.wire import calls as c
 from genlock.wire.calls import Call, field_types
@@ -166,7 +168,7 @@ def _check_body(given: Mapping[str, Any]) -> None:
         for task in given["generations"]:
             check_task_id(task)
     if "source" in given and not isinstance(given["source"], (Mapping, str, list, tuple)):
-        raise BadArgument(f"a plan is a mapping, a YAML text or files, not {type(given['source']).__name__}")
+        raise _no_plan(f"a plan is a mapping with project, tracks and tasks, not {describe_value(given['source'])}")
 
 
 def _listed(name: str, value: Any) -> Any:
@@ -188,8 +190,6 @@ def _is_file(value: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
     if isinstance(value, Struct):
         return msgspec.to_builtins(value)
     if isinstance(value, Mapping):
@@ -203,7 +203,15 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 def _json(name: str, value: Any) -> bytes:
     try:
-        return _encode(value).encode()
+        try:
+            return _encode(value).encode()
+        except TypeError:
+            # Perhaps for a date, and perhaps it may be one. Few have any, so that they are looked for only now.
+            return _encode(as_text(name, value)).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        what = "the plan" if name == "source" else name
-        raise BadArgument(f"{what} cannot be written as JSON: {error}") from None
+        said = f"{'the plan' if name == 'source' else name} cannot be written as JSON: {error}"
+        raise _no_plan(said) if name == "source" else BadArgument(said) from None
+
+
+def _no_plan(said: str) -> PlanInvalid:
+    return PlanInvalid([Fault(None, None, None, None, said)])
