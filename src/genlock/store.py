@@ -183,7 +183,7 @@ class Audit(NamedTuple):
 
 
 class Payloads(Protocol):
-    """Bytes too many for a record, by record key and content digest."""
+    """Bytes too many for a record, by a key and their digest. The key is that of a record, or one of its own beside it."""
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
         """Durable on return. Create-only: what is there stays; putting the same again is not an error."""

@@ -103,7 +103,7 @@ def hold(app: App, task: str, reason: str) -> None:
 def reopen(app: App, task: str) -> None:
     """Open a held task again.
 
-    Or take it out of the backlog.
+    Or, if it is not held, take it out of the backlog.
     """
     _give(app, app.fleet.reopen_task(task_id=task), f"{task} is open", f"{task} was neither held nor in the backlog")
 
