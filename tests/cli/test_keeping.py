@@ -577,7 +577,7 @@ class TestExport:
             exporting.stdout.readline()
             exporting.stdout.close()
             assert exporting.stderr.read() == b""
-        assert exporting.returncode == 1
+        assert exporting.returncode == 141
 
     def test_without_a_store_nothing_is_made(self, tmp_path: Path) -> None:
         refused = run("export", tmp_path / "all.jsonl", "--url", url_of(tmp_path / "no.db"))

@@ -157,7 +157,7 @@ def test_a_long_table_ends_with_how_to_see_the_rest(tmp_path: Path) -> None:
         0,
         "task-000  medium",
         "task-099  medium",
-        ["there are more: genlock ready --limit 100000"],
+        ["there are more: genlock ready --all"],
     )
 
 

@@ -211,7 +211,7 @@ def test_a_claim_whose_reader_has_gone_is_given_back(stage: Stage) -> None:
     environ = environment()
     ran = subprocess.run([*COMMAND, "next"], cwd=stage.folder, env=environ, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
-    assert (ran.returncode, ran.stderr) == (1, f"given back: {TASK}\n")
+    assert (ran.returncode, ran.stderr) == (141, f"given back: {TASK}\n")
     assert stage.run("show", TASK, "-q").out == "PENDING\n"
 
 
