@@ -231,6 +231,15 @@ class FindClauses(ContractBase):
             change = move(store, change, Index(waits_on=left))
             assert waiting() == expected
 
+    def test_who_waits_on_one_twice_is_found_once_and_no_longer_when_he_does_not(self, store: Store) -> None:
+        change = put(store, make_key("x"), Index(waits_on=("a", "b", "a")))
+        for waits_on in (("a", "b", "a"), ("b", "c", "c", "b"), ("c", "c"), ()):
+            change = move(store, change, Index(waits_on=waits_on))
+            for name in "abc":
+                asked = replace(APOLLO, waits_on=(name,))
+                assert ids(store, asked) == (["x"] if name in waits_on else [])
+                assert store.find(asked, count_by="project").counts == ({"apollo": 1} if name in waits_on else {})
+
     def test_many_who_wait_on_one_and_one_who_waits_on_many(self, store: Store) -> None:
         names = [f"A-{number:03}" for number in range(50)]
         put_all(store, {id: Index(waits_on=("hub",)) for id in names} | {"all": Index(waits_on=tuple(names))})

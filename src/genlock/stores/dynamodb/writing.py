@@ -110,7 +110,7 @@ class Writer:
             if before is not None:
                 after = dict.fromkeys(change.index.waits_on)
                 added = [name for name in after if name not in before]
-                plans.append(Plan(number, change, added, [name for name in before if name not in after]))
+                plans.append(Plan(number, change, added, [name for name in dict.fromkeys(before) if name not in after]))
         return plans
 
     def _recall(self, change: Change) -> tuple[str, ...] | None:
