@@ -1,7 +1,8 @@
 """Who waits for a task over HTTP: that it may still have one when one comes, that its client is still there, and how many there may be.
 
-A request may wait for a day, and its key be revoked meanwhile. One task asks for all who wait, every other second: what the keyring has to
-load for it comes in one load for all of their keys, so that a thousand who wait cost the store no more than one.
+A request may wait for a day, and its key be revoked meanwhile. One task asks for all who wait, every second: what the keyring has to load
+for it comes in one load for all of their keys, so that a thousand who wait cost the store no more than one. Where very many wait by
+different keys it is asked less often, at least every five seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from genlock.service.access.acting import Acting
 from genlock.service.access.door import Door
 from genlock.service.exchange import Exchange, Gone, Receive
 
-LOOK_SECONDS: Final = 2.0
+LOOK_SECONDS: Final = 1.0
+_LOOK_TIMES: Final = 100.0
+"""What took long is done again after so many times as long: it takes a hundredth of a core at most."""
+_LOOK_SELDOM_SECONDS: Final = 5.0
 
 
 class _Waiter:
@@ -81,14 +85,16 @@ class Waiting:
             self._looking = None
 
     async def _look(self) -> None:
+        loop, took = asyncio.get_running_loop(), 0.0
         while True:
-            await asyncio.sleep(self._look_seconds)
-            waiters = list(self._waiters)
+            await asyncio.sleep(max(self._look_seconds, min(took * _LOOK_TIMES, _LOOK_SELDOM_SECONDS)))
+            began, waiters = loop.time(), list(self._waiters)
             # What cannot be known now, as the store is away, is asked again in a moment: nor is anything granted meanwhile.
             with suppress(StoreError):
                 await self._door.expect([waiter.exchange.headers for waiter in waiters])
                 for waiter in waiters:
                     await self._check(waiter)
+            took = loop.time() - began
 
     async def _check(self, waiter: _Waiter) -> None:
         exchange = waiter.exchange
