@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import genlock.plans
-from genlock.coordinator import working
+from genlock.coordinator import arguments, working
 from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.v1.request import Keywords
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
@@ -143,3 +143,29 @@ def test_who_waits_for_a_task_does_not_keep_the_turn_of_its_large_body(service: 
         status, _ = post(service, "tasks", b'{"tasks": ["large"]}' + b" " * LARGE_BYTES)
         assert status == 200
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+LONG: list[Any] = [
+    [1] * 50_000,
+    [[1, 'é"\n'], {"b": None, "a": 1.5}] * 9_000,
+    {f"k{number % 977}-{number}": [number, {"z": 1, "y": []}] for number in range(12_000)},
+    {"b": {"a": [0.1] * 30_000, "": {}}, "a": [[[True] * 25_000]]},
+]
+
+
+@pytest.mark.parametrize("value", LONG)
+def test_a_long_result_is_written_as_ever_but_in_pieces(value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    usual, pieces = arguments._canonical(), []
+
+    def encode(piece: Any) -> str:
+        pieces.append(usual(piece))
+        return pieces[-1]
+
+    monkeypatch.setattr(arguments, "_canonical", lambda: encode)
+    content, data = arguments.pack(value)
+    assert data == whole.encode()
+    assert content.size == len(data)
+    # The encoder keeps the interpreter from all others while it writes one.
+    assert len(pieces) > 1
+    assert max(piece.count(",") for piece in pieces) <= 10_000
