@@ -249,7 +249,7 @@ class Working(Base):
     ) -> tuple[c.SubmitResult, bytes]:
         content, data = pack(result_data)
         content = payloads.owned(content)
-        check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
+        work_product_ref = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
         command = c.SubmitResult(
             self.task_key(tenant_id, project_id, task_id),
             self.caller(session_id, agent_id),
