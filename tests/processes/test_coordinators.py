@@ -29,7 +29,7 @@ COORDINATORS = 3
 AGENTS = 8
 TASKS = 240
 DAY = 86_400.0
-TRIES = 4
+TRIES = 10
 CUTS = 3
 """So often each is cut off in the midst of a commit."""
 PROGRAM = Path(coordinator.__file__)
