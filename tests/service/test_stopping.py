@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import genlock
@@ -94,14 +95,12 @@ def test_every_claim_that_was_acknowledged_under_load_is_in_the_store(tmp_path: 
 
     def claim(mine: list[str], todo: list[str], port: int) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
-        try:
+        with closing(connection), suppress(http.client.HTTPException, OSError):
             for name in todo:
                 if ask(connection, "POST", f"{TASKS}/{name}/claim", {"agent_id": "a", "session_id": "s-load"})[0] != 200:
                     return
                 mine.append(name)
                 some.release()
-        except (http.client.HTTPException, OSError):
-            return
 
     with serve(tmp_path, "--log-level", "error") as service:
         assert service.ask("PATCH", "/v1/default/default/policy", {"limits": {"max_concurrent_claims": 5000}})[0] == 200
