@@ -251,6 +251,7 @@ def test_a_loop_that_was_closed_does_not_hold_up_the_lane(home: Home) -> None:
     store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
     loop = asyncio.new_event_loop()
     job = fleet.engine.submit([ClaimTask(task_key("X"), caller("somebody"))], loop=loop)
+    loop.run_until_complete(asyncio.sleep(0))
     stop.wait()
     loop.close()
     stop.open()

@@ -16,24 +16,25 @@ class Bell:
         self.lock = threading.Lock()
         self._rung = threading.Lock()
         self._rung.acquire()
-        self._asleep = False
+        self.asleep = False
+        """Is there somebody to wake?"""
 
     def ring(self) -> None:
         """Wakes the sleeper, if there is one."""
-        if self._asleep:
-            self._asleep = False
+        if self.asleep:
+            self.asleep = False
             self._rung.release()
 
     def sleep(self, seconds: float | None) -> None:
         """By the one sleeper: lets go of the lock until the bell is rung, or for so many seconds."""
-        self._asleep = True
+        self.asleep = True
         self.lock.release()
         try:
             self._rung.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX))
         finally:
             self.lock.acquire()
-            if self._asleep:
-                self._asleep = False
+            if self.asleep:
+                self.asleep = False
             else:
                 # Rung, perhaps only after the time was up: the next sleep must not find it ringing still.
                 self._rung.acquire(blocking=False)

@@ -8,12 +8,16 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from genlock.core.commands import ReleaseClaim, RenewLease, SubmitResult
 from genlock.engine.answering import releases_of
 from genlock.engine.bell import Bell
 from genlock.engine.jobs import Job
 from genlock.errors import Closed
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 MOST_BYTES = 4 * 1024 * 1024
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
@@ -30,6 +34,8 @@ class Inbox:
         self._returned: deque[Job] = deque()
         """Releases of grants that nobody waits for; carried out also while the lane is closing."""
         self._closed = False
+        self._ringer: AbstractEventLoop | None = None
+        """The event loop that is about to ring."""
         self.woken = False
         """May something have changed for those who wait?"""
 
@@ -41,12 +47,26 @@ class Inbox:
         return len(self._urgent) + len(self._normal)
 
     def put(self, job: Job) -> None:
-        """Queues a job."""
+        """Queues a job. One that comes from an event loop is put in its thread."""
         queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
         with self._bell.lock:
             if self._closed:
                 raise Closed("the coordinator is closed")
             queue.append(job)
+            if job.loop is None:
+                self._bell.ring()
+            elif self._bell.asleep and self._ringer is not job.loop:
+                self._ringer = job.loop
+                job.loop.call_soon(self._ring_for_all)
+
+    def _ring_for_all(self) -> None:
+        """Once for all that comes while the event loop goes round: what arrives together is decided together.
+
+        A lane that woke at the first of them would take the interpreter from the loop that is about to hand over the others. A loop that
+        is closed before it has come round leaves jobs that nobody waits for, until the next ring.
+        """
+        with self._bell.lock:
+            self._ringer = None
             self._bell.ring()
 
     def give_back(self, job: Job) -> None:
