@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -39,15 +40,12 @@ class Base:
 
     def place(self, tenant_id: str | None, project_id: str | None) -> tuple[str, str]:
         """Tenant and project of a call."""
+        tenant = self.identity.tenant_id if tenant_id is None else tenant_id
+        project = self.identity.project_id if project_id is None else project_id
         try:
-            if (tenant_id, project_id) in self.places:
-                return tenant_id, project_id  # type: ignore[return-value]
-        except TypeError:
-            # A list or a mapping: no name, which is said below.
-            pass
-        tenant = self.identity.tenant_id if tenant_id is None else check_tenant(tenant_id)
-        project = self.identity.project_id if project_id is None else check_project(project_id)
-        return tenant, project
+            return _known_place(tenant, project)
+        except TypeError:  # a list or a mapping: no name, as is said here
+            return check_tenant(tenant), check_project(project)
 
     def task_key(self, tenant_id: str | None, project_id: str | None, task_id: str) -> Key:
         """The key of a task, its id checked."""
@@ -121,6 +119,12 @@ class Base:
         """One command, its outcome or its error."""
         job = yield Ask([command])
         return job.only()
+
+
+@functools.lru_cache(maxsize=4096)
+def _known_place(tenant: str, project: str) -> tuple[str, str]:
+    """Both if they are names; most calls are for a few places."""
+    return check_tenant(tenant), check_project(project)
 
 
 def task_of(stored: Stored) -> TaskRecord:

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from genlock.engine.engine import Engine
 from genlock.engine.jobs import Job, Request
@@ -21,14 +23,14 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 
-class Ask(NamedTuple):
+class Ask(Struct, frozen=True):
     """Requests for the engine, answered together; `patience` is how much longer than usual the answer may take."""
 
     requests: Sequence[Request]
     patience: float = 0
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """A blocking look at the store, or something else that may be repeated: it is, while the store is away."""
 
     function: Callable[[], Any]

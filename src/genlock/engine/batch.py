@@ -30,7 +30,7 @@ from genlock.core.commands import (
 from genlock.core.decision import Decision
 from genlock.core.facts import Facts, Mercy, Seen, told, wants
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
-from genlock.core.model import ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
+from genlock.core.model import Process, ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
@@ -73,6 +73,8 @@ class Round:
         self._added: dict[str, int] = {}
         self._newcomers: set[Key] = set()
         """Sessions that this round has granted something and that are not registered yet."""
+        self._gone: dict[Process | None, bool] = {}
+        """Which processes are known to be gone; looked at once a round, as many claims are one process's."""
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
@@ -207,7 +209,7 @@ class Round:
             if isinstance(record, TaskRecord) and record.claim is not None and record.claim.session != by.session:
                 cell = cells.get(key.beside(SESSION, record.claim.session))
                 holder = cell.record if cell else None
-                holder_gone = isinstance(holder, SessionRecord) and gone(holder.process)
+                holder_gone = isinstance(holder, SessionRecord) and self._is_gone(holder.process)
         if kind is ClaimTask and limits.max_concurrent_claims is not None:
             claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
         newcomer = _newcomer(item, session, record)
@@ -230,6 +232,12 @@ class Round:
             claims=claims,
             sessions=sessions,
         )
+
+    def _is_gone(self, process: Process | None) -> bool:
+        known = self._gone.get(process)
+        if known is None:
+            known = self._gone[process] = gone(process)
+        return known
 
     def _claims_of(self, tenant: str, limit: int) -> int:
         """Counted once a round; what this round adds counts at once."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from genlock.core.model import Process
 
+_LONGEST_STAT = 4096
+
 
 class _Own:
     """This process, known without asking the system at every call."""
@@ -48,15 +50,21 @@ def identify(pid: int | None = None) -> Process | None:
 
 def start_time(pid: int) -> int | None:
     """When the process started, in the system's own unit; None if it does not exist or is a zombie."""
-    if not Path("/proc/self/stat").exists():
+    if not _has_proc():
         return _start_time_by_ps(pid)
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            stat = file.read(_LONGEST_STAT)
     except OSError:
         return None
     # The command's name is in brackets and may itself contain brackets and blanks.
     fields = stat[stat.rindex(b")") + 2 :].split()
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+@cache
+def _has_proc() -> bool:
+    return Path("/proc/self/stat").exists()
 
 
 def _start_time_by_ps(pid: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from genlock.core.commands import Caller
 from genlock.core.decision import Draft
@@ -21,7 +21,7 @@ class TaskDraft(Draft[TaskRecord]):
     @property
     def task(self) -> TaskRecord:
         """The record as it stands; a task draft other than an addition always has one."""
-        return cast(TaskRecord, self.record)
+        return self.record  # type: ignore[return-value]
 
     def happens(self, kind: type[TaskEvent], *, generation: int | None = None, by: Caller | None = None, **fields: Any) -> None:
         """Appends an event of this kind."""

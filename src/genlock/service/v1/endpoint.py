@@ -45,6 +45,7 @@ class Endpoint:
         self.has_result = route.name in _RESULTS
         self.most_bytes = most_bytes if self.has_result else min(most_bytes, _PLAN_BYTES if route.name in _PLANS else _MEGABYTE)
         self.advice = _IN_PARTS if route.name in _PLANS else ""
+        self._may_change_limits = route.name in ("set_tenant", "set_policy")
         self.in_tenant = "tenant_id" in route.call.__struct_fields__
         self.in_project = "project_id" in route.call.__struct_fields__
         self.variable = route.variable
@@ -90,7 +91,7 @@ class Endpoint:
         return session if session is not None else speaker.identity.session_id
 
     def _changes_limits(self, given: dict[str, Any]) -> bool:
-        return self.name == "set_tenant" or (self.name == "set_policy" and (given["profile"] is not None or bool(given["limits"])))
+        return self._may_change_limits and (self.name == "set_tenant" or given["profile"] is not None or bool(given["limits"]))
 
     def _needed(self, given: dict[str, Any]) -> str:
         if self._changes_limits(given):

@@ -36,10 +36,9 @@ class Keywords:
 
     def __init__(self, route: Route) -> None:
         self.type = body_type(route)
-        self._names = self.type.__struct_fields__
         self._decode = decoder(self.type).decode
         self._several = frozenset(name for name, kind in field_types(route.call).items() if _takes_several(kind))
-        self.takes_operation = "operation_id" in self._names
+        self.takes_operation = "operation_id" in self.type.__struct_fields__
 
     def of_body(self, body: bytes) -> dict[str, Any]:
         """From a body of JSON; an empty one is an empty object."""
@@ -49,7 +48,7 @@ class Keywords:
             raise BadArgument(f"the request's body is not what this operation takes: {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadArgument(f"the request's body is no JSON: {error}") from None
-        return {name: getattr(found, name) for name in self._names}
+        return msgspec.structs.asdict(found)
 
     def of_query(self, query: bytes) -> dict[str, Any]:
         """From a query; a name that comes several times is a list where one is taken."""
@@ -61,7 +60,7 @@ class Keywords:
             found = convert(given, self.type, strict=False)
         except msgspec.ValidationError as error:
             raise BadArgument(f"the query is not what this operation takes: {error}") from None
-        return {name: getattr(found, name) for name in self._names}
+        return msgspec.structs.asdict(found)
 
     def _pairs(self, query: bytes) -> dict[str, Any]:
         try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from genlock.wire.routes import Route
 
 E = TypeVar("E")
 
 
-class Match(NamedTuple, Generic[E]):
+class Match(Struct, Generic[E], frozen=True):
     """The endpoints of a path by method, and what stands at its variable."""
 
     methods: dict[str, E]
