@@ -206,3 +206,35 @@ def test_the_same_operations_can_be_awaited() -> None:
             return len(added), [task.id for task in graph.tasks]
 
     assert asyncio.run(walk()) == (5, ["A-001-x", "A-002-y"])
+
+
+def test_a_plan_that_names_a_project_is_imported_into_no_other_that_was_asked_for(fleet: Coordinator) -> None:
+    plan = {"project": "shop", "tasks": [{"id": "x"}]}
+    for operation in (fleet.import_plan, fleet.diff_plan, fleet.check_plan):
+        with pytest.raises(PlanInvalid) as caught:
+            operation(source=plan, project_id="blog")
+        assert [fault.message for fault in caught.value.faults if isinstance(fault, Fault)] == [
+            "project: the plan is of project 'shop', but 'blog' was asked for; ask for 'shop' (--project shop), or leave this line out"
+        ]
+    assert fleet.read_events(project_id="blog").events == ()
+    assert fleet.import_plan(source=plan, project_id="shop").notes == ()
+    assert [note.message for note in fleet.import_plan(source=plan).notes] == [
+        "project: the plan is of project 'shop', but goes into 'default', as no other was asked for; to ask for it: --project shop"
+    ]
+
+
+def test_of_several_files_the_one_that_names_the_project_has_the_fault(fleet: Coordinator) -> None:
+    files = [PlanFile("one.yaml", b"tasks: [{id: x}]"), PlanFile("two.yaml", b"tasks: []\nproject: shop\n"), PlanFile("3.jsonl", b"")]
+    with pytest.raises(PlanInvalid) as caught:
+        fleet.import_plan(source=files, project_id="blog")
+    assert [(fault.file, fault.line) for fault in caught.value.faults if isinstance(fault, Fault)] == [("two.yaml", 2)]
+
+
+def test_a_diff_says_what_pruning_would_cancel(fleet: Coordinator) -> None:
+    fleet.import_plan(source=PLAN)
+    source = {"tasks": [{"id": "top"}, {"id": "below", "parent": "top"}]}
+    assert fleet.diff_plan(source=source).cancelled == ()
+    said = fleet.diff_plan(source=source, prune=True)
+    assert said.cancelled == ("A-001-x", "A-002-y", "deeper")
+    assert fleet.get_task_state(task_id="A-001-x").state == "PENDING"
+    assert fleet.import_plan(source=source, prune=True) == said

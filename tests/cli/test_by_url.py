@@ -51,6 +51,21 @@ def test_a_worker_works_through_a_service(line: Line, tmp_path: Path) -> None:
     assert line("release", "A-002-y", "--generation", 1).json()["reason"] == "RELEASED"
 
 
+def test_a_plan_meets_a_service_as_it_meets_a_store(line: Line, tmp_path: Path) -> None:
+    (tmp_path / "shop.yaml").write_text("project: shop\ntasks: [{id: mine}]\n")
+    (tmp_path / "any.yaml").write_text("tasks: [{id: mine}]\n")
+    assert line("add", "T").code == 0
+    wrong = line("plan", "import", tmp_path / "shop.yaml")
+    assert (wrong.code, wrong.error()["faults"][0]["line"]) == (2, 1)
+    assert f"the plan is of project 'shop', but '{line.project}' was asked for" in wrong.error()["message"]
+    asked = line("plan", "import", "--prune", tmp_path / "any.yaml")
+    assert (asked.code, asked.out) == (2, "")
+    assert asked.error()["message"].startswith(f"1 task of project '{line.project}' not in the plan would be cancelled:\n  T\n")
+    assert line("show", "mine").code == 3, "something was written"
+    assert line("plan", "diff", "--prune", tmp_path / "any.yaml").json()["cancelled"] == ["T"]
+    assert line("plan", "import", "--prune", "--yes", tmp_path / "any.yaml").json()["cancelled"] == ["T"]
+
+
 def test_looking_and_operating_go_through_a_service(line: Line) -> None:
     assert line("add", "T", "--title", "a task").code == 0
     assert line("claim", "T").code == 0

@@ -19,7 +19,6 @@ from tests.cli.drawn import draw
 from tests.cli.terminal import shown
 
 PLAN = """\
-project: ecommerce-rebuild
 tracks:
   A:
     - id: A-001-core-framework
@@ -114,7 +113,7 @@ def test_importing_again_is_a_diff_that_touches_no_claim(folder: Path) -> None:
         assert (claimed.state, claimed.generation) == ("IN_PROGRESS", 1)
         assert fleet.get_task_state(task_id="0001_t1").state == "BLOCKED"
 
-    pruned = run("plan", "import", "--prune", "plan.yaml", cwd=folder)
+    pruned = run("plan", "import", "--prune", "--yes", "plan.yaml", cwd=folder)
     assert (pruned.code, pruned.err) == (0, "")
     assert pruned.json() == {**NOTHING, "unchanged": 6, "gone": ["0001_t1"], "cancelled": ["0001_t1"]}
     with fleet_of(folder) as fleet:
@@ -130,9 +129,60 @@ def test_quiet_prints_what_changes_with_a_sign(folder: Path) -> None:
     assert run("plan", "diff", "plan.yaml", "-q", cwd=folder).out.splitlines() == [f"+ {name}" for name in IDS]
     assert run("plan", "import", "plan.yaml", "-q", cwd=folder).out.splitlines() == [f"+ {name}" for name in IDS]
     (folder / "plan.yaml").write_text("tasks: [{id: 0001, title: x}]", encoding="utf-8")
-    ran = run("plan", "import", "--prune", "plan.yaml", "-q", cwd=folder)
+    ran = run("plan", "import", "--prune", "--yes", "plan.yaml", "-q", cwd=folder)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == ["~ 0001", *(f"- {name}" for name in sorted(IDS) if name != "0001")]
+
+
+def test_pruning_off_a_terminal_lists_what_it_would_cancel_and_needs_yes(folder: Path) -> None:
+    assert run("plan", "import", "plan.yaml", cwd=folder).code == 0
+    assert run("claim", "B-001-schema-design", "--agent", "ada", cwd=folder).code == 0
+    with fleet_of(folder) as fleet:
+        fleet.add_tasks(tasks=["done"])
+        fleet.claim_task(task_id="done", session_id="s", agent_id="a")
+        fleet.submit_result(task_id="done", generation=1, session_id="s")
+        before = fleet.read_events(tail=True).cursor
+    (folder / "other.yaml").write_text("tasks: [{id: other}, {id: 0001}, {id: 0001_t1}]\n", encoding="utf-8")
+    doomed = IDS[:4]
+    ran = run("plan", "import", "--prune", "other.yaml", cwd=folder)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error()["message"] == (
+        "4 tasks of project 'default' not in the plan would be cancelled:\n"
+        "  A-001-core-framework\n  A-002-di-container\n  B-001-schema-design (claimed by ada)\n  B-002-entity-models\n"
+        "There is no terminal to ask on; if you mean it, type: genlock plan import --prune --yes other.yaml"
+    )
+    diff = run("plan", "diff", "--prune", "other.yaml", cwd=folder).json()
+    assert (diff["cancelled"], diff["gone"]) == (doomed, [*doomed, "done"]), "what is done is not cancelled"
+    with fleet_of(folder) as fleet:
+        assert fleet.read_events(after=before).events == (), "a question has written something"
+    assert run("plan", "import", "--prune", "--yes", "other.yaml", cwd=folder).json()["cancelled"] == doomed
+    again = run("plan", "import", "--prune", "other.yaml", cwd=folder)
+    assert (again.code, again.json()["cancelled"]) == (0, []), "where nothing is cancelled nobody is asked"
+
+
+@pytest.mark.parametrize("verb", ["check", "diff", "import"])
+def test_a_plan_of_another_project_than_the_one_asked_for_is_a_fault_that_says_what_to_type(folder: Path, verb: str) -> None:
+    (folder / "shop.yaml").write_text(f"# A plan.\nproject: shop\n{PLAN}", encoding="utf-8")
+    message = "the plan is of project 'shop', but 'blog' was asked for; ask for 'shop' (--project shop), or leave this line out"
+    for words, env in ((["--project", "blog"], {}), ([], {"GENLOCK_PROJECT": "blog"})):
+        ran = run("plan", verb, "shop.yaml", *words, cwd=folder, env=env)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.error()["faults"] == [{"file": "shop.yaml", "line": 2, "column": 1, "task": None, "message": message}]
+    code, told = shown("plan", verb, "shop.yaml", "--project", "blog", cwd=folder, columns=200)
+    assert (code, told) == (2, [f"shop.yaml:2:1: {message}", "genlock: 1 fault; nothing was written"])
+    assert run("plan", "show", "-q", "--project", "blog", cwd=folder).out == ""
+    ran = run("plan", verb, "shop.yaml", "--project", "shop", cwd=folder)
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("verb", ["check", "diff", "import"])
+def test_a_plan_of_a_project_that_nobody_asked_for_goes_into_the_default_one_and_that_is_said(folder: Path, verb: str) -> None:
+    (folder / "shop.yaml").write_text(f"{PLAN}project: shop\n", encoding="utf-8")
+    ran = run("plan", verb, "shop.yaml", cwd=folder)
+    message = "the plan is of project 'shop', but goes into 'default', as no other was asked for; to ask for it: --project shop"
+    line = len(PLAN.splitlines()) + 1
+    assert (ran.code, ran.err) == (0, f"shop.yaml:{line}:1: {message}\n")
+    assert ran.json()["notes"] == [{"file": "shop.yaml", "line": line, "column": 1, "task": None, "message": message}]
 
 
 @pytest.mark.parametrize("form", ["yaml", "jsonl"])

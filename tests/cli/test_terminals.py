@@ -202,6 +202,33 @@ def test_with_yes_nobody_is_asked(chain: Stage) -> None:
     assert (code, lines) == (0, ["first is to be done again, and second: PENDING, generation 2"])
 
 
+@pytest.mark.parametrize(("typed", "code", "state"), [("y\n", 0, "CANCELLED"), ("n\n", 1, "PENDING"), ("\n", 1, "PENDING")])
+def test_pruning_lists_what_it_would_cancel_and_asks(tmp_path: Path, typed: str, code: int, state: str) -> None:
+    stage = Stage(tmp_path / "pruning")
+    stage.add("of-another-plan")
+    (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
+    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("1 task of project 'default' not in the plan would be cancelled:\r\n  of-another-plan\r\nCancel it? [y/N]: ")
+        terminal.press(typed)
+        assert terminal.end() == code
+    assert stage.run("show", "of-another-plan", "-q").out.strip() == state
+    assert stage.run("show", "mine", "-q").code == (0 if code == 0 else 3), "who does not agree has nothing imported"
+
+
+def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "pruning")
+    stage.add("of-another-plan")
+    (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
+    before = stage.files()
+    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("[y/N]: ")
+        terminal.interrupt()
+        terminal.press("y\n")
+        assert terminal.end() == 130
+    assert "nothing was written; to import, type: genlock plan import --prune plan.yaml" in terminal.shown
+    assert stage.files() == before
+
+
 # Waiting
 
 

@@ -57,6 +57,7 @@ class Plans(Base):
     ) -> Script[PlanResult]:
         """Import a plan (GC 3.7's form: a mapping, YAML text, or files). Importing again is a diff; no generation is touched.
 
+        A plan that names a project is imported into no other that was asked for.
         `prune` cancels the tasks that are gone from the plan. `progress` is called with how many of how many are written.
         """
         place = self.place(tenant_id, project_id)
@@ -81,11 +82,14 @@ class Plans(Base):
         kept = {name for name, outcome in zip(pruned, outcomes[total - len(pruned) :], strict=True) if isinstance(outcome, NotAllowed)}
         return difference.result(tuple(name for name in pruned if name not in kept), plan.notes)
 
-    def diff_plan(self, *, source: Source, tenant_id: str | None = None, project_id: str | None = None) -> Script[PlanResult]:
-        """What importing a plan would change; nothing is written. Faults are those of an import."""
+    def diff_plan(
+        self, *, source: Source, prune: bool = False, tenant_id: str | None = None, project_id: str | None = None
+    ) -> Script[PlanResult]:
+        """What importing a plan would change, with `prune` also what it would cancel; nothing is written. Faults are those of an import."""
         place = self.place(tenant_id, project_id)
+        check_flag("prune", prune)
         plan, difference = yield from self._compared(place, source)
-        return difference.result((), plan.notes)
+        return difference.result(difference.prunable if prune else (), plan.notes)
 
     def check_plan(self, *, source: Source, tenant_id: str | None = None, project_id: str | None = None) -> Script[Plan]:
         """The plan as it would be imported, or PlanInvalid with every fault; nothing is written."""
@@ -116,7 +120,7 @@ class Plans(Base):
             # Imported when it is used: the YAML reader is a fifth of what importing genlock would cost every worker.
             from genlock.plans import Draft
 
-            return Draft(source, hierarchical=hierarchical)
+            return Draft(source, hierarchical=hierarchical, project=place[1])
 
         draft: Draft = yield Read(read)
         difference: _Difference = yield Read(lambda: _Difference(draft, all_tasks(self.store, place)))

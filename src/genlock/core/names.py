@@ -20,6 +20,9 @@ _NOT_TRACK = re.compile(r"[^A-Z]")
 # `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are listed.
 RESERVED = frozenset({".", "..", "_"})
 
+DEFAULT_PROJECT: Final = "default"
+"""That of whoever asks for none."""
+
 
 def check_tenant(value: object) -> str:
     """Return the tenant's name if it is one."""

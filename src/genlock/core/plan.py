@@ -29,7 +29,7 @@ from genlock.core.definition import check_text as check_field
 from genlock.core.faults import Fault
 from genlock.core.ids import LONGEST_ID, TaskId
 from genlock.core.model import Task
-from genlock.core.names import check_project, check_track, shown
+from genlock.core.names import DEFAULT_PROJECT, check_project, check_track, shown
 from genlock.core.policy import STANDARD_TRACKS
 from genlock.core.room import lacks_room
 from genlock.errors import BadArgument, PlanInvalid
@@ -295,6 +295,7 @@ class Reading:
         """Which text is being read."""
         self._hierarchical = hierarchical
         self._project: str | None = None
+        self._project_source = 0
         self._purposes: dict[str, str] = {}
         self._described = False
         self._known: dict[str, TaskId] = {}
@@ -302,6 +303,23 @@ class Reading:
     def plan(self) -> Plan:
         """The plan, once all is read."""
         return Plan(self._project, self._purposes if self._described else None, tuple(self.tasks))
+
+    def ask_for(self, project: str) -> None:
+        """Says so if the plan, once all is read, is of another project than the one that it is to go into.
+
+        That is a fault, unless nobody asked for any: in a store of one plan, its name is not typed with every command.
+        """
+        name = self._project
+        if name in (None, project):
+            return
+        place = (self._project_source, ("project",), None)
+        if project == DEFAULT_PROJECT:
+            text = f"the plan is of project {name!r}, but goes into {project!r}, as no other was asked for; to ask for it: --project {name}"
+            self.notes.append(Found(*place, text))
+        else:
+            ask = f"ask for {name!r} (--project {name}), or leave this line out"
+            text = f"the plan is of project {name!r}, but {project!r} was asked for; {ask}"
+            self.found.append(Found(*place, text))
 
     def read(self, source: object) -> None:
         """Reads a whole plan."""
@@ -370,7 +388,8 @@ class Reading:
             return
         if name is not None and self._project not in (None, name):
             self._fault(("project",), f"this is project {name!r}, but a file before it is of project {self._project!r}")
-        self._project = name if name is not None else self._project
+        if name is not None and self._project is None:
+            self._project, self._project_source = name, self.source
 
     def _read_tracks(self, value: object) -> None:
         if not isinstance(value, Mapping):

@@ -40,9 +40,9 @@ class _Source(Protocol):
 
 
 class Draft:
-    """A plan that has been read, with the faults found so far."""
+    """A plan that has been read, with the faults found so far; `project` is where it is to go, if anywhere."""
 
-    def __init__(self, source: Source, *, hierarchical: bool = False) -> None:
+    def __init__(self, source: Source, *, hierarchical: bool = False, project: str | None = None) -> None:
         self._sources = _sources(source)
         self._reading = Reading(hierarchical=hierarchical)
         self._misread: list[tuple[int, Fault]] = []
@@ -52,6 +52,8 @@ class Draft:
                 one.read(self._reading)
             except Misread as error:
                 self._misread.append((number, Fault(one.name, error.line, error.column, None, error.complaint + _advice(error.complaint))))
+        if project is not None:
+            self._reading.ask_for(project)
         self.plan: Plan = self._reading.plan()
         if self._reading.notes:
             self.plan = self.plan._replace(notes=tuple(self._placed(self._reading.notes)))

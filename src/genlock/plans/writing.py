@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from genlock.core.model import Task
+from genlock.core.names import DEFAULT_PROJECT
 from genlock.core.plan import Definition, Plan
 
 _DERIVED = frozenset({"sequence", "feature", "edge", "depth"})
-_DEFAULT_PROJECT = "default"
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+()-]*(?: [A-Za-z0-9_./+()-]+)*")
 _OTHER_VALUES = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """What some reader of YAML takes for something else than text."""
@@ -27,7 +27,7 @@ def write_lines(plan: Plan) -> Iterator[str]:
 
 def write_yaml(plan: Plan) -> Iterator[str]:
     """The plan as lines of YAML, its tasks by track."""
-    if plan.project not in (None, _DEFAULT_PROJECT):
+    if plan.project not in (None, DEFAULT_PROJECT):
         yield f"project: {scalar(plan.project)}"
     tracks: dict[str, list[Definition]] = {track: [] for track in plan.tracks or {}}
     free = []

@@ -281,9 +281,10 @@ class ImportPlan(InProject[PlanResult], kw_only=True):
 
 
 class DiffPlan(InProject[PlanResult], kw_only=True):
-    """What importing a plan would change; nothing is written. Faults are those of an import."""
+    """What importing a plan would change, with `prune` also what it would cancel; nothing is written. Faults are those of an import."""
 
     source: Mapping[str, Any] | str | Sequence[tuple[str, bytes]]
+    prune: bool = False
 
 
 class CheckPlan(InProject[Plan], kw_only=True):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from genlock.cli import exits
 from genlock.cli.app import App, verb
 from genlock.errors import BadArgument
 
@@ -136,7 +134,8 @@ def _give(app: App, result: OperatorResult, done: str, unchanged: str = "nothing
 
 
 def _confirm(app: App, task: str, others: tuple[str, ...]) -> None:
-    """Says what a cascade would reset, and asks; off a terminal there is nobody to ask."""
+    """Says what a cascade would reset, and asks."""
+    from genlock.cli.asking import confirm
     from genlock.cli.tables import count
     from genlock.cli.wording import command
 
@@ -144,16 +143,4 @@ def _confirm(app: App, task: str, others: tuple[str, ...]) -> None:
     what = f"{task} would be reset, and nothing else"
     if others:
         what = f"{task} and what rests on it, {count(len(others), 'completed task')}, would be reset:{listed}"
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadArgument(f"{what}\nThere is no terminal to ask on; if you mean it, type: {command('reset', task, '--cascade', '--yes')}")
-    app.answers.say(what)
-    if not _yes("Reset them?" if others else "Reset it?"):
-        app.answers.say("nothing was changed")
-        app.leave(exits.ERROR)
-
-
-def _yes(question: str) -> bool:
-    """Asks. (Not by click: `input` forgets a Ctrl-C that comes while the question is being written.)"""
-    sys.stderr.write(f"{question} [y/N]: ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    confirm(app, what, "Reset them?" if others else "Reset it?", command("reset", task, "--cascade", "--yes"))

@@ -66,20 +66,24 @@ def check(app: App, files: tuple[str, ...]) -> None:
 
 @plan.command(name="import")
 @_files
-@click.option("--prune", is_flag=True, help="Cancel the tasks that are gone from the plan.")
+@click.option("--prune", is_flag=True, help="Cancel every unfinished task of the project that the plan lacks; lists them, and asks.")
+@click.option("--yes", is_flag=True, help="With --prune: do not ask.")
 @verb()
-def import_(app: App, files: tuple[str, ...], prune: bool) -> None:
-    """Bring the store in line with a plan.
+def import_(app: App, files: tuple[str, ...], prune: bool, yes: bool) -> None:
+    """Bring the project in line with a plan.
 
     What is new is added, what differs is changed, what is gone stays unless --prune is given. Nothing is written if the plan has
-    a fault. An import that was cut off is finished by importing again.
+    a fault, or names another project than the one asked for. An import that was cut off is finished by importing again.
     """
     from genlock.cli.progress import bar
     from genlock.cli.wording import command
 
     written = [0, 0]
+    typed = [*(["--prune"] if prune else []), *(["--yes"] if yes else []), *files]
     try:
         read = _read(files)
+        if prune and not yes:
+            _confirm(app, files, read)
         with _faults_shown(app), bar(app.answers, "importing") as advance:
 
             def progress(done: int, total: int) -> None:
@@ -88,7 +92,7 @@ def import_(app: App, files: tuple[str, ...], prune: bool) -> None:
 
             result = app.fleet.import_plan(source=read, prune=prune, progress=progress)
     except KeyboardInterrupt:
-        _broken_off(app, files, prune, *written)
+        _broken_off(app, typed, *written)
     _give(app, result)
     again = command("plan import --prune", *files)
     kept = len(result.gone) - len(result.cancelled)
@@ -103,12 +107,13 @@ def import_(app: App, files: tuple[str, ...], prune: bool) -> None:
 
 @plan.command()
 @_files
+@click.option("--prune", is_flag=True, help="Also say what importing with --prune would cancel.")
 @verb()
-def diff(app: App, files: tuple[str, ...]) -> None:
+def diff(app: App, files: tuple[str, ...], prune: bool) -> None:
     """Say what importing a plan would change, and change nothing."""
     read = _read(files)
     with _faults_shown(app):
-        result = app.fleet.diff_plan(source=read)
+        result = app.fleet.diff_plan(source=read, prune=prune)
     _give(app, result)
 
 
@@ -190,10 +195,29 @@ def _print_faults(invalid: PlanInvalid) -> None:
     print(f"genlock: {_count(len(invalid.faults), 'fault')}; nothing was written", file=sys.stderr)
 
 
-def _broken_off(app: App, files: Sequence[str], prune: bool, done: int, total: int) -> NoReturn:
+def _confirm(app: App, names: Sequence[str], files: Sequence[PlanFile]) -> None:
+    """Says what a pruning import would cancel, and asks; a task may be of another plan, or be worked on."""
+    from genlock.cli.asking import confirm
     from genlock.cli.wording import command
 
-    again = command("plan import", *(["--prune"] if prune else []), *files)
+    with _faults_shown(app):
+        doomed = app.fleet.diff_plan(source=files, prune=True).cancelled
+    if not doomed:
+        return
+    at_work = {task.id: task.agent for task in app.fleet.get_graph().tasks if task.agent is not None}
+    listed = [f"\n  {name}{f' (claimed by {at_work[name]})' if name in at_work else ''}" for name in doomed]
+    confirm(
+        app,
+        f"{_count(len(doomed), 'task')} of project {app.setting('project')!r} not in the plan would be cancelled:{''.join(listed)}",
+        "Cancel them?" if len(doomed) > 1 else "Cancel it?",
+        command("plan import", "--prune", "--yes", *names),
+    )
+
+
+def _broken_off(app: App, typed: Sequence[str], done: int, total: int) -> NoReturn:
+    from genlock.cli.wording import command
+
+    again = command("plan import", *typed)
     if total:
         print(f"genlock: broken off after {done:,} of {total:,} changes; to finish, type: {again}", file=sys.stderr)
     else:
