@@ -329,7 +329,8 @@ def policies_and_limits() -> str:
         "Policies and limits",
         """
         A *policy* is what a project chooses, a *limit* what its tenant is allowed. `set_policy` changes both, `get_policy` shows what is
-        in force. Unknown keys and values out of range are refused with a message that names what there is.
+        in force. Unknown keys and values out of range are refused with a message that names what there is. On the command line:
+        `genlock policy show`, `genlock policy set expired=grace grace_seconds=120`, and `genlock tenant` for limits.
         """,
         "## Policy of a project\n\n"
         + table(["key", "default", "meaning"], [(code(name), code(shown(getattr(defaults, name))), keys[name]) for name in keys]),

@@ -61,7 +61,7 @@ def arguments_of(name: str) -> list[str]:
 def test_the_verbs_of_the_issue_are_all_there() -> None:
     promised = """init plan add edit ready next claim renew submit release show history explain agents sessions assign spawn blocking unlock
     graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo
-    db copy keys tenant serve dev"""
+    db copy keys tenant policy serve dev"""
     assert set(promised.split()) == set(VERBS)
 
 

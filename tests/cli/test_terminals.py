@@ -49,6 +49,7 @@ VERBS = [
     ["keys", "list", "--all-tenants"],
     ["tenant", "list"],
     ["tenant", "show"],
+    ["policy", "show"],
     ["claim", CORE],
     ["unlock", CORE],
 ]

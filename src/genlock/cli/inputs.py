@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -105,6 +105,17 @@ def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except (ValueError, RecursionError):
         return name, value
+
+
+def read_assignments(texts: Sequence[str], what: str, form: str) -> dict[str, Any]:
+    """Several of them, each name once; `none` and `unlimited` are None."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, value = read_assignment(text, what, form)
+        if name in found:
+            raise BadArgument(f"{name} is given twice")
+        found[name] = None if value in ("none", "unlimited") else value
+    return found
 
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

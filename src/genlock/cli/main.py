@@ -54,6 +54,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "adopt": ("refusals:adopt", "Make a refused result count."),
         "discard": ("refusals:discard", "Give a refused result up."),
         "sweep": ("operating:sweep", "Look once for what fell due or was cut off."),
+        "policy": ("policy:policy", "Show and set a project's policy."),
     },
     "Admit": {
         "keys": ("keys:keys", "Create, list, rotate and revoke keys that open the service."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -143,6 +143,28 @@ def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits
     return new
 
 
+def takes(kind: type[Struct], name: str) -> str:
+    """What a key of a policy, or a limit, takes, in words."""
+    wanted = next(field.type for field in msgspec.structs.fields(kind) if field.name == name)
+    return " or ".join(_in_words(each) for each in get_args(wanted) or (wanted,))
+
+
+def _in_words(kind: type) -> str:
+    if issubclass(kind, StrEnum):
+        return f"one of {', '.join(kind)}"
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "none")
+
+
+def _complaint(changes: dict[str, Any], kind: type[Struct], noun: str) -> str | None:
+    """Which of the changes is no value of its key, and what would be one."""
+    for name, value in changes.items():
+        try:
+            convert(msgspec.to_builtins({name: value}), kind)
+        except (msgspec.ValidationError, TypeError):
+            return f"{noun} {name} is {takes(kind, name)}, not {repr(value)[:60]}"
+    return None
+
+
 def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
     unknown = sorted(map(repr, set(changes) - set(kind.__struct_fields__)))
     if unknown:
@@ -150,7 +172,7 @@ def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
     try:
         new = convert(msgspec.to_builtins(old) | msgspec.to_builtins(changes), kind)
     except (msgspec.ValidationError, TypeError) as error:
-        raise BadArgument(f"{noun}: {error}") from None
+        raise BadArgument(_complaint(changes, kind, noun) or f"{noun}: {error}") from None
     for name in kind.__struct_fields__:
         value = getattr(new, name)
         # Nothing that is counted in time may lead beyond the calendar.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -64,20 +64,9 @@ def set_(app: App, name: str, limits: tuple[str, ...], profile: str | None) -> N
 
     VALUE is a number, or `none` where there need be no limit: max_concurrent_claims=250 max_active_sessions=none.
     """
-    _give(app, app.fleet.set_tenant(tenant_id=name, profile=profile, limits=_limits(limits)))
+    from genlock.cli.inputs import read_assignments
 
-
-def _limits(assignments: tuple[str, ...]) -> dict[str, Any]:
-    from genlock.cli.inputs import read_assignment
-    from genlock.errors import BadArgument
-
-    limits: dict[str, Any] = {}
-    for assignment in assignments:
-        name, value = read_assignment(assignment, "limit", "LIMIT=VALUE")
-        if name in limits:
-            raise BadArgument(f"{name} is given twice")
-        limits[name] = None if value in ("none", "unlimited") else value
-    return limits
+    _give(app, app.fleet.set_tenant(tenant_id=name, profile=profile, limits=read_assignments(limits, "limit", "LIMIT=VALUE")))
 
 
 def _give(app: App, found: TenantInfo) -> None:
