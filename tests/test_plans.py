@@ -238,3 +238,48 @@ def test_a_diff_says_what_pruning_would_cancel(fleet: Coordinator) -> None:
     assert said.cancelled == ("A-001-x", "A-002-y", "deeper")
     assert fleet.get_task_state(task_id="A-001-x").state == "PENDING"
     assert fleet.import_plan(source=source, prune=True) == said
+
+
+TRACK_ID = "an id that names its track has {}, as in A-001-core-framework"
+SUBTASK_ID = "the numbers in a subtask's id begin with 1 and have no leading zeros, as in 0001_t1.1"
+ALMOST = {
+    "A-1-core": TRACK_ID.format("a number of three digits, from 001"),
+    "A-0001-core": TRACK_ID.format("a number of three digits, from 001"),
+    "A-000-core": TRACK_ID.format("a number of three digits, from 001"),
+    "a-001-core": TRACK_ID.format("its track in capitals"),
+    "A-001": TRACK_ID.format("a description behind its number"),
+    "A-001-core.x": TRACK_ID.format("a description of A-Z a-z 0-9 _ -"),
+    "A-001-" + "x" * 51: TRACK_ID.format("a description of at most 50 characters"),
+}
+
+
+@pytest.mark.parametrize("name", ALMOST)
+def test_an_id_that_is_almost_one_of_a_track_is_a_name_like_any_other_and_that_is_said(fleet: Coordinator, name: str) -> None:
+    text = f"tasks:\n  - id: B-001-schema\n  - title: x\n    id: {name}\n"
+    expected = (Fault(None, 4, 5, name, f"by this id the task has no track: {ALMOST[name]}"),)
+    assert fleet.check_plan(source=text).notes == expected
+    assert fleet.diff_plan(source=text).notes == expected
+    assert fleet.import_plan(source=text).notes == expected
+    assert fleet.get_task_state(task_id=name).task.track is None
+    placed = fleet.check_plan(source={"tracks": {"C": [{"id": name}]}}, project_id="other")
+    assert placed.tasks[0].task.track == "C"
+    assert [note.message for note in placed.notes] == [
+        f"tracks.C[0] ({name}): by this id the task has no number in track C: {ALMOST[name]}"
+    ]
+
+
+def test_one_mistake_in_many_ids_is_said_once(fleet: Coordinator) -> None:
+    text = "tasks:\n" + "".join(f"  - id: A-{number}-x\n" for number in range(1, 40)) + "  - id: 0001\n  - id: 0001_t01\n  - id: b-001-x\n"
+    assert [(note.line, note.task, note.message) for note in fleet.import_plan(source=text).notes] == [
+        (2, "A-1-x", f"by this id the task has no track (nor have 38 others): {ALMOST['A-1-core']}"),
+        (42, "0001_t01", f"by this id the task has no parent: {SUBTASK_ID}"),
+        (43, "b-001-x", f"by this id the task has no track: {ALMOST['a-001-core']}"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["A-001-core", "0001", "AUTH-1:design", "step-2-build", "phase-001-x", "v2", "x-y", "A", "release-2026-01"]
+)
+def test_an_id_that_is_what_it_looks_like_is_no_mistake(fleet: Coordinator, name: str) -> None:
+    assert fleet.import_plan(source=f"tasks: [{{id: '{name}'}}]").notes == ()
+    assert fleet.import_plan(source={"tasks": [{"id": "0007"}, {"id": "0007_t01", "parent": "0007"}]}).notes == ()

@@ -8,7 +8,7 @@ Tried in this order; the first that fits is the id's grammar:
 4. slug          `implement-feature-x`
 
 Any of them may be followed by `::n`, more than once. An id that only resembles a track or a hierarchical id (`A-1-x`,
-`0001_t0`) is a slug if the slug's grammar admits it.
+`0001_t0`) is a slug if the slug's grammar admits it; `explain_slug` says why.
 """
 
 import re
@@ -24,6 +24,7 @@ from genlock.errors import BadArgument
 LONGEST_ID: Final = 200
 LONGEST_SLUG: Final = 128
 LONGEST_DESCRIPTION: Final = 50
+SEQUENCE_DIGITS: Final = 3
 
 # Fifteen digits: the largest number of plain nines that 64-bit columns and JavaScript's doubles both hold exactly.
 LAST_CHILD: Final = 999_999_999_999_999
@@ -38,13 +39,16 @@ LAST_ROOT: Final = 279_359
 _ROOT = r"(?!0000)(?:[0-9]{4}|[A-Z][0-9]{3}|[A-Z]{2}[0-9]{2}|[A-Z]{3}[0-9])"
 
 _BARE_ROOT = re.compile(_ROOT)
-_TRACK = re.compile(rf"([A-Z]+)-(?!000)([0-9]{{3}})-([a-zA-Z0-9_-]{{1,{LONGEST_DESCRIPTION}}})")
+_TRACK = re.compile(rf"([A-Z]+)-(?!000)([0-9]{{{SEQUENCE_DIGITS}}})-([a-zA-Z0-9_-]{{1,{LONGEST_DESCRIPTION}}})")
 _EDGE = re.compile(r"(?!\.\.?:)([A-Za-z0-9._-]+):(?!\.\.?\Z)([A-Za-z0-9._-]+)")
 _HIERARCHICAL = re.compile(rf"({_ROOT})(?:_t({_NUMBER}(?:\.{_NUMBER})*))?")
 _SLUG = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._-]{{1,{LONGEST_SLUG}}}")
 _SUBTASKS = re.compile(rf"{_NUMBER}(?:::{_NUMBER})*")
 _LONG_NUMBER = re.compile(r"[0-9]{2,}")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9._:-]")
+
+_LIKE_TRACK = re.compile(r"([A-Z]+|[a-z])-([0-9]+)(?:-(.*))?")
+_LIKE_HIERARCHICAL = re.compile(rf"{_ROOT}_t[0-9.]+")
 
 _FORMS = (
     "an id is TRACK-001-description, feature:edge, 0001_t1.1 or a slug of at most "
@@ -136,6 +140,30 @@ def sort_text(text: str) -> str:
 
 def _behind_shorter(number: re.Match[str]) -> str:
     return ":" * (len(number[0]) - 1) + number[0]
+
+
+def explain_slug(task_id: TaskId) -> tuple[Grammar, str] | None:
+    """The grammar that a slug was perhaps meant to be of, and what that asks for: by a slip a task has lost its track or parent."""
+    base = task_id.text.partition("::")[0]
+    if task_id.grammar is not Grammar.SLUG:
+        return None
+    if _LIKE_HIERARCHICAL.fullmatch(base):
+        return Grammar.HIERARCHICAL, "the numbers in a subtask's id begin with 1 and have no leading zeros, as in 0001_t1.1"
+    found = _LIKE_TRACK.fullmatch(base)
+    if found is None:
+        return None
+    letters, number, description = found.groups()
+    if letters.islower():
+        wanted = "its track in capitals"
+    elif len(number) != SEQUENCE_DIGITS or not int(number):
+        wanted = "a number of three digits, from 001"
+    elif not description:
+        wanted = "a description behind its number"
+    elif len(description) > LONGEST_DESCRIPTION:
+        wanted = f"a description of at most {LONGEST_DESCRIPTION} characters"
+    else:
+        wanted = "a description of A-Z a-z 0-9 _ -"
+    return Grammar.TRACK, f"an id that names its track has {wanted}, as in A-001-core-framework"
 
 
 @lru_cache(maxsize=4096)

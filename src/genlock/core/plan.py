@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from genlock.core.definition import Complaint, Definition, define_task, describe_value, examine_task, guess_field, means_dependencies
 from genlock.core.definition import check_text as check_field
 from genlock.core.faults import Fault
-from genlock.core.ids import LONGEST_ID, TaskId
+from genlock.core.ids import LONGEST_ID, Grammar, TaskId, explain_slug
 from genlock.core.model import Task
 from genlock.core.names import DEFAULT_PROJECT, check_project, check_track, shown
 from genlock.core.policy import STANDARD_TRACKS
@@ -299,6 +299,8 @@ class Reading:
         self._purposes: dict[str, str] = {}
         self._described = False
         self._known: dict[str, TaskId] = {}
+        self._slugs: dict[tuple[str, str], list[tuple[int, Path, str]]] = {}
+        """Ids that name nothing and look as if they did, by what the task lacks and why."""
 
     def plan(self) -> Plan:
         """The plan, once all is read."""
@@ -349,7 +351,7 @@ class Reading:
         in_place = definition is not None and (track is None or track == definition.task.track)
         if definition is not None and in_place and self.places.setdefault(definition.task.id, place) is place:
             # The common case: no fault, and nothing to add.
-            self.tasks.append(definition)
+            self._keep(path, definition)
             if definition.task.metadata:
                 self._look_for_slips(path, definition.task.id, fields)
             return
@@ -369,7 +371,23 @@ class Reading:
         elif outline is not None:
             self.outlines.append(outline)
         elif definition is not None:
-            self.tasks.append(definition)
+            self._keep(path, definition)
+
+    def _keep(self, path: Path, definition: Definition) -> None:
+        self.tasks.append(definition)
+        task = definition.task
+        if task.sequence is None and task.edge is None and (meant := explain_slug(self._known[task.id])) is not None:
+            grammar, why = meant
+            lost = "parent" if grammar is Grammar.HIERARCHICAL else f"number in track {task.track}" if task.track else "track"
+            if lost != "parent" or task.parent is None:
+                self._slugs.setdefault((lost, why), []).append((self.source, (*path, "id"), task.id))
+
+    def note_slugs(self) -> None:
+        """Says, once all is read, which ids were perhaps meant to name a track or a parent; once for each mistake that was made."""
+        for (lost, why), places in self._slugs.items():
+            others = f" (nor have {len(places) - 1:,} others)" if len(places) > 1 else ""
+            source, path, task = places[0]
+            self.notes.append(Found(source, path, task, f"by this id the task has no {lost}{others}: {why}"))
 
     def _look_for_slips(self, path: Path, task: str | None, fields: object) -> None:
         """A key that is almost a field's is kept like any other that is none; but it is said, once for each such key."""

@@ -52,6 +52,7 @@ class Draft:
                 one.read(self._reading)
             except Misread as error:
                 self._misread.append((number, Fault(one.name, error.line, error.column, None, error.complaint + _advice(error.complaint))))
+        self._reading.note_slugs()
         if project is not None:
             self._reading.ask_for(project)
         self.plan: Plan = self._reading.plan()
