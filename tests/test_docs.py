@@ -15,6 +15,9 @@ import pytest
 from docs import generate
 from genlock import Coordinator
 from genlock.core import reasons
+from genlock.core.model import Task
+from genlock.core.reasons import Isolation, SpawnMode
+from genlock.core.routing import PRIORITIES
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -120,6 +123,14 @@ def test_every_invariant_of_the_architecture_names_the_test_that_holds_it() -> N
     invariants = re.findall(r"\*\*Invariant:\*\*.*?(?=\n\n|\n- |\Z)", text, re.DOTALL)
     assert len(invariants) >= 10
     assert [invariant for invariant in invariants if not NAMED_TEST.search(invariant)] == []
+
+
+def test_the_page_about_plans_names_every_field_and_no_other() -> None:
+    told = (ROOT / "docs" / "plans.md").read_text(encoding="utf-8")
+    fields = set(Task.__struct_fields__) | {"requires", "state"}
+    part = told.partition("## The fields of a task\n")[2].partition("**Any other key**")[0]
+    assert set(re.findall(r"`(\w+)`", part)) - {"BLOCKED", "claim_next"} == fields
+    assert {*PRIORITIES, *Isolation, *SpawnMode} <= set(re.findall(r"[\w-]+", part))
 
 
 def test_the_readme_names_every_operation_and_every_reason() -> None:

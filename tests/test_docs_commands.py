@@ -26,7 +26,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 NOT_TYPED = {"session-claims.md", "use-a-service.md", "watching-a-service.md"}
 """Pages about a service that runs: what they show over HTTP is held by the service's own tests."""
-PAGES = [ROOT / "README.md", *sorted(page for page in (ROOT / "docs" / "how-to").glob("*.md") if page.name not in NOT_TYPED)]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "plans.md",
+    *sorted(page for page in (ROOT / "docs" / "how-to").glob("*.md") if page.name not in NOT_TYPED),
+]
 BLOCK = re.compile(r"^```(console|yaml|bash)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 END = "-- end of answer --"
 SECONDS = 60
