@@ -61,7 +61,7 @@ def arguments_of(name: str) -> list[str]:
 def test_the_verbs_of_the_issue_are_all_there() -> None:
     promised = """init plan add edit ready next claim renew submit release show history explain agents sessions assign spawn blocking unlock
     graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo
-    db copy keys tenant policy serve dev"""
+    db copy keys tenant policy status serve dev"""
     assert set(promised.split()) == set(VERBS)
 
 
@@ -197,7 +197,7 @@ def test_a_verb_that_is_mistyped_is_guessed(tmp_path: Path) -> None:
         ("setup", "'init'"),
         ("ls", "'ready' or 'plan show'"),
         ("log", "'events'"),
-        ("status", "'graph', 'agents' or 'db status'"),
+        ("info", "'status', 'show' or 'db status'"),
     ],
 )
 def test_what_other_tools_call_it_is_answered_with_what_it_is_called_here(tmp_path: Path, typed: str, meant: str) -> None:

@@ -36,6 +36,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 
 VERBS = [
+    ["status"],
     ["ready"],
     ["show", LONG],
     ["show", CORE],

@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "spawn": ("submitting:spawn", "Split a task into subtasks."),
     },
     "Look": {
+        "status": ("watching:status", "How it stands: who is on what, what is stuck, what is next."),
         "show": ("reading:show", "All about a task."),
         "history": ("reading:history", "A task's generations, and the results refused."),
         "explain": ("reading:explain", "Why a task is not ready, and what would change that."),

@@ -1,4 +1,4 @@
-"""Tasks as a terminal shows them: what is ready, one task, its lineage, why it is not ready."""
+"""Tasks as a terminal shows them: how all stand, what is ready, one task, its lineage, why it is not ready."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from genlock.cli.tables import Column, count, from_now, print_commands, print_fi
 from genlock.cli.wording import command, settle, who
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
     from genlock.core.model import Task
-    from genlock.core.results import BlockedTask, ClaimHistory, Explanation, FeedEvent, Lineage, ReadyTask, TaskResult, TaskState
+    from genlock.core.overview import Stuck
+    from genlock.core.results import AgentInfo, BlockedTask, ClaimHistory, Explanation, FeedEvent, Lineage, ReadyTask, TaskResult, TaskState
 
 _MOST_WAITING = 10
 _LONGEST_DATA = 400
@@ -42,6 +43,63 @@ def print_ready(console: Console, found: Sequence[ReadyTask], waiting: Sequence[
         )
         if len(waiting) > _MOST_WAITING:
             print_lines(console, f"and {len(waiting) - _MOST_WAITING:,} more", style="dim")
+
+
+def print_agents(console: Console, found: Sequence[AgentInfo], states: Mapping[str, TaskState]) -> None:
+    """Who holds what, and for how long."""
+    if not found:
+        print_lines(console, "nobody is at work")
+        return
+    columns = [
+        Column("agent", least=8, style="bold"),
+        Column("session", 1, least=10),
+        Column("task", least=16),
+        Column("gen", 2, least=3, right=True),
+        Column("lease ends", 4, least=9),
+        Column("looks", 3, least=4),
+    ]
+    rows: list[tuple[object, ...]] = []
+    for line in found:
+        session = line.session_id if line.session_id != line.agent_id else ""
+        for task in line.tasks:
+            state = states.get(task)
+            holder = state.holder if state else None
+            ends, alive = (from_now(holder.expires_at), "alive" if holder.looks_alive else "lost") if holder else ("", "")
+            rows.append((line.agent_id, session, task, state.generation if state else "", ends, alive))
+    print_table(console, columns, rows)
+
+
+def print_status(
+    console: Console,
+    project: str,
+    counts: Mapping[str, int],
+    people: Sequence[AgentInfo],
+    states: Mapping[str, TaskState],
+    stuck: Sequence[Stuck],
+    ready: Sequence[ReadyTask],
+    refused: int,
+) -> None:
+    """The first screen."""
+    total = sum(counts.values())
+    if not total:
+        print_lines(console, f"project {project} has no tasks; to import a plan, type: genlock plan import FILE")
+        return
+    parts = ", ".join(f"{number:,} {state.replace('_', ' ').lower()}" for state, number in counts.items())
+    print_lines(console, f"project {project}: {count(total, 'task')}: {parts}", style="bold")
+    print_lines(console, "")
+    print_agents(console, people, states)
+    if stuck:
+        print_lines(console, "", "stuck:", style="dim")
+        columns = [Column("task", least=16), Column("why", 2, least=12), Column("waited for by", 1, right=True)]
+        print_table(console, columns, [(one.task_id, one.why, one.waited_for_by or "") for one in stuck[:_MOST_WAITING]])
+        if len(stuck) > _MOST_WAITING:
+            print_lines(console, f"and {len(stuck) - _MOST_WAITING:,} more", style="dim")
+        print_commands(console, command("explain", stuck[0].task_id))
+    print_lines(console, "", "next:", style="dim")
+    print_ready(console, ready, ())
+    if refused:
+        print_lines(console, "", f"{count(refused, 'refused result')} kept, to be adopted or discarded:", style="dim")
+        print_commands(console, command("refused"))
 
 
 def print_state(console: Console, state: TaskState) -> None:

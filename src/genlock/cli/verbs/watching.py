@@ -1,18 +1,86 @@
-"""Looking at the fleet: agents, sessions, refused results."""
+"""Looking at the fleet: how it stands, agents, sessions, refused results."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from genlock.cli.app import App, verb
 from genlock.cli.slips import note_missing
+from genlock.core.overview import Stuck
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _ALL = 100_000
+_NEXT = 5
+_MOST_HELD = 100
+"""Of so many it is said why they are held: each is one more look."""
+
+
+class AtWork(Struct, gc=False):
+    """Who is on what."""
+
+    task: str
+    agent: str
+    session: str
+    generation: int
+    lease_ends: datetime
+    looks_alive: bool
+
+
+class StatusAnswer(Struct, gc=False):
+    """What `status --json` prints."""
+
+    project: str
+    states: dict[str, int]
+    at_work: list[AtWork]
+    stuck: tuple[Stuck, ...]
+    next: list[str]
+    refused_results: int
+
+
+@click.command()
+@verb()
+def status(app: App) -> None:
+    """How it stands: who is on what, what is stuck, what is next.
+
+    First how many tasks are in which state. What is stuck does not move by itself: `genlock explain TASK` says what to type. As JSON:
+    {"project", "states": {…}, "at_work": […], "stuck": […], "next": […], "refused_results"}.
+    """
+    from genlock.core.overview import count_states, find_stuck
+    from genlock.core.reasons import Status
+
+    graph = app.fleet.get_graph()
+    if not graph.tasks:
+        note_missing(app)
+    people = app.fleet.list_agents()
+    held = [task.id for task in graph.tasks if task.state is Status.HELD][:_MOST_HELD]
+    states = app.fleet.batch_get_states(task_ids=[*held, *(task for line in people for task in line.tasks)])
+    policy = app.fleet.get_policy().policy
+    stuck = find_stuck(graph, states, offer_backlog=policy["offer_backlog"])
+    ready = app.fleet.ready(limit=_NEXT, agent_id=app.setting("agent"))
+    refused = len(app.fleet.list_refused_results(limit=_ALL))
+    counts = count_states(graph)
+
+    def text(console: Console) -> None:
+        from genlock.cli.pages import print_status
+
+        print_status(console, app.setting("project"), counts, people, states, stuck, ready, refused)
+
+    at_work = [
+        AtWork(name, state.holder.agent, state.holder.session, state.generation, state.holder.expires_at, state.holder.looks_alive)
+        for name, state in states.items()
+        if state.holder is not None
+    ]
+    app.answers.give(
+        StatusAnswer(app.setting("project"), counts, at_work, stuck, [line.task.id for line in ready], refused),
+        text=text,
+        bare=[f"{state} {number}" for state, number in counts.items()],
+    )
 
 
 @click.command()
@@ -24,29 +92,9 @@ def agents(app: App) -> None:
         note_missing(app)
 
     def text(console: Console) -> None:
-        from genlock.cli.tables import Column, from_now, print_lines, print_table
+        from genlock.cli.pages import print_agents
 
-        if not found:
-            print_lines(console, "nobody is at work")
-            return
-        states = app.fleet.batch_get_states(task_ids=[task for line in found for task in line.tasks])
-        columns = [
-            Column("agent", least=8, style="bold"),
-            Column("session", 1, least=10),
-            Column("task", least=16),
-            Column("gen", 2, least=3, right=True),
-            Column("lease ends", 4, least=9),
-            Column("looks", 3, least=4),
-        ]
-        rows: list[tuple[object, ...]] = []
-        for line in found:
-            session = line.session_id if line.session_id != line.agent_id else ""
-            for task in line.tasks:
-                state = states.get(task)
-                holder = state.holder if state else None
-                ends, alive = (from_now(holder.expires_at), "alive" if holder.looks_alive else "lost") if holder else ("", "")
-                rows.append((line.agent_id, session, task, state.generation if state else "", ends, alive))
-        print_table(console, columns, rows)
+        print_agents(console, found, app.fleet.batch_get_states(task_ids=[task for line in found for task in line.tasks]))
 
     app.answers.give({"agents": found}, text=text, bare=(line.agent_id for line in found))
 
