@@ -48,8 +48,27 @@ def test_tasks_are_offered_where_a_verb_takes_one(project: Path) -> None:
     assert completed(project, "show", "--project", "empty", "") == []
 
 
+@pytest.mark.parametrize("verb", [["ready"], ["next"], ["graph"], ["plan", "show"], ["add", "x"]])
+def test_the_tracks_that_tasks_have_are_offered(project: Path, verb: list[str]) -> None:
+    assert completed(project, *verb, "--track", "") == ["A", "B"]
+    assert completed(project, *verb, "--track", "B") == ["B"]
+    assert completed(project, *verb, "--project", "empty", "--track", "") == []
+
+
+def test_a_track_is_offered_with_what_it_is_for(project: Path) -> None:
+    line = {"_GENLOCK_COMPLETE": "zsh_complete", "COMP_WORDS": "genlock ready --track A", "COMP_CWORD": "3"}
+    assert run(cwd=project, env=line).out.splitlines() == ["plain", "A", "Core Architecture"]
+
+
+def test_roles_and_profiles_are_offered(tmp_path: Path) -> None:
+    assert completed(tmp_path, "keys", "create", "ci", "--role", "") == ["observer", "agent", "operator", "admin"]
+    assert completed(tmp_path, "keys", "create", "ci", "--role", "o") == ["observer", "operator"]
+    assert completed(tmp_path, "tenant", "set", "acme", "--profile", "e") == ["enterprise"]
+
+
 def test_without_a_store_nothing_is_offered_and_nothing_made(tmp_path: Path) -> None:
     assert completed(tmp_path, "claim", "") == []
+    assert completed(tmp_path, "ready", "--track", "") == []
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,8 +1,9 @@
-"""Completion in the shell: verbs from the table, options from the verb, tasks from the project's store."""
+"""Completion in the shell: verbs from the table, options from the verb, tasks and tracks from the project's store."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -41,11 +42,14 @@ def complete(group: click.Group, instruction: str) -> int:
     return 0
 
 
-def offer_tasks(command: click.Command) -> None:
-    """Lets the verb's TASK be completed."""
+def offer_values(command: click.Command) -> None:
+    """Lets a verb's task, tracks, role and profile be completed, also where a verb has several words."""
     for parameter in command.params:
-        if isinstance(parameter, click.Argument) and parameter.name == "task":
-            parameter.shell_complete = _tasks  # type: ignore[method-assign]
+        offered = _OFFERED.get(parameter.name or "")
+        if offered is not None:
+            parameter.shell_complete = offered  # type: ignore[method-assign, assignment]
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        offer_values(inner)
 
 
 def _tasks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -53,6 +57,41 @@ def _tasks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in _names(_app(ctx), incomplete)]
     except (GenlockError, OSError):
         return []
+
+
+def _tracks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Those that tasks have, with what they are for."""
+    app = _app(ctx)
+    try:
+        found = {task.track for task in app.fleet.get_graph().tasks if task.track is not None}
+        purposes = app.fleet.get_policy().tracks if found else {}
+    except (GenlockError, OSError):
+        return []
+    finally:
+        app.close()
+    return [CompletionItem(track, help=purposes.get(track)) for track in sorted(found) if track.startswith(incomplete)]
+
+
+def _roles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from genlock.core.access import Role
+
+    return [CompletionItem(role.value) for role in Role if role.value.startswith(incomplete)]
+
+
+def _profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from genlock.core.policy import PROFILES
+
+    return [CompletionItem(name) for name in PROFILES if name.startswith(incomplete)]
+
+
+_OFFERED: Final[dict[str, Callable[[click.Context, str], list[CompletionItem]]]] = {
+    "task": _tasks,
+    "track": _tracks,
+    "tracks": _tracks,
+    "role": _roles,
+    "profile": _profiles,
+}
+"""By the name of the parameter."""
 
 
 def _app(ctx: click.Context) -> App:

@@ -38,9 +38,9 @@ class Verbs(click.Group):
         command: Any = getattr(import_module(f"genlock.cli.verbs.{module}"), function)
         assert isinstance(command, click.Command)
         if COMPLETE in os.environ:
-            from genlock.cli.completing import offer_tasks
+            from genlock.cli.completing import offer_values
 
-            offer_tasks(command)
+            offer_values(command)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
