@@ -151,6 +151,8 @@ def test_pruning_off_a_terminal_lists_what_it_would_cancel_and_needs_yes(folder:
         "  A-001-core-framework\n  A-002-di-container\n  B-001-schema-design (claimed by ada)\n  B-002-entity-models\n"
         "There is no terminal to ask on; if you mean it, type: genlock plan import --prune --yes other.yaml"
     )
+    told = run("plan", "import", "--prune", "other.yaml", "--tenant", "default", "--project", "default", cwd=folder).error()["message"]
+    assert told.endswith("type: genlock plan import --prune --yes other.yaml --tenant default --project default"), "and not elsewhere"
     diff = run("plan", "diff", "--prune", "other.yaml", cwd=folder).json()
     assert (diff["cancelled"], diff["gone"]) == (doomed, [*doomed, "done"]), "what is done is not cancelled"
     with fleet_of(folder) as fleet:

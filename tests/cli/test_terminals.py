@@ -234,6 +234,30 @@ def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> 
 # Waiting
 
 
+def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_path: Path) -> None:
+    """Else the next command would act on another project."""
+    stage = Stage(tmp_path / "places")
+    place = ["--project", "web"]
+
+    def last(*words: str) -> str:
+        return shown(*words, *place, cwd=stage.folder, env=PLAIN, columns=200)[1][-1].strip()
+
+    assert last("status") == "project web has no tasks; to import a plan, type: genlock plan import FILE --project web"
+    assert stage.run("add", "a", *place).code == 0
+    assert last("explain", "a") == "genlock claim a --project web"
+    assert last("claim", "a", "--session", "s1") == "when done: genlock submit a -g 1 --project web"
+    assert last("claim", "a", "--session", "s2") == "see: genlock explain a --project web"
+    assert last("unlock", "a").endswith("type: genlock unlock a --force --project web")
+    assert last("unlock", "a", "--force").startswith("its claim was taken away")
+    assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("submit", "a", "-g", "1", "--session", "s1", "--text", "x"))
+    assert re.fullmatch(r"genlock adopt a 1/\S+ --project web", last("history", "a"))
+    assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("refused"))
+    assert last("status") == "genlock refused --project web"
+    assert last("renew", "a", "-g", "1", "--session", "s1") == "see: genlock history a --project web"
+    told = stage.run("reset", "a", "--cascade", *place, "--tenant", "default").error()["message"]
+    assert told.endswith("type: genlock reset a --cascade --yes --tenant default --project web")
+
+
 def test_next_waits_for_a_task_that_comes(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "empty")
     with Terminal("next", "--wait", 50, cwd=stage.folder, env=PLAIN) as terminal:

@@ -72,6 +72,15 @@ class App:
             f" reached, with its own URL by --url{unset}"
         )
 
+    def command(self, verb: str, *words: object) -> str:
+        """A command line to be typed next: where this one was told by options to look, that one is too."""
+        from genlock.cli.wording import command, without_password
+
+        told = {name: value for name in ("url", "tenant", "project") if (value := self._flags.get(name))}
+        if "url" in told:
+            told["url"] = without_password(told["url"])
+        return command(verb, *words, *(word for name, value in told.items() for word in (f"--{name}", value)))
+
     def name_store(self, url: str | None) -> None:
         """A URL that the verb has as its argument counts as --url does."""
         if url is None:

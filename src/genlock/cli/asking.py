@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from genlock.cli.app import App
 
 
-def confirm(app: App, what: str, question: str, unasked: str) -> None:
-    """Says what would be done, and asks; whoever does not agree leaves. `unasked` is the command that does it without a question."""
+def confirm(app: App, what: str, question: str, *unasked: str) -> None:
+    """Says what would be done, and asks; whoever does not agree leaves. `unasked` is the verb, with its words, that does it unasked."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadArgument(f"{what}\nThere is no terminal to ask on; if you mean it, type: {unasked}")
+        raise BadArgument(f"{what}\nThere is no terminal to ask on; if you mean it, type: {app.command(*unasked)}")
     app.answers.say(what)
     if not _yes(question):
         app.answers.say("nothing was changed")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from genlock.cli.app import title_of
 from genlock.cli.tables import Column, count, from_now, print_commands, print_fields, print_lines, print_table, safe, stamp
-from genlock.cli.wording import command, settle, who
+from genlock.cli.wording import Command, settle, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
+    from genlock.cli.app import App
     from genlock.core.model import Task
     from genlock.core.overview import Stuck
     from genlock.core.results import AgentInfo, BlockedTask, ClaimHistory, Explanation, FeedEvent, Lineage, ReadyTask, TaskResult, TaskState
@@ -71,7 +72,7 @@ def print_agents(console: Console, found: Sequence[AgentInfo], states: Mapping[s
 
 def print_status(
     console: Console,
-    project: str,
+    app: App,
     counts: Mapping[str, int],
     people: Sequence[AgentInfo],
     states: Mapping[str, TaskState],
@@ -80,9 +81,10 @@ def print_status(
     refused: int,
 ) -> None:
     """The first screen."""
+    project = app.setting("project")
     total = sum(counts.values())
     if not total:
-        print_lines(console, f"project {project} has no tasks; to import a plan, type: genlock plan import FILE")
+        print_lines(console, f"project {project} has no tasks; to import a plan, type: {app.command('plan import', 'FILE')}")
         return
     parts = ", ".join(f"{number:,} {state.replace('_', ' ').lower()}" for state, number in counts.items())
     print_lines(console, f"project {project}: {count(total, 'task')}: {parts}", style="bold")
@@ -94,15 +96,15 @@ def print_status(
         print_table(console, columns, [(one.task_id, one.why, one.waited_for_by or "") for one in stuck[:_MOST_WAITING]])
         if len(stuck) > _MOST_WAITING:
             print_lines(console, f"and {len(stuck) - _MOST_WAITING:,} more", style="dim")
-        print_commands(console, command("explain", stuck[0].task_id))
+        print_commands(console, app.command("explain", stuck[0].task_id))
     print_lines(console, "", "next:", style="dim")
     print_ready(console, ready, ())
     if refused:
         print_lines(console, "", f"{count(refused, 'refused result')} kept, to be adopted or discarded:", style="dim")
-        print_commands(console, command("refused"))
+        print_commands(console, app.command("refused"))
 
 
-def print_state(console: Console, state: TaskState) -> None:
+def print_state(console: Console, state: TaskState, command: Command) -> None:
     """All about one task: how it stands, then its definition as far as it says anything."""
     task = state.task
     hold = f"{state.hold_reason}{f', until {stamp(state.held_until)}' if state.held_until else ''}" if state.hold_reason else ""
@@ -116,7 +118,7 @@ def print_state(console: Console, state: TaskState) -> None:
             ("held by", who(state.holder) if state.holder else ""),
             ("held back", hold),
             ("waits for", ", ".join((*state.unmet_dependencies, *state.unfinished_children))),
-            *(_result_fields(state.result) if state.result else ()),
+            *(_result_fields(state.result, command) if state.result else ()),
             ("refused results", state.refused_results or ""),
             ("inputs changed", ", ".join(state.inputs_changed)),
             ("failures in a row", state.failures or ""),
@@ -153,7 +155,7 @@ def _plain(value: object) -> str:
             return str(value)
 
 
-def _result_fields(result: TaskResult) -> list[tuple[str, object]]:
+def _result_fields(result: TaskResult, command: Command) -> list[tuple[str, object]]:
     import msgspec
 
     by = result.agent_id or result.session_id
@@ -165,7 +167,7 @@ def _result_fields(result: TaskResult) -> list[tuple[str, object]]:
     ]
 
 
-def print_lineage(console: Console, lineage: Lineage, state: TaskState) -> None:
+def print_lineage(console: Console, lineage: Lineage, state: TaskState, command: Command) -> None:
     """GC 9.2: the generations, and the refused submissions below them."""
     print_lines(console, f"{lineage.task_id}, {state.state}, generation {state.generation}; times are UTC", style="dim")
     entries = lineage.generations
@@ -202,7 +204,7 @@ def print_lineage(console: Console, lineage: Lineage, state: TaskState) -> None:
             if refused.state is not None and refused.state.value == "KEPT":
                 # What is completed has its result; to adopt another it would have to be reset first.
                 act = "discard" if state.state.value == "COMPLETED" else "adopt"
-                print_commands(console, settle(act, lineage.task_id, refused.id), indent="   " if last else "│  ")
+                print_commands(console, settle(command, act, lineage.task_id, refused.id), indent="   " if last else "│  ")
 
 
 def print_explanation(console: Console, found: Explanation) -> None:

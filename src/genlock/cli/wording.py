@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from genlock.core.results import ClaimResult, Explanation, Holder, OperatorResult, SubmissionResult
+
+
+Command: TypeAlias = Callable[..., str]
+"""How a verb and its words become a command line: `command`, or an App's, which says where to look as its own call did."""
 
 
 def command(verb: str, *words: object) -> str:
@@ -27,7 +32,7 @@ def without_password(url: str) -> str:
     return url if hidden == parts else urlunsplit(hidden)
 
 
-def settle(verb: str, task: str, refused_id: str) -> str:
+def settle(command: Command, verb: str, task: str, refused_id: str) -> str:
     """The command that adopts or discards a refused result; the task stands in its name already, and is not typed twice."""
     return command(verb, task, refused_id.removeprefix(f"{task}/"))
 
@@ -85,12 +90,12 @@ def claim_refusal(task: str, reason: str, current: int) -> str:
     return _CLAIM_REFUSALS[reason].format(task=task, current=current)
 
 
-def after_submission(task: str, result: SubmissionResult) -> tuple[str, ...]:
+def after_submission(command: Command, task: str, result: SubmissionResult) -> tuple[str, ...]:
     """What to type after a refused submission."""
     if result.refused_id is None:
         return (command("show", task),)
     first = (command("reset", task),) if result.reason.value == "TASK_ALREADY_COMPLETED" else ()
-    return (*first, settle("adopt", task, result.refused_id), settle("discard", task, result.refused_id))
+    return (*first, *(settle(command, verb, task, result.refused_id) for verb in ("adopt", "discard")))
 
 
 def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:
@@ -101,7 +106,7 @@ def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:
     return lines
 
 
-def to_type(explanation: Explanation, *, dependencies: tuple[str, ...] = ()) -> tuple[str, ...]:
+def to_type(command: Command, explanation: Explanation, *, dependencies: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The commands that would change what `explain` found; `dependencies` are those of the cycle's first task."""
     task = explanation.task_id
     if explanation.own_generation is not None:

@@ -41,14 +41,14 @@ def unlock(app: App, task: str, force: bool) -> None:
     Its generation is stale from then on: whatever it still submits is refused, and kept.
     """
     if not force:
-        from genlock.cli.wording import command, who
+        from genlock.cli.wording import who
 
         holder = app.fleet.get_task_state(task_id=task).holder
         if holder is None:
             raise BadArgument(f"nobody holds {task}: there is nothing to take away")
         raise BadArgument(
             f"{task} is held by {who(holder)}. --force takes the claim away: what its holder still submits is refused, and kept. "
-            f"If the holder is lost, type: {command('unlock', task, '--force')}"
+            f"If the holder is lost, type: {app.command('unlock', task, '--force')}"
         )
     result = app.fleet.force_release(task_id=task)
     _give(app, result, f"{task} is free", f"nobody holds {task}; nothing was changed")
@@ -137,10 +137,9 @@ def _confirm(app: App, task: str, others: tuple[str, ...]) -> None:
     """Says what a cascade would reset, and asks."""
     from genlock.cli.asking import confirm
     from genlock.cli.tables import count
-    from genlock.cli.wording import command
 
     listed = "".join(f"\n  {other}" for other in others)
     what = f"{task} would be reset, and nothing else"
     if others:
         what = f"{task} and what rests on it, {count(len(others), 'completed task')}, would be reset:{listed}"
-    confirm(app, what, "Reset them?" if others else "Reset it?", command("reset", task, "--cascade", "--yes"))
+    confirm(app, what, "Reset them?" if others else "Reset it?", "reset", task, "--cascade", "--yes")

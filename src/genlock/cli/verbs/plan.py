@@ -76,7 +76,6 @@ def import_(app: App, files: tuple[str, ...], prune: bool, yes: bool) -> None:
     a fault, or names another project than the one asked for. An import that was cut off is finished by importing again.
     """
     from genlock.cli.progress import bar
-    from genlock.cli.wording import command
 
     written = [0, 0]
     typed = [*(["--prune"] if prune else []), *(["--yes"] if yes else []), *files]
@@ -94,15 +93,13 @@ def import_(app: App, files: tuple[str, ...], prune: bool, yes: bool) -> None:
     except KeyboardInterrupt:
         _broken_off(app, typed, *written)
     _give(app, result)
-    again = command("plan import --prune", *files)
+    again = app.command("plan import", "--prune", *files)
     kept = len(result.gone) - len(result.cancelled)
     if kept and not prune:
         app.answers.say(f"{_count(kept, 'task')} not in the plan, and left as before; to cancel what is gone, type: {again}")
     if result.still_cancelled:
-        first = result.still_cancelled[0]
-        app.answers.say(
-            f"{_count(len(result.still_cancelled), 'task')} in the plan but cancelled before; to have one done, type: genlock reset {first}"
-        )
+        again = app.command("reset", result.still_cancelled[0])
+        app.answers.say(f"{_count(len(result.still_cancelled), 'task')} in the plan but cancelled before; to have one done, type: {again}")
 
 
 @plan.command()
@@ -198,7 +195,6 @@ def _print_faults(invalid: PlanInvalid) -> None:
 def _confirm(app: App, names: Sequence[str], files: Sequence[PlanFile]) -> None:
     """Says what a pruning import would cancel, and asks; a task may be of another plan, or be worked on."""
     from genlock.cli.asking import confirm
-    from genlock.cli.wording import command
 
     with _faults_shown(app):
         doomed = app.fleet.diff_plan(source=files, prune=True).cancelled
@@ -210,14 +206,15 @@ def _confirm(app: App, names: Sequence[str], files: Sequence[PlanFile]) -> None:
         app,
         f"{_count(len(doomed), 'task')} of project {app.setting('project')!r} not in the plan would be cancelled:{''.join(listed)}",
         "Cancel them?" if len(doomed) > 1 else "Cancel it?",
-        command("plan import", "--prune", "--yes", *names),
+        "plan import",
+        "--prune",
+        "--yes",
+        *names,
     )
 
 
 def _broken_off(app: App, typed: Sequence[str], done: int, total: int) -> NoReturn:
-    from genlock.cli.wording import command
-
-    again = command("plan import", *typed)
+    again = app.command("plan import", *typed)
     if total:
         print(f"genlock: broken off after {done:,} of {total:,} changes; to finish, type: {again}", file=sys.stderr)
     else:

@@ -115,7 +115,7 @@ def show(app: App, task: str, result: bool, digest: str | None) -> None:
     def text(console: Console) -> None:
         from genlock.cli.pages import print_state
 
-        print_state(console, state)
+        print_state(console, state, app.command)
 
     app.answers.give(state, text=text, bare=[state.state])
 
@@ -133,7 +133,7 @@ def history(app: App, task: str) -> None:
     def text(console: Console) -> None:
         from genlock.cli.pages import print_lineage
 
-        print_lineage(console, lineage, app.fleet.get_task_state(task_id=task))
+        print_lineage(console, lineage, app.fleet.get_task_state(task_id=task), app.command)
 
     app.answers.give(lineage, text=text, bare=(entry.generation for entry in lineage.generations))
 
@@ -192,7 +192,7 @@ def _with_commands(app: App, found: Explanation) -> Explanation:
     if found.cycle:
         found = replace(found, cycle=_from_a_dependency(app, found.cycle))
         dependencies = app.fleet.get_task_state(task_id=found.cycle[0]).task.depends_on
-    return replace(found, try_next=to_type(found, dependencies=dependencies))
+    return replace(found, try_next=to_type(app.command, found, dependencies=dependencies))
 
 
 def _from_a_dependency(app: App, cycle: tuple[str, ...]) -> tuple[str, ...]:

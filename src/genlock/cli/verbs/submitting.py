@@ -60,7 +60,7 @@ def submit(
         print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation, answer.waits_for)}")
         if answer.kept:
             print_lines(console, "the result is kept; to make it count, or to give it up:")
-        print_commands(console, *after_submission(task, answer))
+        print_commands(console, *after_submission(app.command, task, answer))
 
     app.answers.give(answer, text=say, bare=[answer.work_product_ref] if answer.accepted else [])
     if not answer.accepted:

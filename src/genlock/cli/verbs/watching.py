@@ -69,7 +69,7 @@ def status(app: App) -> None:
     def text(console: Console) -> None:
         from genlock.cli.pages import print_status
 
-        print_status(console, app.setting("project"), counts, people, states, stuck, ready, refused)
+        print_status(console, app, counts, people, states, stuck, ready, refused)
 
     at_work = [
         AtWork(name, state.holder.agent, state.holder.session, state.generation, state.holder.expires_at, state.holder.looks_alive)
@@ -179,7 +179,7 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
         if kept:
             print_lines(console, "", "to make one count, or to give it up:", style="dim")
             for line in kept[:10]:
-                print_commands(console, settle("adopt", line.task_id, line.id))
-            print_commands(console, settle("discard", kept[0].task_id, kept[0].id))
+                print_commands(console, settle(app.command, "adopt", line.task_id, line.id))
+            print_commands(console, settle(app.command, "discard", kept[0].task_id, kept[0].id))
 
     app.answers.give({"refused": found}, text=text, bare=(line.id for line in found))

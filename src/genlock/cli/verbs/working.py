@@ -83,7 +83,7 @@ def renew(app: App, task: str | None, generation: int | None, lease: float | Non
 
     def text(console: Console) -> None:
         from genlock.cli.tables import from_now, print_lines
-        from genlock.cli.wording import claim_refusal, command
+        from genlock.cli.wording import claim_refusal
 
         if result.success:
             print_lines(console, f"renewed: the lease of {task} ends {from_now(result.new_expiry)}")
@@ -91,7 +91,7 @@ def renew(app: App, task: str | None, generation: int | None, lease: float | Non
                 print_lines(console, f"reset since you claimed it: {', '.join(result.inputs_changed)}")
         else:
             print_lines(console, f"refused, {result.reason}: {claim_refusal(task, result.reason, result.generation)}")
-            app.answers.say(f"see: {command('history', task)}")
+            app.answers.say(f"see: {app.command('history', task)}")
 
     bare = [result.new_expiry.isoformat().replace("+00:00", "Z")] if result.new_expiry else []
     app.answers.give(result, text=text, bare=bare)
@@ -116,13 +116,13 @@ def release(app: App, task: str | None, generation: int | None, error: bool, ope
 
     def text(console: Console) -> None:
         from genlock.cli.tables import print_lines
-        from genlock.cli.wording import claim_refusal, command
+        from genlock.cli.wording import claim_refusal
 
         if result.success:
             print_lines(console, f"released: {task}")
         else:
             print_lines(console, f"refused, {result.reason}: {claim_refusal(task, result.reason, result.generation)}")
-            app.answers.say(f"see: {command('history', task)}")
+            app.answers.say(f"see: {app.command('history', task)}")
 
     app.answers.give(result, text=text, bare=[result.generation] if result.success else [])
     if not result.success:
@@ -179,12 +179,12 @@ def _give_export(app: App, result: ClaimResult) -> None:
 def _print_claim(app: App, console: Console, result: ClaimResult) -> None:
     from genlock.cli.app import title_of
     from genlock.cli.tables import from_now, print_fields, print_lines
-    from genlock.cli.wording import command, denial
+    from genlock.cli.wording import denial
 
     claim = result.claim
     if claim is None:
         print_lines(console, f"{'not granted' if result.task_id else 'nothing'}, {result.reason}: {denial(result)}")
-        app.answers.say(f"see: {command('explain', result.task_id) if result.task_id else command('ready')}")
+        app.answers.say(f"see: {app.command('explain', result.task_id) if result.task_id else app.command('ready')}")
         return
     print_fields(
         console,
@@ -196,4 +196,4 @@ def _print_claim(app: App, console: Console, result: ClaimResult) -> None:
             ("inputs changed", ", ".join(result.inputs_changed)),
         ],
     )
-    app.answers.say(f"when done: {command('submit', claim.task_id, '-g', claim.generation)}")
+    app.answers.say(f"when done: {app.command('submit', claim.task_id, '-g', claim.generation)}")
