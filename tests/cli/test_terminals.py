@@ -217,6 +217,20 @@ def test_pruning_lists_what_it_would_cancel_and_asks(tmp_path: Path, typed: str,
     assert stage.run("show", "mine", "-q").code == (0 if code == 0 else 3), "who does not agree has nothing imported"
 
 
+def test_what_is_added_while_the_question_stands_is_not_pruned_unasked(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "pruning")
+    stage.add("old")
+    (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
+    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("  old\r\nCancel it? [y/N]: ")
+        stage.add("new")
+        terminal.press("y\n")
+        terminal.wait_for("2 tasks of project 'default' not in the plan would be cancelled:\r\n  new\r\n  old\r\nCancel them? [y/N]: ")
+        terminal.press("n\n")
+        assert terminal.end() == 1
+    assert [stage.run("show", task, "-q").out for task in ("old", "new")] == ["PENDING\n", "PENDING\n"]
+
+
 def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "pruning")
     stage.add("of-another-plan")

@@ -193,13 +193,23 @@ def _print_faults(invalid: PlanInvalid) -> None:
 
 
 def _confirm(app: App, names: Sequence[str], files: Sequence[PlanFile]) -> None:
-    """Says what a pruning import would cancel, and asks; a task may be of another plan, or be worked on."""
+    """Says what a pruning import would cancel, and asks: a task may be of another plan, or be worked on.
+
+    While the question stands others may add tasks; who agreed has not agreed to those, and is asked again.
+    """
+    agreed: set[str] = set()
+    while True:
+        with _faults_shown(app):
+            doomed = app.fleet.diff_plan(source=files, prune=True).cancelled
+        if agreed.issuperset(doomed):
+            return
+        _ask(app, names, doomed)
+        agreed.update(doomed)
+
+
+def _ask(app: App, names: Sequence[str], doomed: Sequence[str]) -> None:
     from genlock.cli.asking import confirm
 
-    with _faults_shown(app):
-        doomed = app.fleet.diff_plan(source=files, prune=True).cancelled
-    if not doomed:
-        return
     at_work = {task.id: task.agent for task in app.fleet.get_graph().tasks if task.agent is not None}
     listed = [f"\n  {name}{f' (claimed by {at_work[name]})' if name in at_work else ''}" for name in doomed]
     confirm(
