@@ -145,6 +145,8 @@ class EventQuery(Struct, frozen=True):
     """Without `record`: a cursor; None is the beginning of what is kept."""
     tail: bool = False
     """Only the cursor of the feed's present end, no events."""
+    back: int = 0
+    """With `tail`: the cursor of so many positions before the end, for who wants the last events only."""
     cursors: bool = False
     """Without `record`: fill in `EventPage.cursors`, for readers who may stop in mid-page."""
     limit: int = 1000

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from genlock.store import EventPage, EventQuery, Key, Page, Query, Recorded, Stored
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, encode_token
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, encode_token, tail_page
 
 Row = tuple[Any, ...]
 
@@ -38,7 +38,7 @@ def record_page(query: EventQuery, state: FeedState, events: Sequence[Recorded],
 def feed_page(query: EventQuery, state: FeedState, kept_after: Callable[[int], Iterable[Recorded]]) -> EventPage:
     """A page of a feed in this state; `kept_after` gives its events after a position. `CursorLost` if it cannot be continued."""
     if query.tail:
-        return EventPage((), encode_cursor(state, state.head), more=False, position=state.head)
+        return tail_page(query, state, state.head)
     position = 0
     if query.after is not None:
         place = decode_cursor(query.after)

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from genlock.errors import BadArgument, CursorLost
+from genlock.store import EventPage, EventQuery
 from genlock.typed_json import decode
 
 _FIELDS = struct.Struct(">8sQQII")
@@ -85,6 +86,12 @@ def check_place(place: Place, state: FeedState) -> None:
         raise CursorLost(f"the cursor is at {place.position}, and the feed ends at {state.head}: the store is an older copy")
     if place.position < state.purged_to and place.purges != state.purges & 0xFFFFFFFF:
         raise CursorLost(f"the cursor is at {place.position}, and events up to {state.purged_to} have been purged since")
+
+
+def tail_page(query: EventQuery, state: FeedState, end: int) -> EventPage:
+    """The page of who asks for the cursor of a feed's end, or of some way back from it."""
+    position = max(0, end - query.back)
+    return EventPage((), encode_cursor(state, position), more=position < end, position=position)
 
 
 def encode_token(*last: str | int | None) -> str:

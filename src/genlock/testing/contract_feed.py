@@ -165,6 +165,14 @@ class FeedClauses(ContractBase):
         later = history(store, "A-002", commits=2)
         assert facts_of(from_cursor(store, page.cursor)) == recorded_of(later)
 
+    def test_a_cursor_some_way_back_from_the_tail_shows_the_last_events(self, store: Store) -> None:
+        events = recorded_of([*history(store, "A-001", commits=4), *history(store, "A-002", commits=2)])
+        for back in (0, 1, len(events) - 1, len(events), 10**9):
+            page = store.read_events(EventQuery("acme", "apollo", tail=True, back=back))
+            assert (list(page.events), page.more) == ([], back > 0)
+            assert facts_of(from_cursor(store, page.cursor)) == events[max(0, len(events) - back) :]
+        assert not store.read_events(EventQuery("acme", "gemini", tail=True, back=7)).more
+
     def test_the_cursor_of_an_empty_feed_continues(self, store: Store) -> None:
         cursors = [store.read_events(FEED).cursor, tail(store)]
         cursors.append(store.read_events(EventQuery("acme", "apollo", after=cursors[0])).cursor)

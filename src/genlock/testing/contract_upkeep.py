@@ -112,6 +112,13 @@ class PurgeClauses(ContractBase):
         for cursor in cursors:
             assert [(event.version, event.position) for event in from_cursor(store, cursor)] == [(later.version, position)]
 
+    def test_what_was_purged_is_not_missed_by_who_begins_some_way_back(self, store: Store) -> None:
+        changes = history(store, "A-001", commits=3)
+        store.purge(make_key(), changes[-1].version + 1, b"the base")
+        later = history(store, "A-002", commits=2)
+        back = EventQuery("acme", "apollo", tail=True, back=len(recorded_of([*changes, *later])) - 1)
+        assert facts_of(from_cursor(store, store.read_events(back).cursor)) == recorded_of(later)
+
     def test_a_purge_in_one_project_leaves_the_others_cursors(self, store: Store) -> None:
         history(store, project="gemini", commits=2)
         start = store.read_events(EventQuery("acme", "apollo")).cursor

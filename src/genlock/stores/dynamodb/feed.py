@@ -13,7 +13,7 @@ from genlock.stores.dynamodb.items import Item, int_of, is_event, position_of, r
 from genlock.stores.dynamodb.keys import META, At
 from genlock.stores.dynamodb.loading import epoch_of
 from genlock.stores.dynamodb.table import Table
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 
 FETCH_AT_LEAST = 25
 """Events fetched at a time, however short the page: tombstones may stand among them."""
@@ -57,8 +57,7 @@ class Feeds:
             return self._read_record(query, query.record)
         state = self.state(query.tenant, query.project)
         if query.tail:
-            position = self._end(query.tenant, query.project, state)
-            return EventPage((), encode_cursor(state, position), more=False, position=position)
+            return tail_page(query, state, self._end(query.tenant, query.project, state))
         run, state = self._page(query, state)
         cursors = [encode_cursor(state, event.position) for event in run.events] if query.cursors else ()
         return EventPage(run.events, encode_cursor(state, run.end), run.more, position=run.end, cursors=cursors, voids=run.voids)

@@ -8,7 +8,7 @@ from genlock.errors import StoreCorrupt
 from genlock.store import EventPage, EventQuery, Key, Recorded
 from genlock.stores.mysql.link import Link, Row
 from genlock.stores.mysql.queries import Queries
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 
 
 def read_events(link: Link, queries: Queries, query: EventQuery) -> EventPage:
@@ -18,7 +18,7 @@ def read_events(link: Link, queries: Queries, query: EventQuery) -> EventPage:
         return _read_record(link, queries, query, query.record)
     if query.tail:
         state = feed_state(link.rows(queries["feed_state"], **place), query)
-        return EventPage((), encode_cursor(state, state.head), more=False, position=state.head)
+        return tail_page(query, state, state.head)
     after = None if query.after is None else decode_cursor(query.after)
     position = 0 if after is None else after.position
     rows = link.rows(queries["read_feed"], position=min(position, 2**40 - 1), most=query.limit + 1, **place)

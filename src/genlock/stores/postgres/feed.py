@@ -6,7 +6,7 @@ from typing import Any
 
 from genlock.errors import StoreCorrupt
 from genlock.store import EventPage, EventQuery, Key, Recorded
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 from genlock.stores.postgres.link import Link
 
 Rows = list[tuple[Any, ...]]
@@ -19,7 +19,7 @@ def read_events(link: Link, queries: dict[str, str], query: EventQuery, where: s
         return _read_record(link, queries["read_record"], query, query.record)
     if query.tail:
         state = feed_state(link.rows(queries["feed_state"], *place), *place)
-        return EventPage((), encode_cursor(state, state.head), more=False, position=state.head)
+        return tail_page(query, state, state.head)
     after = None if query.after is None else decode_cursor(query.after)
     position = 0 if after is None else after.position
     rows: Rows = link.rows(queries["read_feed"], *place, min(position, 2**40 - 1), query.limit + 1)

@@ -6,7 +6,7 @@ from typing import Any
 
 from genlock.errors import StoreCorrupt
 from genlock.store import EventPage, EventQuery, Key, Recorded
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.loading import epoch_in
 from genlock.stores.redis.wire import Names, field_of, key_in, split_head
@@ -24,7 +24,7 @@ def read_events(link: Link, names: Names, birth: bytes, query: EventQuery, where
     after = None if query.after is None else decode_cursor(query.after)
     if query.tail:
         state = _state(link.run("heads_of_feeds", keys), birth, query, where)
-        return EventPage((), encode_cursor(state, state.head), more=False, position=state.head)
+        return tail_page(query, state, state.head)
     position = 0 if after is None else min(after.position, _LAST)
     said = link.run("feed", keys, position, query.limit + 1)
     state = _state(said, birth, query, where)

@@ -9,7 +9,7 @@ import apsw
 
 from genlock.errors import StoreCorrupt
 from genlock.store import EventPage, EventQuery, Key, Recorded
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark
+from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.stores.sqlite.writing import POSITION_BITS, POSITIONS
 
@@ -25,7 +25,7 @@ def read_events(db: apsw.Connection, query: EventQuery, path: Path) -> EventPage
     if query.record is not None:
         return _read_record(db, query, query.record, state, project)
     if query.tail:
-        return EventPage((), encode_cursor(state, state.head), more=False, position=state.head)
+        return tail_page(query, state, state.head)
     position = 0
     if query.after is not None:
         place = decode_cursor(query.after)
