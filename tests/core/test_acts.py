@@ -1,4 +1,4 @@
-"""What a task remembers of the last act with an operation id."""
+"""What a task remembers of the last acts with an operation id."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from msgspec.structs import replace
 
 from genlock.core import codec
 from genlock.core import commands as c
-from genlock.core.reasons import Verdict
+from genlock.core.model import Task, TaskRecord
+from genlock.core.reasons import SpawnMode, Status, Verdict
+from genlock.core.rules import evolve
+from genlock.core.task.operate import EARLIER_ACTS
 from genlock.errors import OperationMismatch
 from tests.core.world import World, by, key_of
 
@@ -54,3 +57,96 @@ def test_the_order_in_which_fields_are_given_is_no_argument() -> None:
     one = c.EditTask(T, by("s1"), changes={"title": "t", "priority": "high"}, operation="op")
     other = c.EditTask(T, by("s1"), changes={"priority": "high", "title": "t"}, operation="op")
     assert remembering(one).decide(other).outcome.verdict is Verdict.DONE
+
+
+ACTS: dict[str, c.Command] = {
+    **{name: command for name, (command, _) in ASKED.items()},
+    "force a release": c.ForceRelease(T, operation="op"),
+    "reset": c.ResetTask(T, operation="op"),
+    "reopen": c.ReopenTask(T, operation="op"),
+}
+"""Each of which would do something if it were decided anew."""
+
+
+def begun(name: str) -> World:
+    """A task that alice has, held if it is to be reopened."""
+    world = World()
+    world.add("T")
+    world.claim("T")
+    if name == "reopen":
+        world.ask(c.HoldTask(T))
+    return world
+
+
+def others(world: World, number: int) -> None:
+    """So many acts of others, each with an id."""
+    for turn in range(number):
+        edit = c.EditTask(T, by("s2"), changes={"description": f"{turn}"}, operation=f"other {turn}")
+        assert world.ask(edit).outcome.verdict is Verdict.DONE
+
+
+@pytest.mark.parametrize("name", ACTS)
+def test_an_act_that_is_repeated_after_acts_of_others_is_not_done_once_more(name: str) -> None:
+    world = begun(name)
+    assert world.ask(ACTS[name]).outcome.verdict is Verdict.DONE
+    others(world, EARLIER_ACTS)
+    world.reload()
+    if world.task("T").state is Status.PENDING:
+        world.claim("T", "s3", "carol" if name != "assign" else "a")
+    before = world.task("T")
+    again = world.decide(ACTS[name])
+    assert (again.outcome.verdict, again.events) == (Verdict.DONE, ())
+    assert again.outcome.state is before.state
+    with pytest.raises(OperationMismatch):
+        world.decide(c.HoldTask(T, reason="z", operation="op"))
+
+
+def test_how_many_acts_are_remembered_has_an_end() -> None:
+    world = begun("reset")
+    world.ask(ACTS["reset"])
+    others(world, EARLIER_ACTS + 1)
+    assert len(world.task("T").acts) == EARLIER_ACTS
+    assert [type(event).__name__ for event in world.decide(ACTS["reset"]).events] == ["TaskReset"]
+
+
+def test_an_act_without_an_id_makes_nothing_forgotten_and_none_is_noted_of_a_claim() -> None:
+    world = World()
+    world.add("T")
+    world.claim("T")
+    assert b"act" not in codec.encode_record(world.task("T"))
+    world.ask(ACTS["reset"])
+    for turn in range(2 * EARLIER_ACTS):
+        world.ask(c.EditTask(T, changes={"title": f"{turn}"}))
+    assert world.decide(ACTS["reset"]).events == ()
+    assert b'"acts"' not in codec.encode_record(world.task("T"))
+
+
+def test_a_spawn_that_is_repeated_after_acts_of_others_names_the_children_that_it_made() -> None:
+    def spawn(*names: str) -> c.SpawnSubtasks:
+        children = tuple(Task(id=name, parent="T", depth=1, spawned_from="T") for name in names)
+        return c.SpawnSubtasks(T, by("s1"), 1, children, SpawnMode.PARALLEL, True, "op")
+
+    world = begun("spawn")
+    assert world.ask(spawn("T::1", "T::2")).outcome.children == ("T::1", "T::2")
+    others(world, 3)
+    # Its repeat has other names by now: the counter has moved on.
+    again = world.decide(spawn("T::3", "T::4"))
+    assert (again.outcome.children, again.events) == (("T::1", "T::2"), ())
+
+
+def test_events_from_before_more_than_one_act_was_remembered_fold_to_the_record_that_was_written_then() -> None:
+    world = begun("hold")
+    for number, command in enumerate((ACTS["hold"], ACTS["reopen"], ACTS["reset"])):
+        world.ask(replace(command, operation=f"op {number}"))
+    record: TaskRecord | None = None
+    for event in world.cell(T).events:
+        old = replace(event, remembers=0) if hasattr(event, "remembers") else event
+        record = evolve("task", record, codec.decode_event(codec.seal(old, 1, b"").body).event)  # type: ignore[assignment]
+    assert record is not None
+    assert record.act is not None
+    assert (record.act.operation, record.acts) == ("op 2", ())
+    assert b'"acts"' not in codec.encode_record(record)
+    # And the next act remembers the one that was.
+    world.cell(T).record = world.cell(T).folded = record
+    world.ask(replace(ACTS["hold"], operation="op 3"))
+    assert [act.operation for act in world.task("T").acts] == ["op 2"]

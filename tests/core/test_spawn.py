@@ -17,6 +17,7 @@ from genlock.core.model import Act, Claim, Heard, Released, Result, Task, TaskRe
 from genlock.core.policy import MAX_DEFINITION_BYTES, MAX_DEPENDENCIES, MAX_INLINE_RESULT_BYTES, MAX_SPAWN_BYTES
 from genlock.core.reasons import ClaimState, ReleaseReason, SpawnMode, Status
 from genlock.core.room import lacks_room
+from genlock.core.task.operate import EARLIER_ACTS
 from genlock.errors import BadArgument, NotAllowed, TaskExists
 from genlock.store import Limits
 from tests.core.world import START, World, by, key_of
@@ -166,6 +167,8 @@ def test_the_largest_record_that_can_come_about_is_one_that_stores_take(length: 
         spawning=tuple(waiting),
         inputs_changed=(*others, *children),
         act=Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(each.id for each in waiting)),
+        # Every child is of one spawn.
+        acts=tuple(Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(children[at::EARLIER_ACTS])) for at in range(EARLIER_ACTS)),
     )
     data = b'"' + b"r" * MAX_INLINE_RESULT_BYTES + b'"'
     result = Result("r" * 40, 10**9, session, agent, "w" * 512, "d" * 64, len(data), START, data=Raw(data))

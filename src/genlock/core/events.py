@@ -34,6 +34,14 @@ class Occurrence(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     metadata: dict[str, Any] = {}
 
 
+class Acted(Occurrence, frozen=True, kw_only=True):
+    """What the acts have in common that no claim, release or result remembers: what their repeats are known by."""
+
+    operation: str = ""
+    remembers: int = 0
+    """How many acts before this one the record still knows; none if the event is from before they were kept."""
+
+
 # Tasks: definition
 
 
@@ -47,13 +55,12 @@ class TaskAdded(Occurrence, frozen=True):
     assigned_until: datetime | None = None
 
 
-class TaskEdited(Occurrence, frozen=True):
+class TaskEdited(Acted, frozen=True):
     """The definition is another; `task` is the new one, `changed` the names of the fields."""
 
     task: Task
     changed: tuple[str, ...]
     early: bool = False
-    operation: str = ""
     arguments: str = ""
     """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
@@ -124,7 +131,7 @@ class ClaimStale(Occurrence, frozen=True):
     last_renewal: datetime
 
 
-class ClaimSuperseded(Occurrence, frozen=True):
+class ClaimSuperseded(Acted, frozen=True):
     """The right was taken away without being given to anyone; `generation` is the new one, not granted yet."""
 
     previous_generation: int
@@ -132,15 +139,13 @@ class ClaimSuperseded(Occurrence, frozen=True):
     """The verb: unlock, assign, reset, cancel, adopt."""
     holder_session_id: str = ""
     holder_agent_id: str = ""
-    operation: str = ""
 
 
-class TaskAssigned(Occurrence, frozen=True):
+class TaskAssigned(Acted, frozen=True):
     """Only this agent is granted the task, until the reservation lapses."""
 
     assigned_to: str
     assigned_until: datetime
-    operation: str = ""
     arguments: str = ""
     """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
@@ -171,43 +176,39 @@ class ResultAccepted(Occurrence, frozen=True):
     """Which payload: the digits in its name, which no other result has."""
 
 
-class TaskReset(Occurrence, frozen=True):
+class TaskReset(Acted, frozen=True):
     """The task is to be done again, at a higher generation."""
 
     previous_state: Status
     holder_session_id: str = ""
     holder_agent_id: str = ""
-    operation: str = ""
 
 
-class TaskCancelled(Occurrence, frozen=True):
+class TaskCancelled(Acted, frozen=True):
     """The task will not be done."""
 
     previous_state: Status
     reason: str = ""
     holder_session_id: str = ""
     holder_agent_id: str = ""
-    operation: str = ""
     arguments: str = ""
     """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
-class TaskHeld(Occurrence, frozen=True):
+class TaskHeld(Acted, frozen=True):
     """Nobody is granted the task until someone reopens it."""
 
     reason: str
     until: datetime | None = None
-    operation: str = ""
     arguments: str = ""
     """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
-class TaskReopened(Occurrence, frozen=True):
+class TaskReopened(Acted, frozen=True):
     """The hold is lifted; or, if it was not held, the task leaves the backlog."""
 
     by_time: bool = False
     """The hold had an end; nobody has judged the failures that led to it."""
-    operation: str = ""
     backlog: bool = False
     """It was held while in the backlog, and goes back there."""
 
@@ -245,13 +246,12 @@ class ChildReopened(News, frozen=True):
     """Children that were finished are open again."""
 
 
-class SubtasksSpawned(Occurrence, frozen=True):
+class SubtasksSpawned(Acted, frozen=True):
     """The holder split the task; the children are created as reactions."""
 
     children: tuple[Task, ...]
     mode: SpawnMode
     keep: bool = False
-    operation: str = ""
 
 
 # Other records

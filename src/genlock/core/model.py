@@ -152,7 +152,7 @@ class Hold(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Act(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The last act with an operation id that no claim, release or result remembers, kept so that its repeat is answered alike."""
+    """An act with an operation id that no claim, release or result remembers, kept so that its repeat is answered alike."""
 
     operation: str
     session: str
@@ -195,6 +195,15 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     assigned_until: datetime | None = None
     """When the reservation for `task.assigned_to` lapses."""
     act: Act | None = None
+    """The last one that has an operation id."""
+    acts: tuple[Act, ...] = ()
+    """Those before it, the oldest first: as many as its event says."""
+
+    def remembered(self, operation: str, session: str) -> Act | None:
+        """The act that this session has done under this id, if it is not too long ago."""
+        if self.act is None or not operation:
+            return None
+        return next((act for act in (self.act, *self.acts) if (act.operation, act.session) == (operation, session)), None)
 
 
 class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):

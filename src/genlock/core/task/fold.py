@@ -122,6 +122,7 @@ def _acquired(record: TaskRecord, event: e.ClaimAcquired) -> TaskRecord:
         (),
         record.assigned_until,
         record.act,
+        record.acts,
     )
 
 
@@ -312,7 +313,9 @@ def _remembering(fold: Callable[[TaskRecord, Any], TaskRecord]) -> Callable[[Tas
             return folded
         children = tuple(child.id for child in event.children) if type(event) is e.SubtasksSpawned else ()
         what = f"{event.__struct_config__.tag} {getattr(event, 'assigned_to', '')}".rstrip()
-        return replace(folded, act=Act(event.operation, event.session_id, what, children, getattr(event, "arguments", "")))
+        known = (*record.acts, record.act) if record.act is not None else ()
+        earlier = known[-event.remembers :] if event.remembers else ()
+        return replace(folded, act=Act(event.operation, event.session_id, what, children, getattr(event, "arguments", "")), acts=earlier)
 
     return remember
 

@@ -24,7 +24,10 @@ from genlock.core.task.view import holder_of
 from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
 
 Operation: TypeAlias = c.EditTask | c.ForceRelease | c.AssignTask | c.ResetTask | c.CancelTask | c.HoldTask | c.ReopenTask | c.SpawnSubtasks
-"""What a task's record remembers by its operation id, the last one."""
+"""What a task's record remembers by its operation id."""
+
+EARLIER_ACTS = 7
+"""So many acts a record remembers besides the last. Whoever repeats one is seconds late, not days: see docs/adr/0031."""
 
 FIXED_FIELDS = frozenset({"id", "track", "sequence", "feature", "edge", "parent", "depth", "spawned_from", "assigned_to", "assigned_at"})
 """What an edit cannot change: the id and what is read from it; reservations are `assign_task`'s."""
@@ -94,7 +97,7 @@ def decide_force_release(record: TaskRecord | None, command: c.ForceRelease, fac
     if draft.task.claim is None:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    supersede(draft, "unlock", command.operation)
+    supersede(draft, "unlock", **noted(command))
     return draft.decided(_result(draft, holder))
 
 
@@ -121,8 +124,8 @@ def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) 
     if command.if_completed and draft.task.state is not Status.COMPLETED:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    before, operation = draft.task.state, command.operation
-    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, operation=operation, **_loser(draft))
+    before = draft.task.state
+    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, **noted(command), **_loser(draft))
     return draft.decided(_result(draft, holder))
 
 
@@ -169,15 +172,15 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
         # Who lifts a hold has not said that the task is ready: one thing at a time.
-        draft.happens(e.TaskReopened, operation=command.operation, backlog=record.state is Status.HELD and record.backlog)
+        draft.happens(e.TaskReopened, backlog=record.state is Status.HELD and record.backlog, **noted(command))
         fan_in(draft)
     return draft.decided(_result(draft, None))
 
 
 def is_repeated(record: TaskRecord, command: Operation, kind: type[e.TaskEvent], whom: str = "") -> bool:
     """Has this very act been done, and only its answer been lost? Then it is not done once more, whatever has happened since."""
-    act = record.act
-    if act is None or not command.operation or (act.operation, act.session) != (command.operation, command.by.session):
+    act = record.remembered(command.operation, command.by.session)
+    if act is None:
         return False
     what = f"{kind.__struct_config__.tag} {whom}".rstrip()
     if act.what != what:
@@ -187,9 +190,14 @@ def is_repeated(record: TaskRecord, command: Operation, kind: type[e.TaskEvent],
     return True
 
 
+def noted(command: Operation) -> dict[str, Any]:
+    """For the event of an act: what its repeat is known by. Nothing if nobody could repeat it."""
+    return {"operation": command.operation, "remembers": EARLIER_ACTS} if command.operation else {}
+
+
 def _asked(command: Operation) -> dict[str, Any]:
-    """For the event of an act that takes arguments: what its repeat is known by. Nothing if nobody could repeat it."""
-    return {"operation": command.operation, "arguments": _digest_of(command)} if command.operation else {}
+    """The same for an act that takes arguments."""
+    return noted(command) | {"arguments": _digest_of(command)} if command.operation else {}
 
 
 def _digest_of(command: Operation) -> str:
@@ -202,14 +210,14 @@ def _digest_of(command: Operation) -> str:
 _OF_EVERY_ACT = frozenset({"key", "by", "operation"})
 
 
-def supersede(draft: TaskDraft, verb: str, operation: str = "") -> None:
+def supersede(draft: TaskDraft, verb: str, **repeatable: Any) -> None:
     """Takes the right away without giving it to anyone."""
     draft.happens(
         e.ClaimSuperseded,
         generation=draft.raised(),
         previous_generation=draft.task.generation,
         superseded_by=verb,
-        operation=operation,
+        **repeatable,
         **_loser(draft),
     )
 

@@ -16,7 +16,7 @@ from genlock.core.results import SpawnResult, SubmissionResult
 from genlock.core.room import lacks_room
 from genlock.core.task.claims import accept, adopted_key, fence, look_at_children, unfinished_children, unknown
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.operate import check_size, is_repeated, supersede, without_reservation
+from genlock.core.task.operate import check_size, is_repeated, noted, supersede, without_reservation
 from genlock.core.task.relate import fan_in, grant
 from genlock.errors import BadArgument, NotAllowed, TaskExists
 
@@ -38,7 +38,7 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
     new = _new(record, command.children)
     draft = TaskDraft(record, command, facts)
     if new or not command.keep or command.mode is not record.spawn_mode:
-        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, operation=command.operation)
+        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, **noted(command))
         # If all of them are done already, no news of a last one will come.
         fan_in(draft)
     names = tuple(child.id for child in command.children)
@@ -57,17 +57,18 @@ def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult 
     if not ended and not is_repeated(record, command, e.SubtasksSpawned):
         return None
     names = tuple(child.id for child in command.children)
-    return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, _made(record, names))
+    act = record.remembered(command.operation, command.by.session)
+    return SpawnResult(True, SubmitReason.ACCEPTED, record.generation, _made(record, act.children if act else (), names))
 
 
-def _made(record: TaskRecord, names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of those that were made. Some may come from a counter: then they are others by now."""
+def _made(record: TaskRecord, children: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of those that were made, `children` those that were new. Some may come from a counter: then they are others by now."""
     fresh = [name for name in names if name not in record.children]
-    if record.act is None or not record.act.children or not fresh:
+    if not children or not fresh:
         return names
-    made = [name for name in record.act.children if name not in names]
+    made = [name for name in children if name not in names]
     if len(made) != len(fresh):
-        return record.act.children
+        return children
     instead = dict(zip(fresh, made, strict=True))
     return tuple(instead.get(name, name) for name in names)
 
