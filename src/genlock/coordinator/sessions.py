@@ -123,7 +123,9 @@ class Sessions(Queries):
 
         def read() -> tuple[SessionInfo, ...]:
             found = self._find(Query(*place, kind=SESSION, state=state), behind)
-            return tuple(self._session_info(stored.key) for stored in islice(found, limit))
+            keys = [stored.key for stored in islice(found, limit)]
+            heard = self.engine.activity.of(place) if keys else {}
+            return tuple(self._session_info(key, heard.get(key.id)) for key in keys)
 
         found: tuple[SessionInfo, ...] = yield Read(read)
         return found
@@ -155,15 +157,16 @@ class Sessions(Queries):
     # How it is read
 
     def _info(self, key: Key) -> Script[SessionInfo]:
+        """Of a session that was heard of just now: there is nothing later to be looked for."""
         info: SessionInfo = yield Read(lambda: self._session_info(key))
         return info
 
-    def _session_info(self, key: Key) -> SessionInfo:
+    def _session_info(self, key: Key, heard: datetime | None = None) -> SessionInfo:
         session = self._session(key)
         policy = self.read_settings(key.place)[0]
         now = self.store.load([]).now
         held = self._held(key.place, key.id)
-        last = self._last_activity(session, held)
+        last = _last_activity(session, held, heard)
         is_gone = gone(session.process)
         silent = now - last > timedelta(seconds=policy.orphan_threshold_seconds)
         return SessionInfo(
@@ -197,24 +200,21 @@ class Sessions(Queries):
                 held.append((stored.key, record))
         return held
 
-    def _last_activity(self, session: SessionRecord, held: list[tuple[Key, TaskRecord]]) -> datetime:
-        times = [session.updated_at, *(record.claim.renewed_at for _, record in held if record.claim)]
-        return max(times)
-
     def _memory(self, place: tuple[str, str], name: str) -> SessionMemory:
         key = Key(*place, SESSION, name)
         session = self._session(key)
         log = list(self._log(place, name))
         held = self._held(place, name)
         completed = dict.fromkeys(entry.task_id for entry in log if entry.event == "RESULT_SUBMITTED" and entry.outcome == "ACCEPTED")
-        last = max([self._last_activity(session, held), *(entry.timestamp for entry in log)])
+        # That it lost a claim was found out by others.
+        heard = max((entry.timestamp for entry in log if entry.event != "CLAIM_LOST"), default=None)
         return SessionMemory(
             session_id=name,
             tenant_id=place[0],
             project_id=place[1],
             user_id=session.user,
             created_at=session.created_at,
-            last_activity=last,
+            last_activity=_last_activity(session, held, heard),
             task_log=tuple(log),
             active_claims=tuple(_claim_ref(record) for _, record in held),
             completed_tasks=tuple(completed),
@@ -237,6 +237,12 @@ class Sessions(Queries):
             if not page.more:
                 return
             cursor = page.cursor
+
+
+def _last_activity(session: SessionRecord, held: list[tuple[Key, TaskRecord]], heard: datetime | None) -> datetime:
+    """By what the session says of itself, what its claims say, and what was heard of it in the feed."""
+    times = [session.updated_at, *(record.claim.renewed_at for _, record in held if record.claim)]
+    return max(times if heard is None else [*times, heard])
 
 
 def _claim_ref(record: TaskRecord) -> ClaimRef:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
 from genlock.core.facts import Mercy
+from genlock.engine.activity import Activity
 from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import Job, Request
@@ -58,6 +59,7 @@ class Engine:
         self.deadline_seconds = deadline_seconds
         self.pid = os.getpid()
         self.name = f"{os.uname().nodename}-{self.pid}-{os.urandom(3).hex()}"
+        self.activity = Activity(store)
         self._watcher = Watcher(store)
         self._closed = False
         self._lock = threading.Lock()

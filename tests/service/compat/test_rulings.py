@@ -439,6 +439,16 @@ def test_ended_sessions_are_not_in_the_summary_and_silent_ones_are_not_active(ap
     assert [(card["sessionId"], card["active"]) for card in api.get("/api/sessions/summary")[1]["sessions"]] == [("silent", False)]
 
 
+def test_a_session_that_handed_in_its_work_just_now_is_active(api: Served) -> None:
+    api.add("task")
+    claim(api, "task", "s", ttlMs=1_800_000)
+    api.clock.advance(500)
+    api.post("/api/tasks/task/release", {"sessionId": "s", "reason": "completed"})
+    api.clock.advance(600)
+    (card,) = api.get("/api/sessions/summary")[1]["sessions"]
+    assert (card["active"], card["lastActivity"]) == (True, "2025-12-28T12:08:20Z")
+
+
 # DDB's two
 
 

@@ -119,7 +119,8 @@ class Looking:
         held: dict[str, list[Held]] = {}
         for one in flight.held:
             held.setdefault(one.claim.session, []).append(one)
-        cards = [(_last_activity(session, held.get(session.id, [])), session) for session in sessions]
+        heard = await self._records.heard()
+        cards = [(_last_activity(session, held.get(session.id, []), heard.get(session.id)), session) for session in sessions]
         cards.sort(key=lambda card: (card[0], card[1].id), reverse=True)
         histories = await self._histories.of(session.id for _, session in cards[:_CARDS])
         shown = [self._card(session, held.get(session.id, []), histories[session.id], last, flight.now) for last, session in cards[:_CARDS]]
@@ -193,8 +194,8 @@ def _current(held: list[Held]) -> Held | None:
     return live[-1] if live else None
 
 
-def _last_activity(session: SessionRecord, held: list[Held]) -> datetime:
-    return max((one.last_activity for one in held), default=session.updated_at)
+def _last_activity(session: SessionRecord, held: list[Held], heard: datetime | None) -> datetime:
+    return max([session.updated_at, *(one.last_activity for one in held), *([heard] if heard is not None else [])])
 
 
 def _agent_type(held: Held | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
@@ -108,6 +108,10 @@ class Records:
         query = Query(*self.place, kind=SESSION, state="ACTIVE")
         found = await self.read(lambda store: [decode_record(SESSION, stored.body) for stored in _pages(store, query)])
         return [record for record in found if isinstance(record, SessionRecord)]
+
+    async def heard(self) -> Mapping[str, datetime]:
+        """By session, when it last did something to a task."""
+        return await self._ask(lambda engine: engine.activity.of(self.place))
 
     async def counts(self) -> dict[str, int]:
         """How many tasks there are, by state."""

@@ -1,0 +1,80 @@
+"""When sessions were last heard of through what they did to tasks: told from the project's feed, when somebody asks.
+
+A record cannot tell it. What a session has submitted or released has no claim any more, the next holder's takes its place, and to
+note every submission in the session's own record would be a second write for each. So the feed is read: once from its beginning, and
+afterwards only what has come since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+
+from genlock.core import events as e
+from genlock.core.codec import decode_event
+from genlock.core.keys import REFUSED, TASK
+from genlock.engine.walk import pages_of
+from genlock.errors import CursorLost
+from genlock.store import Store
+
+_PAGE = 1000
+_PROJECTS_KEPT = 64
+_SESSIONS_KEPT = 100_000
+
+SIGNS_OF_LIFE = (e.ClaimAcquired, e.LeaseRenewed, e.ClaimReleased, e.SubtasksSpawned, e.ResultAccepted, e.ResultRejected)
+"""What a session does itself. That its claim was found over-due or taken away is the doing of others."""
+_MARKS = tuple(f'"{kind.__struct_config__.tag}"'.encode() for kind in SIGNS_OF_LIFE)
+
+
+class Activity:
+    """What has been read so far of the projects that were asked about last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._projects: OrderedDict[tuple[str, str], _Project] = OrderedDict()
+
+    def of(self, place: tuple[str, str]) -> Mapping[str, datetime]:
+        """By session, when it last did something to a task of this project. Those that never did are not in it."""
+        with self._lock:
+            project = self._projects.setdefault(place, _Project())
+            self._projects.move_to_end(place)
+            if len(self._projects) > _PROJECTS_KEPT:
+                self._projects.popitem(last=False)
+        with project.lock:
+            try:
+                project.catch_up(self._store, place)
+            except CursorLost:
+                project.forget()
+                project.catch_up(self._store, place)
+            return dict(project.last)
+
+
+class _Project:
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.forget()
+
+    def forget(self) -> None:
+        self.cursor: str | None = None
+        self.last: OrderedDict[str, datetime] = OrderedDict()
+
+    def catch_up(self, store: Store, place: tuple[str, str]) -> None:
+        for page in pages_of(store, place, self.cursor, _PAGE):
+            for recorded in page.events:
+                # Many events are none of these; to look for a few bytes is cheaper than to decode them all.
+                if recorded.key.kind in (TASK, REFUSED) and any(mark in recorded.body for mark in _MARKS):
+                    self._happened(decode_event(recorded.body).event)
+            self.cursor = page.cursor
+
+    def _happened(self, event: e.Event) -> None:
+        if not isinstance(event, SIGNS_OF_LIFE):
+            return
+        known = self.last.get(event.session_id)
+        # The events of different tasks need not be in the order of their times.
+        self.last[event.session_id] = event.timestamp if known is None else max(known, event.timestamp)
+        self.last.move_to_end(event.session_id)
+        if len(self.last) > _SESSIONS_KEPT:
+            self.last.popitem(last=False)

@@ -1,0 +1,78 @@
+"""When a session was last heard of: computed when somebody asks, from what it did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import genlock
+from tests.engine.gates import Home, complete, granted, submit
+
+
+def heard(fleet: genlock.Coordinator) -> dict[str, datetime]:
+    return {session.session_id: session.last_activity for session in fleet.list_sessions()}
+
+
+def test_a_submission_is_activity_whoever_took_it_and_whatever_became_of_it(home: Home) -> None:
+    fleet, other = home.connect(), home.connect()
+    fleet.add_tasks(tasks=["a", "b"])
+    one, two = granted(fleet, "a", "alice"), granted(fleet, "b", "bob")
+    home.clock.advance(100)
+    assert submit(other, "a", "alice", one).accepted
+    fleet.force_release(task_id="b")
+    home.clock.advance(100)
+    assert not submit(other, "b", "bob", two).accepted
+    submitted, refused = home.clock.now(), fleet.get_task_state(task_id="a").result
+    assert refused is not None
+    assert heard(fleet) == {"s-alice": refused.submitted_at, "s-bob": submitted}
+    # By the session's memory too.
+    assert fleet.get_session_memory(session_id="s-alice").last_activity == refused.submitted_at
+    assert fleet.get_session_memory(session_id="s-bob").last_activity == submitted
+
+
+def test_what_others_did_to_its_claim_is_no_activity_of_a_session(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["a", "b"])
+    began = home.clock.now()
+    granted(fleet, "a", "alice", lease=30)
+    granted(fleet, "b", "alice", lease=3000)
+    home.clock.advance(100)
+    fleet.force_release(task_id="b")
+    assert granted(fleet, "a", "bob") == 2
+    assert heard(fleet) == {"s-alice": began, "s-bob": home.clock.now()}
+    assert fleet.get_session_memory(session_id="s-alice").last_activity == began
+
+
+def test_the_feed_is_read_once_and_then_only_what_has_come_since(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[f"t-{n}" for n in range(6)])
+    for n in range(5):
+        complete(fleet, f"t-{n}", f"worker-{n}")
+
+    def asked() -> list[str | None]:
+        """From where feeds were read since the last look."""
+        queries = [given for method, given in store.calls if method == "read_events" and given.record is None and not given.tail]
+        store.calls.clear()
+        return [query.after for query in queries]
+
+    asked()
+    assert len(heard(fleet)) == 5
+    assert asked()[0] is None
+    complete(fleet, "t-5", "late")
+    asked()
+    assert len(heard(fleet)) == 6
+    (after,) = asked()
+    assert after is not None
+
+
+def test_a_store_that_begins_a_new_epoch_is_read_anew(home: Home) -> None:
+    store = home.store()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["a", "b"])
+    home.clock.advance(10)
+    complete(fleet, "a", "alice")
+    before = heard(fleet)
+    store.set_epoch(1)
+    home.clock.advance(10)
+    complete(fleet, "b", "bob")
+    assert heard(fleet) == before | {"s-bob": home.clock.now()}
