@@ -420,6 +420,8 @@ def test_agents_are_listed_with_what_they_hold(fleet: Coordinator) -> None:
     fleet.claim_task(task_id="b", session_id="s2", agent_id="bob")
     fleet.claim_task(task_id="d", session_id="s3", agent_id="carol")
     fleet.submit_result(task_id="d", generation=1, session_id="s3")
+    # Held is not taken away: alice is at work on it still.
+    fleet.hold_task(task_id="a")
     listed = [(agent.agent_id, agent.session_id, agent.status, agent.tasks) for agent in fleet.list_agents()]
     assert listed[:2] == [("alice", "s1", "working", ("a", "c")), ("bob", "s2", "working", ("b",))]
 

@@ -136,11 +136,12 @@ class Sessions(Queries):
 
         def read() -> tuple[AgentInfo, ...]:
             held: dict[tuple[str, str], list[str]] = {}
-            for stored in self._find(Query(*place, state=Status.IN_PROGRESS)):
-                claim = task_of(stored).claim
-                if claim is not None:
-                    held.setdefault((claim.agent, claim.session), []).append(stored.key.id)
-            return tuple(AgentInfo(agent, session, "working", tuple(tasks)) for (agent, session), tasks in sorted(held.items()))
+            for state in (Status.IN_PROGRESS, Status.HELD):
+                for stored in self._find(Query(*place, state=state)):
+                    claim = task_of(stored).claim
+                    if claim is not None and claim.state is ClaimState.ACTIVE:
+                        held.setdefault((claim.agent, claim.session), []).append(stored.key.id)
+            return tuple(AgentInfo(agent, session, "working", tuple(sorted(tasks))) for (agent, session), tasks in sorted(held.items()))
 
         found: tuple[AgentInfo, ...] = yield Read(read)
         return found

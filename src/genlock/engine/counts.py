@@ -19,7 +19,7 @@ from genlock.core.keys import SESSION, Key
 from genlock.core.model import Record, SessionRecord, TaskRecord
 from genlock.core.policy import Policy
 from genlock.core.reasons import Status
-from genlock.core.task.view import is_spared
+from genlock.core.task.view import is_claimed, is_spared, overdue
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.store import MAX_DUE, Query, Store, Stored
@@ -46,7 +46,7 @@ class Counts:
         """Live claims of a tenant. Those that time has ended are looked for only where they would make a difference."""
         counted = self._refreshed(("claims", tenant), lambda: self._claims(tenant))
         number = counted + self._since.get(tenant, 0)
-        return number if number < limit else number - self._lapsed(tenant, now)
+        return number if number < limit else number - self._lapsed(tenant, now, number)
 
     @property
     def is_kept(self) -> bool:
@@ -69,7 +69,7 @@ class Counts:
 
     def sessions(self, tenant: str, policy: Policy, now: datetime) -> int:
         """Active sessions of a tenant. Asked for only when a session is new, so it is always counted anew."""
-        holding = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="session").counts
+        holding = self._store.find(Query(tenant), count_by="session").counts
         silent_since = now - timedelta(seconds=policy.orphan_threshold_seconds)
         active, after = 0, None
         while True:
@@ -100,19 +100,37 @@ class Counts:
 
     def _claims(self, tenant: str) -> int:
         self._since.pop(tenant, None)
-        return sum(self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts.values())
+        # By session, not by state: whoever has a task that was held meanwhile is at work on it like any other.
+        return sum(self._store.find(Query(tenant), count_by="session").counts.values())
 
-    def _lapsed(self, tenant: str, now: datetime) -> int:
-        """Claims whose lease is over and which nobody has written down as such."""
+    def _lapsed(self, tenant: str, now: datetime, claims: int) -> int:
+        """Of so many claims, those whose lease is over and which nobody has written down as such."""
+        begun = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts
         lapsed = 0
-        for project in self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts:
-            mercy = self._outages.mercy((tenant, project), now) if self._outages is not None else None
+        for project in begun:
+            mercy = self._mercy((tenant, project), now)
             due = Query(tenant, project, state=Status.IN_PROGRESS, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
             if mercy is None:
                 lapsed += sum(self._store.find(due, count_by="project").counts.values())
             else:
                 lapsed += sum(not _is_spared(stored, now, mercy) for stored in self._store.find(due).records)
+        # The others are of tasks that are held.
+        return lapsed if claims <= sum(begun.values()) else lapsed + self._lapsed_of_held(tenant, now)
+
+    def _lapsed_of_held(self, tenant: str, now: datetime) -> int:
+        """Looked at one by one: many have no holder, and what falls due may be the end of the hold."""
+        lapsed = 0
+        for project in self._store.find(Query(tenant, state=Status.HELD), count_by="project").counts:
+            mercy = self._mercy((tenant, project), now)
+            due = Query(tenant, project, state=Status.HELD, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
+            for stored in self._store.find(due).records:
+                record = decode_record(stored.key.kind, stored.body)
+                if isinstance(record, TaskRecord) and is_claimed(record) and record.claim is not None:
+                    lapsed += overdue(record.claim, now, mercy=mercy) is not None
         return lapsed
+
+    def _mercy(self, place: tuple[str, str], now: datetime) -> Mercy | None:
+        return None if self._outages is None else self._outages.mercy(place, now)
 
     def _tracks(self, tenant: str, project: str) -> frozenset[str]:
         self._tracks_since.pop((tenant, project), None)
@@ -122,7 +140,7 @@ class Counts:
 
 def claimed(record: Record | None) -> int:
     """One if someone is at work on it, as the store counts it."""
-    return int(isinstance(record, TaskRecord) and record.state is Status.IN_PROGRESS)
+    return int(isinstance(record, TaskRecord) and is_claimed(record))
 
 
 def _is_spared(stored: Stored, now: datetime, mercy: Mercy) -> bool:

@@ -92,6 +92,11 @@ def shown(instant: datetime) -> str:
     return instant.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def is_claimed(record: TaskRecord) -> bool:
+    """Has someone a claim of it that nobody has found over-due? A task that is held may have a holder still."""
+    return record.claim is not None and record.claim.state is ClaimState.ACTIVE
+
+
 def claimable(record: TaskRecord) -> bool:
     """Does the task's own state admit a claim?"""
     return record.state is Status.PENDING or record.state is Status.BACKLOG
