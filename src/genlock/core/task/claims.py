@@ -35,6 +35,7 @@ from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, Subm
 from genlock.core.task.draft import TaskDraft, raised
 from genlock.core.task.due import catch_up, trip_breaker
 from genlock.core.task.fold import evolve_task
+from genlock.core.task.hold import hold
 from genlock.core.task.relate import hear, previous_state
 from genlock.core.task.view import claimable, holder_of, overdue, shown, spared_until, task_claim, waits_for
 from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
@@ -163,8 +164,7 @@ def _generations_used_up(draft: TaskDraft) -> bool:
     most = draft.facts.limits.max_generations_per_task
     if most is None or draft.task.grants < most:
         return False
-    draft.happens(e.TaskHeld, reason=f"granted {draft.task.grants} times (max_generations_per_task = {most})")
-    return True
+    return hold(draft, f"granted {draft.task.grants} times (max_generations_per_task = {most})")
 
 
 def _is_free(record: TaskRecord, facts: Facts) -> bool:
@@ -267,7 +267,7 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
     draft = TaskDraft(record, command, facts)
     agent = command.by.agent or claim.agent
     draft.happens(e.ClaimReleased, agent_id=agent, release_reason=command.reason, operation=command.operation)
-    if command.reason is not ReleaseReason.VOLUNTARY and draft.task.state is not Status.HELD:
+    if command.reason is not ReleaseReason.VOLUNTARY:
         trip_breaker(draft)
     return draft.decided(ReleaseResult(True, ReleaseAnswer.RELEASED, generation))
 

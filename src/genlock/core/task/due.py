@@ -16,6 +16,7 @@ from genlock.core.model import Claim, TaskRecord
 from genlock.core.policy import Expired
 from genlock.core.reasons import FINISHED, Cause, ClaimState, Status, Verdict
 from genlock.core.task.draft import TaskDraft
+from genlock.core.task.hold import hold
 from genlock.core.task.relate import hear, late_fan_in
 from genlock.core.task.view import overdue
 
@@ -50,8 +51,8 @@ def catch_up(draft: TaskDraft) -> None:
     free = claim is None or claim.state is not ClaimState.ACTIVE
     if free and record.task.assigned_to is not None and until is not None and now >= until:
         draft.happens(e.AssignmentLapsed, assigned_to=record.task.assigned_to)
-    hold = draft.task.hold
-    if draft.task.state is Status.HELD and hold is not None and hold.until is not None and now >= hold.until:
+    held = draft.task.hold
+    if draft.task.state is Status.HELD and held is not None and held.until is not None and now >= held.until:
         draft.happens(e.TaskReopened, by_time=True, backlog=draft.task.backlog)
     if draft.facts.others and draft.task.state is Status.BLOCKED:
         hear(draft, list(draft.facts.others))
@@ -74,20 +75,18 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
         missed_renewals=max(0, int(silent / (claim.lease_seconds * 0.4))) if claim.lease_seconds else 0,
         process_gone=draft.facts.holder_gone,
     )
-    if draft.task.state is Status.HELD:
-        return
     if trip_breaker(draft):
         return
     if policy.expired is Expired.HUMAN:
         until = claim.claimed_at + timedelta(seconds=policy.claim_ttl_seconds) if policy.claim_ttl_seconds is not None else None
         if until is None or now < until:
-            draft.happens(e.TaskHeld, reason=f"the claim of {claim.agent} lapsed ({cause}); a person decides", until=until)
+            hold(draft, f"the claim of {claim.agent} lapsed ({cause}); a person decides", until=until)
 
 
 def trip_breaker(draft: TaskDraft) -> bool:
-    """Holds the task if too many claims in a row came to nothing."""
+    """Holds the task if too many claims in a row came to nothing. One that was held meanwhile is held for that too."""
     threshold, failures = draft.facts.policy.breaker_threshold, draft.task.failures
     if not threshold or failures < threshold:
         return False
-    draft.happens(e.TaskHeld, reason=f"{failures} claims in a row ended without a result")
+    hold(draft, f"{failures} claims in a row ended without a result")
     return True

@@ -19,6 +19,7 @@ from genlock.core.reasons import ClaimState, Status, Verdict
 from genlock.core.results import AddResult, Holder, OperatorResult
 from genlock.core.task.claims import unknown
 from genlock.core.task.draft import TaskDraft
+from genlock.core.task.hold import hold
 from genlock.core.task.relate import fan_in, late_fan_in
 from genlock.core.task.view import holder_of
 from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
@@ -151,20 +152,20 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
 
 
 def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) -> Decision:
-    """Nobody else is granted the task; a present holder keeps its claim."""
+    """Nobody else is granted the task; a present holder keeps its claim. One that is held already is held for this reason too."""
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskHeld):
         return draft.decided(_done(draft))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
-    # A hold that time would lift becomes one that only a person lifts.
-    if record.state is not Status.HELD or (record.hold is not None and record.hold.until is not None):
-        draft.happens(e.TaskHeld, reason=command.reason or "held by an operator", **_asked(command))
+    # A hold that time would lift becomes one that only a person lifts. Who gives no reason has nothing to add to those there are.
+    if command.reason or record.hold is None or record.hold.until is not None:
+        hold(draft, command.reason or "held by an operator", **_asked(command))
     return draft.decided(_result(draft, None))
 
 
 def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts) -> Decision:
-    """Lifts a hold, or else takes a task out of the backlog; failures and grants are counted anew."""
+    """Lifts every hold, or else takes a task out of the backlog; failures and grants are counted anew."""
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskReopened):

@@ -16,6 +16,7 @@ from genlock.core.model import SYSTEM_SESSION, Heard, TaskRecord
 from genlock.core.policy import CancelledDependency
 from genlock.core.reasons import FINISHED, ClaimState, ReleaseReason, SpawnMode, Status, Verdict
 from genlock.core.task.draft import TaskDraft
+from genlock.core.task.hold import hold
 
 SYSTEM = Caller(SYSTEM_SESSION, SYSTEM_SESSION)
 
@@ -47,11 +48,7 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
         draft.happens(kind, by=SYSTEM, others=heard)
     cancelled = news.get(e.DependencyCancelled)
     if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
-        reason = f"dependency {', '.join(cancelled)} was cancelled"
-        if record.hold is not None and reason not in record.hold.reason:
-            # Who lifts the hold there is lifts this one with it, and is to see both.
-            reason = f"{record.hold.reason}; {reason}"
-        draft.happens(e.TaskHeld, by=SYSTEM, reason=reason)
+        hold(draft, f"dependency {', '.join(cancelled)} was cancelled", by=SYSTEM)
     # Only news completes a parent: one that was reset after its children finished waits for a merging agent.
     if news:
         fan_in(draft)
