@@ -154,12 +154,14 @@ class Model:
     def _lapse(self, task: Task, claim: Claim) -> None:
         claim.lapsed = True
         task.failures += 1
-        if task.held is not None or self._breaks(task):
+        if self._breaks(task):
             return
         if self.rules.expired == "human":
             until = None if self.rules.ttl is None else claim.since + self.rules.ttl
             if until is None or self.now < until:
-                task.held, task.held_until = "a person decides", until
+                # Time does not lift what a person holds besides.
+                task.held_until = until if task.held is None else None
+                task.held = "a person decides"
 
     def _breaks(self, task: Task) -> bool:
         if not self.rules.breaker or task.failures < self.rules.breaker:
@@ -184,7 +186,10 @@ class Model:
             idle = other.end is None and not self.working(other)
             if cancelled and idle and name in other.needs and self.rules.hold_dependents:
                 other.held, other.held_until = "a dependency was cancelled", None
-            self._fan_in(other)
+            if name in other.children:
+                self._fan_in(other)
+            else:
+                self._late_fan_in(other)
 
     def _fan_in(self, task: Task) -> None:
         """The last child of a fan-out completes its parent, in the coordinator's own name."""
@@ -242,7 +247,7 @@ class Model:
             idle = task.end is None and not self.working(task)
             if idle and self.rules.hold_dependents and any(self.tasks[other].end == "CANCELLED" for other in new):
                 task.held, task.held_until = "a dependency was cancelled", None
-            self._fan_in(task)
+            self._late_fan_in(task)
         return "DONE"
 
     def _reaches(self, start: str, goal: str, seen: set[str]) -> bool:
@@ -497,7 +502,7 @@ class Model:
         task.backlog = task.backlog and task.held is not None
         task.held = task.held_until = None
         task.failures = task.grants = 0
-        self._fan_in(task)
+        self._late_fan_in(task)
         return "DONE"
 
     # Sessions

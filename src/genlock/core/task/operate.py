@@ -20,7 +20,7 @@ from genlock.core.results import AddResult, Holder, OperatorResult
 from genlock.core.task.claims import unknown
 from genlock.core.task.draft import TaskDraft
 from genlock.core.task.hold import hold
-from genlock.core.task.relate import fan_in, late_fan_in
+from genlock.core.task.relate import late_fan_in
 from genlock.core.task.view import holder_of
 from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
 
@@ -174,7 +174,7 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
     if record.state is Status.HELD or record.backlog:
         # Who lifts a hold has not said that the task is ready: one thing at a time.
         draft.happens(e.TaskReopened, backlog=record.state is Status.HELD and record.backlog, **noted(command))
-        fan_in(draft)
+        late_fan_in(draft)
     return draft.decided(_result(draft, None))
 
 

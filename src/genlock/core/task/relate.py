@@ -19,6 +19,7 @@ from genlock.core.task.draft import TaskDraft
 from genlock.core.task.hold import hold
 
 SYSTEM = Caller(SYSTEM_SESSION, SYSTEM_SESSION)
+_OF_CHILDREN = frozenset({e.ChildAdded, e.ChildFinished, e.ChildReopened})
 
 
 def decide_hear(record: TaskRecord | None, command: Hear, facts: Facts) -> Decision:
@@ -49,9 +50,11 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
     cancelled = news.get(e.DependencyCancelled)
     if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
         hold(draft, f"dependency {', '.join(cancelled)} was cancelled", by=SYSTEM)
-    # Only news completes a parent: one that was reset after its children finished waits for a merging agent.
-    if news:
+    # Only news of a child completes a parent: one that was reset after its children finished waits for a merging agent.
+    if not news.keys().isdisjoint(_OF_CHILDREN):
         fan_in(draft)
+    elif news:
+        late_fan_in(draft)
 
 
 def _dependency_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
