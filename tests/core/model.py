@@ -277,7 +277,7 @@ class Model:
             return "DENIED_COMPLETED"
         if task.held is not None:
             return "DENIED_HELD"
-        if task.reserved is not None and task.reserved[0] != agent:
+        if task.reserved is not None and task.reserved[0] != agent and self.now < task.reserved[1]:
             return "DENIED_ASSIGNED"
         claim = task.claim if self.working(task) else None
         if claim is not None and (claim.session, claim.agent) != (session, agent):

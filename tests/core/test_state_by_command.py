@@ -259,6 +259,15 @@ def _reserved_and_overdue() -> World:
     return world
 
 
+@state("IN_PROGRESS, the reservation is over")
+def _reserved_and_live() -> World:
+    world = _reserved()
+    world.claim("T", lease=7200.0)
+    world.pass_time(3600)
+    world.ask(c.RenewLease(T, HOLDER, generation=1))
+    return world
+
+
 @state("IN_PROGRESS, with a child")
 def _kept_parent() -> World:
     world = claimed()
@@ -595,6 +604,8 @@ RELEASED [CLAIM_RELEASED TASK_HELD] HELD +0: release in error
 GRANTED [CLAIM_EXPIRED ASSIGNMENT_LAPSED CLAIM_ACQUIRED] IN_PROGRESS +1: claim, claim (colleague), claim (stranger)
 DENIED_LIMIT [CLAIM_EXPIRED ASSIGNMENT_LAPSED] PENDING +0: claim (too short)
 DONE [CLAIM_EXPIRED ASSIGNMENT_LAPSED] PENDING +0: check
+
+## IN_PROGRESS, the reservation is over (as IN_PROGRESS, but)
 
 ## IN_PROGRESS, with a child (as IN_PROGRESS, but)
 RELEASED [CLAIM_RELEASED] BLOCKED +0: release, release in error

@@ -105,8 +105,9 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
         return _denied(draft, ClaimReason.DENIED_COMPLETED, detail=f"the task is {record.state.value.lower()}")
     if record.state is Status.HELD or record.state is Status.IN_REVIEW:
         return _denied(draft, ClaimReason.DENIED_HELD, detail=record.hold.reason if record.hold else "in review")
-    assigned = record.task.assigned_to
-    if assigned is not None and assigned != by.agent:
+    assigned, until = record.task.assigned_to, record.assigned_until
+    # That a reservation is over is written once nobody is at work under it; it reserves nothing before that either.
+    if assigned is not None and assigned != by.agent and (until is None or draft.facts.now < until):
         return _denied(draft, ClaimReason.DENIED_ASSIGNED, detail=f"reserved for {assigned}")
     if claim is not None and live and (claim.session != by.session or claim.agent != by.agent):
         return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim, detail=_mercy_shown(claim, draft.facts))
