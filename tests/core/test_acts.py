@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from genlock.core import codec
 from genlock.core import commands as c
+from genlock.core.keys import REFUSED
 from genlock.core.model import Task, TaskRecord
 from genlock.core.reasons import SpawnMode, Status, Verdict
 from genlock.core.rules import evolve
 from genlock.core.task.operate import EARLIER_ACTS
 from genlock.errors import OperationMismatch
-from tests.core.world import World, by, key_of
+from tests.core.world import World, by, content, key_of
 
 T = key_of("T")
 ASKED: dict[str, tuple[c.Command, c.Command]] = {
@@ -132,6 +133,42 @@ def test_a_spawn_that_is_repeated_after_acts_of_others_names_the_children_that_i
     # Its repeat has other names by now: the counter has moved on.
     again = world.decide(spawn("T::3", "T::4"))
     assert (again.outcome.children, again.events) == (("T::1", "T::2"), ())
+
+
+@pytest.mark.parametrize("operator", [by(""), by("s7", "olga")])
+def test_an_adoption_by_an_operator_that_is_repeated_after_a_reset_is_not_done_once_more(operator: c.Caller) -> None:
+    world = begun("adopt")
+    world.ask(c.ForceRelease(T))
+    name = world.submit("T", "s1", 1).outcome.refused_id
+    adopt = c.AdoptResult(T, operator, name, None, content("done"), "wp", 1, "s1", "op")
+    assert world.ask(adopt).outcome.accepted
+    world.settle()
+    assert world.decide(adopt).events == ()
+    world.ask(c.ResetTask(T, operation="other"))
+    world.reload()
+    world.claim("T", "s2", "bob")
+    again = world.decide(adopt)
+    assert (again.outcome.accepted, again.events, again.also) == (True, (), ())
+    # Under another id it is another act.
+    assert world.decide(replace(adopt, operation="op 2")).events[-1].generation == world.task("T").generation + 1
+
+
+def test_a_submission_is_not_remembered_as_an_act() -> None:
+    world = begun("submit")
+    assert world.ask(c.SubmitResult(T, by("s1"), 1, content("done"), "", "op")).outcome.accepted
+    assert world.task("T").act is None
+
+
+def test_an_adoption_that_is_repeated_is_accepted_although_the_refused_result_was_discarded_meanwhile() -> None:
+    world = begun("adopt")
+    world.ask(c.ForceRelease(T))
+    name = world.submit("T", "s1", 1).outcome.refused_id
+    adopt = c.AdoptResult(T, by(""), name, None, content("done"), "wp", 1, "s1")
+    late = world.decide(c.DiscardRefused(key_of(name, REFUSED)))
+    assert world.ask(adopt).outcome.accepted
+    # It was decided before the adoption, and is written after it.
+    world.cell(key_of(name, REFUSED)).record = late.record
+    assert world.decide(adopt).outcome.accepted
 
 
 def test_events_from_before_more_than_one_act_was_remembered_fold_to_the_record_that_was_written_then() -> None:

@@ -174,6 +174,8 @@ class ResultAccepted(Occurrence, frozen=True):
     adopted_session: str | None = None
     payload_id: str = ""
     """Which payload: the digits in its name, which no other result has."""
+    remembers: int = 0
+    """Of an adoption by an operator, which the record remembers like its other acts: how many before this one it still knows."""
 
 
 class TaskReset(Acted, frozen=True):

@@ -388,11 +388,11 @@ class Player:
         return _operated(self._coordinator.reopen_task(task_id=line.word("the task"), **line.renamed(operation_id="operation")))
 
     def do_adopt(self, line: Arguments) -> str:
-        """adopt TASK [agent/session generation=] from=GENERATION/SESSION [result=TEXT]; without who, by an operator"""
+        """adopt TASK [agent/session generation=] from=GENERATION/SESSION [result=TEXT] [operation=]; without who, by an operator"""
         task_id = line.word("the task")
-        keywords: dict[str, Any] = {}
+        keywords = line.renamed(operation_id="operation")
         if line.has_word():
-            keywords = {"session_id": line.who()["session_id"], "generation": line.value("generation")}
+            keywords |= {"session_id": line.who()["session_id"], "generation": line.value("generation")}
         answer = self._coordinator.adopt_result(task_id=task_id, refused_id=self._refused_id(task_id, line), **keywords)
         return f"{_submitted(answer)} generation={answer.current_generation}" if answer.accepted else _submitted(answer)
 

@@ -347,6 +347,7 @@ def accept(
     operation: str = "",
     by: c.Caller | None = None,
     adopted: tuple[int, str] | None = None,
+    remembers: int = 0,
 ) -> None:
     """The result counts, at the present generation."""
     draft.happens(
@@ -363,6 +364,7 @@ def accept(
         operation=operation,
         adopted_generation=adopted[0] if adopted else None,
         adopted_session=adopted[1] if adopted else None,
+        remembers=remembers,
     )
 
 

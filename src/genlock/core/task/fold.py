@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from genlock.core import events as e
-from genlock.core.model import Act, Claim, Heard, Hold, Released, Result, TaskRecord
+from genlock.core.model import SYSTEM_SESSION, Act, Claim, Heard, Hold, Released, Result, TaskRecord
 from genlock.core.reasons import FAILURES, ClaimState, ReleaseReason, Status
 from genlock.errors import StoreCorrupt
 
@@ -208,7 +208,7 @@ def _accepted(record: TaskRecord, event: e.ResultAccepted) -> TaskRecord:
         adopted_session=event.adopted_session,
         payload_id=event.payload_id,
     )
-    return replace(
+    completed = replace(
         record,
         updated_at=event.timestamp,
         state=Status.COMPLETED,
@@ -219,6 +219,7 @@ def _accepted(record: TaskRecord, event: e.ResultAccepted) -> TaskRecord:
         failures=0,
         inputs_changed=(),
     )
+    return _remember(completed, event, event.digest) if event.remembers else completed
 
 
 def _reset(record: TaskRecord, event: e.TaskReset) -> TaskRecord:
@@ -309,15 +310,19 @@ def _remembering(fold: Callable[[TaskRecord, Any], TaskRecord]) -> Callable[[Tas
 
     def remember(record: TaskRecord, event: Any) -> TaskRecord:
         folded = fold(record, event)
-        if not event.operation:
-            return folded
-        children = tuple(child.id for child in event.children) if type(event) is e.SubtasksSpawned else ()
-        what = f"{event.__struct_config__.tag} {getattr(event, 'assigned_to', '')}".rstrip()
-        known = (*record.acts, record.act) if record.act is not None else ()
-        earlier = known[-event.remembers :] if event.remembers else ()
-        return replace(folded, act=Act(event.operation, event.session_id, what, children, getattr(event, "arguments", "")), acts=earlier)
+        return _remember(folded, event, getattr(event, "assigned_to", "")) if event.operation else folded
 
     return remember
+
+
+def _remember(record: TaskRecord, event: Any, whom: str) -> TaskRecord:
+    # Who has no session adopts in the coordinator's.
+    session = "" if type(event) is e.ResultAccepted and event.session_id == SYSTEM_SESSION else event.session_id
+    children = tuple(child.id for child in event.children) if type(event) is e.SubtasksSpawned else ()
+    what = f"{event.__struct_config__.tag} {whom}".rstrip()
+    known = (*record.acts, record.act) if record.act is not None else ()
+    earlier = known[-event.remembers :] if event.remembers else ()
+    return replace(record, act=Act(event.operation, session, what, children, getattr(event, "arguments", "")), acts=earlier)
 
 
 def _claim(record: TaskRecord, event: e.Occurrence) -> Claim:

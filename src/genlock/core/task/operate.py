@@ -24,7 +24,9 @@ from genlock.core.task.relate import late_fan_in
 from genlock.core.task.view import holder_of
 from genlock.errors import BadArgument, NotAllowed, OperationMismatch, TaskExists
 
-Operation: TypeAlias = c.EditTask | c.ForceRelease | c.AssignTask | c.ResetTask | c.CancelTask | c.HoldTask | c.ReopenTask | c.SpawnSubtasks
+Operation: TypeAlias = (
+    c.EditTask | c.ForceRelease | c.AssignTask | c.ResetTask | c.CancelTask | c.HoldTask | c.ReopenTask | c.AdoptResult | c.SpawnSubtasks
+)
 """What a task's record remembers by its operation id."""
 
 EARLIER_ACTS = 7

@@ -114,16 +114,23 @@ def _as_given(child: Task) -> Task:
 
 
 def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts) -> Decision:
-    """By the holder it is a submission at the holder's generation; an operator takes the right first."""
+    """By the holder it is a submission at the holder's generation; an operator takes the right first.
+
+    The generation tells a holder's repeat from a second adoption, whatever came between; an operator's is an act like others."""
     record = present(record, unknown(command))
-    if facts.refused is not None and facts.refused.state is RefusedState.DISCARDED:
-        raise NotAllowed(f"refused result {command.refused!r} was discarded")
     if record.state is Status.COMPLETED and record.result is not None and record.result.adopted_generation is not None:
         # The digest and whose it was say more than an operation id could: the same adoption again is no other.
         same = (record.result.digest, record.result.adopted_session) == (command.content.digest, command.from_session)
         if same:
             accepted = SubmissionResult(True, SubmitReason.ACCEPTED, record.generation, work_product_ref=record.result.work_product_ref)
             return Decision(accepted, also=(c.MarkAdopted(adopted_key(command.key, record.result), command.by),))
+    by = command.by
+    if command.generation is None:
+        if is_repeated(record, command, e.ResultAccepted, command.content.digest):
+            return Decision(SubmissionResult(True, SubmitReason.ACCEPTED, record.generation, work_product_ref=command.work_product_ref))
+        by = by if by.session else c.Caller(SYSTEM_SESSION, by.agent or SYSTEM_SESSION, by.actor)
+    if facts.refused is not None and facts.refused.state is RefusedState.DISCARDED:
+        raise NotAllowed(f"refused result {command.refused!r} was discarded")
     draft = TaskDraft(record, command, facts)
     if facts.others:
         look_at_children(draft)
@@ -138,13 +145,12 @@ def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts
             reason = SubmitReason.CHILDREN_UNFINISHED
     if reason is not None:
         return draft.decided(SubmissionResult(False, reason, record.generation, waits_for=unfinished_children(record)))
-    by = command.by
     if command.generation is None:
-        by = by if by.session else c.Caller(SYSTEM_SESSION, by.agent or SYSTEM_SESSION, by.actor)
         if record.claim is not None:
             supersede(draft, "adopt")
         grant(draft, by, draft.raised(), lease_seconds=0.0)
     agent = by.agent or (draft.task.claim.agent if draft.task.claim else "")
+    repeatable = noted(command) if command.generation is None else {"operation": command.operation}
     adopted = (command.from_generation, command.from_session)
-    accept(draft, command.content, command.work_product_ref, agent=agent, operation=command.operation, by=by, adopted=adopted)
+    accept(draft, command.content, command.work_product_ref, agent=agent, by=by, adopted=adopted, **repeatable)
     return draft.decided(SubmissionResult(True, SubmitReason.ACCEPTED, draft.task.generation, work_product_ref=command.work_product_ref))
