@@ -170,11 +170,12 @@ def _generations_used_up(draft: TaskDraft) -> bool:
 
 def _is_free(record: TaskRecord, facts: Facts) -> bool:
     """Is this task such that of all that can be said against a claim only limits are left?"""
+    most = facts.limits.max_generations_per_task
     return (
         record.state is Status.PENDING
         and record.claim is None
         and record.task.assigned_to is None
-        and facts.limits.max_generations_per_task is None
+        and (most is None or record.grants < most)
     )
 
 
