@@ -69,6 +69,21 @@ RECORDS: list[tuple[str, Record]] = [(key.kind, cell.record) for key, cell in LI
 EVENTS: list[Event] = [event for cell in LIFE.cells.values() for event in cell.events]
 
 
+def test_a_glance_at_an_event_sees_what_it_is_when_and_whose() -> None:
+    world = World()
+    world.add("T")
+    world.claim("T")
+    for number, event in enumerate(world.cell(key_of("T")).events):
+        seen = codec.glance_at_event(codec.seal(event, number + 1, b"").body)
+        assert (seen.event_type, seen.timestamp, seen.session_id) == (
+            event.__struct_config__.tag,
+            event.timestamp,
+            event.session_id,
+        )
+    with pytest.raises(StoreForeign):
+        codec.glance_at_event(b'2{"event":{}}')
+
+
 def test_the_samples_have_every_kind_of_record() -> None:
     assert {kind for kind, _ in RECORDS} == set(keys.KINDS)
 

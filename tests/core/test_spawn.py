@@ -13,10 +13,11 @@ from genlock.core import codec
 from genlock.core import commands as c
 from genlock.core.decision import Decision
 from genlock.core.ids import LONGEST_ID
-from genlock.core.model import Act, Claim, Heard, Released, Result, Task, TaskRecord
+from genlock.core.model import Act, Claim, Heard, Hold, Released, Result, Task, TaskRecord
 from genlock.core.policy import MAX_DEFINITION_BYTES, MAX_DEPENDENCIES, MAX_INLINE_RESULT_BYTES, MAX_SPAWN_BYTES
 from genlock.core.reasons import ClaimState, ReleaseReason, SpawnMode, Status
 from genlock.core.room import lacks_room
+from genlock.core.task.hold import LONGEST_REASONS
 from genlock.core.task.operate import EARLIER_ACTS
 from genlock.errors import BadArgument, NotAllowed, TaskExists
 from genlock.store import Limits
@@ -165,6 +166,7 @@ def test_the_largest_record_that_can_come_about_is_one_that_stores_take(length: 
         dependencies=dict.fromkeys(others, heard),
         children=dict.fromkeys(children, heard),
         spawning=tuple(waiting),
+        hold=Hold("🔒" * LONGEST_REASONS, START),
         inputs_changed=(*others, *children),
         act=Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(each.id for each in waiting)),
         # Every child is of one spawn.

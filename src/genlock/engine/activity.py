@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from genlock.core import events as e
-from genlock.core.codec import decode_event
-from genlock.core.keys import REFUSED, TASK
+from genlock.core.codec import Glance, glance_at_event
 from genlock.engine.walk import pages_of
 from genlock.errors import CursorLost
 from genlock.store import Store
@@ -23,9 +22,11 @@ _PAGE = 1000
 _PROJECTS_KEPT = 64
 _SESSIONS_KEPT = 100_000
 
-SIGNS_OF_LIFE = (e.ClaimAcquired, e.LeaseRenewed, e.ClaimReleased, e.SubtasksSpawned, e.ResultAccepted, e.ResultRejected)
+_SIGNS_OF_LIFE = frozenset(
+    str(kind.__struct_config__.tag)
+    for kind in (e.ClaimAcquired, e.LeaseRenewed, e.ClaimReleased, e.SubtasksSpawned, e.ResultAccepted, e.ResultRejected)
+)
 """What a session does itself. That its claim was found over-due or taken away is the doing of others."""
-_MARKS = tuple(f'"{kind.__struct_config__.tag}"'.encode() for kind in SIGNS_OF_LIFE)
 
 
 class Activity:
@@ -64,14 +65,12 @@ class _Project:
     def catch_up(self, store: Store, place: tuple[str, str]) -> None:
         for page in pages_of(store, place, self.cursor, _PAGE):
             for recorded in page.events:
-                # Many events are none of these; to look for a few bytes is cheaper than to decode them all.
-                if recorded.key.kind in (TASK, REFUSED) and any(mark in recorded.body for mark in _MARKS):
-                    self._happened(decode_event(recorded.body).event)
+                event = glance_at_event(recorded.body)
+                if event.event_type in _SIGNS_OF_LIFE:
+                    self._happened(event)
             self.cursor = page.cursor
 
-    def _happened(self, event: e.Event) -> None:
-        if not isinstance(event, SIGNS_OF_LIFE):
-            return
+    def _happened(self, event: Glance) -> None:
         known = self.last.get(event.session_id)
         # The events of different tasks need not be in the order of their times.
         self.last[event.session_id] = event.timestamp if known is None else max(known, event.timestamp)
