@@ -346,3 +346,19 @@ def test_a_repeated_spawn_of_nameless_children_that_keeps_the_claim_names_those_
 
     assert [answer.children for answer in answers] == [("P::1", "P::2")] * 2
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
+
+
+def test_a_repeated_claim_next_gives_the_same_claim_although_the_task_asks_for_another_lease_by_now(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=[{"id": "t-1", "lease_seconds": 60}, "t-2"])
+    first = fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1")
+    assert first.claim is not None
+    assert first.claim.lease_seconds == 60
+    fleet.edit_task(task_id="t-1", changes={"lease_seconds": 600})
+
+    again = fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1")
+
+    assert again.claim == first.claim
+    # Who says how long it wants the task says another thing with another length.
+    with pytest.raises(OperationMismatch):
+        fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1", lease_duration_seconds=600)

@@ -220,7 +220,9 @@ def repeated(round: Round, item: Item) -> bool:
         if claim is None or (claim.operation, claim.session) != (request.operation, request.by.session):
             continue
         if overdue(claim, round.now, mercy=round.mercy(request.key.place)) is None:
-            item.command = as_claim(request, cell, round)
+            again = as_claim(request, cell, round)
+            # Who did not ask for a length was given the task's, or the limit's; they may be others by now.
+            item.command = again if request.lease_seconds is not None else replace(again, lease_seconds=claim.lease_seconds)
             item.wanted = told(item.command)
             round.prepare_others([item])
             return round.decide(item) is not None
