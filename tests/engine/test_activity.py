@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import pytest
+
 import genlock
+from genlock.engine import activity
 from tests.engine.gates import Home, complete, granted, submit
 
 
@@ -42,27 +45,31 @@ def test_what_others_did_to_its_claim_is_no_activity_of_a_session(home: Home) ->
     assert fleet.get_session_memory(session_id="s-alice").last_activity == began
 
 
-def test_the_feed_is_read_once_and_then_only_what_has_come_since(home: Home) -> None:
+def test_the_end_of_the_feed_is_read_once_and_then_only_what_has_come_since(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity, "_AT_FIRST", 10)
     store = home.gated()
     fleet = home.connect(store)
     fleet.add_tasks(tasks=[f"t-{n}" for n in range(6)])
     for n in range(5):
         complete(fleet, f"t-{n}", f"worker-{n}")
 
-    def asked() -> list[str | None]:
-        """From where feeds were read since the last look."""
-        queries = [given for method, given in store.calls if method == "read_events" and given.record is None and not given.tail]
+    def asked() -> list[tuple[str | None, int]]:
+        """From where feeds were read since the last look, or from how far back."""
+        queries = [given for method, given in store.calls if method == "read_events" and given.record is None]
         store.calls.clear()
-        return [query.after for query in queries]
+        return [(query.after, query.back) for query in queries if query.back or not query.tail]
 
     asked()
     assert len(heard(fleet)) == 5
-    assert asked()[0] is None
+    (start, end) = asked()
+    assert start == (None, 10)
+    seen = fleet.read_events(after=end[0]).events
+    assert len(seen) == 10
     complete(fleet, "t-5", "late")
     asked()
     assert len(heard(fleet)) == 6
-    (after,) = asked()
-    assert after is not None
+    ((after, _),) = asked()
+    assert len(fleet.read_events(after=after).events) < 10
 
 
 def test_a_store_that_begins_a_new_epoch_is_read_anew(home: Home) -> None:

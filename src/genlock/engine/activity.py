@@ -1,8 +1,8 @@
 """When sessions were last heard of through what they did to tasks: told from the project's feed, when somebody asks.
 
 A record cannot tell it. What a session has submitted or released has no claim any more, the next holder's takes its place, and to
-note every submission in the session's own record would be a second write for each. So the feed is read: once from its beginning, and
-afterwards only what has come since.
+note every submission in the session's own record would be a second write for each. So the feed is read: at first its last events, and
+afterwards only what has come since. Who did something before those is older than fifty thousand events, and known by its record alone.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from genlock.core import events as e
 from genlock.core.codec import Glance, glance_at_event
 from genlock.engine.walk import pages_of
 from genlock.errors import CursorLost
-from genlock.store import Store
+from genlock.store import EventQuery, Store
 
 _PAGE = 1000
+_AT_FIRST = 50_000
 _PROJECTS_KEPT = 64
 _SESSIONS_KEPT = 100_000
 
@@ -63,6 +64,8 @@ class _Project:
         self.last: OrderedDict[str, datetime] = OrderedDict()
 
     def catch_up(self, store: Store, place: tuple[str, str]) -> None:
+        if self.cursor is None:
+            self.cursor = store.read_events(EventQuery(*place, tail=True, back=_AT_FIRST)).cursor
         for page in pages_of(store, place, self.cursor, _PAGE):
             for recorded in page.events:
                 event = glance_at_event(recorded.body)
