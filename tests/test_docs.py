@@ -39,7 +39,7 @@ def snippets(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", generate.PAGES)
 def test_a_page_made_from_the_code_is_what_the_code_says(page: str) -> None:
     written = (generate.REFERENCE / page).read_text(encoding="utf-8")
-    assert written == generate.PAGES[page](), "run docs/generate.py, and read what has changed"
+    assert written == generate.PAGES[page](), "run `python -m docs.generate`, and read what has changed"
 
 
 def test_every_page_of_the_reference_is_made_from_the_code() -> None:
