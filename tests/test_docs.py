@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import generate
+from docs import generate, meanings
 from genlock import Coordinator
 from genlock.core import reasons
 from genlock.core.model import Task
@@ -57,7 +57,7 @@ def test_an_option_of_a_verbs_own_is_in_the_reference_also_if_others_have_one_of
 
 
 def test_a_reason_that_nobody_explained_stops_the_making(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(generate.MEANINGS[reasons.SubmitReason], "NO_CLAIM")
+    monkeypatch.delitem(meanings.MEANINGS[reasons.SubmitReason], "NO_CLAIM")
     with pytest.raises(ValueError, match="the meanings of SubmitReason"):
         generate.states_and_reasons()
 

@@ -27,7 +27,7 @@ from genlock.core.access import (
 )
 from genlock.core.api_keys import state_of_key
 from genlock.core.codec import decode_record
-from genlock.core.definition import check_instant
+from genlock.core.fields import check_instant
 from genlock.core.keys import KEY, NOWHERE, TENANT, access_key, tenant_key
 from genlock.core.model import KeyRecord, TenantRecord
 from genlock.core.names import check_key_name, check_session, check_tenant

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from genlock.core.commands import Content
-from genlock.core.definition import describe_value
+from genlock.core.fields import describe_value
 from genlock.core.model import NO_DATA
 from genlock.core.names import as_plain, check_track
 from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES

@@ -24,9 +24,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from genlock.core.definition import Complaint, Definition, define_task, describe_value, examine_task, guess_field, means_dependencies
-from genlock.core.definition import check_text as check_field
+from genlock.core.definition import Complaint, Definition, define_task, examine_task, guess_field, means_dependencies
 from genlock.core.faults import Fault
+from genlock.core.fields import check_text as check_field
+from genlock.core.fields import describe_value
 from genlock.core.ids import LONGEST_ID, Grammar, TaskId, explain_slug
 from genlock.core.model import Task
 from genlock.core.names import DEFAULT_PROJECT, check_project, check_track, shown

@@ -27,7 +27,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.scanner import Scanner, ScannerError
 
-from genlock.core.definition import describe_value
+from genlock.core.fields import describe_value
 from genlock.core.names import shown
 from genlock.core.plan import Path
 from genlock.errors import BadArgument

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from genlock.core.access import EVERYWHERE, check_key_id
-from genlock.core.definition import describe_value
 from genlock.core.faults import Fault
+from genlock.core.fields import describe_value
 from genlock.core.identity import NO_AGENT, NO_SESSION, Identity
 from genlock.core.ids import check_task_id
 from genlock.core.names import check_agent, check_project, check_session, check_tenant
