@@ -21,7 +21,9 @@ from genlock.engine.processes import identify
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
-from genlock.testing.scenario import Arguments, Player, Run, ScriptError, Verb, play
+from genlock.testing.player import Player
+from genlock.testing.scenario import Run, play
+from genlock.testing.script_words import Arguments, ScriptError, Verb
 from tests.servers import stores
 from tests.servers.service import serving
 
