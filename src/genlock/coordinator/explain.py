@@ -14,7 +14,7 @@ from genlock.core.plan import find_cycle
 from genlock.core.reasons import ClaimReason, Status
 from genlock.core.results import ClaimResult, Explanation, Root
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
-from genlock.core.task.view import claimable, overdue, shown, waits_for
+from genlock.core.task.view import claimable, is_claimed, overdue, shown, waits_for
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Item
 from genlock.errors import GenlockError
@@ -48,9 +48,11 @@ def explanation(round: Round, item: Item) -> Explanation:
     elif outcome.success and before.state is Status.BACKLOG and not round.settings(claim.key)[0].offer_backlog:
         because = (*because, "it is in the backlog: only a claim by name is granted")
         hints = (*hints, f"reopen {claim.key.id} to have it offered")
-    own = _own(before, outcome, claim)
+    own = _own(before, record, outcome, claim)
     if own is not None:
-        because, hints = _words_for_holder(own, claim)
+        said, hints = _words_for_holder(own, claim)
+        # What was held while it is at work may still be finished.
+        because = (*because[:1], *said) if outcome.reason is ClaimReason.DENIED_HELD else said
     if cycle:
         because = (f"it waits for itself: {' → '.join(cycle)}", *because)
         hints = (f"remove one of these dependencies, for example {cycle[0]} → {cycle[1]}", *hints)
@@ -69,11 +71,13 @@ def explanation(round: Round, item: Item) -> Explanation:
     )
 
 
-def _own(record: TaskRecord, outcome: ClaimResult, command: ClaimTask) -> Claim | None:
+def _own(before: TaskRecord, record: TaskRecord, outcome: ClaimResult, command: ClaimTask) -> Claim | None:
     """The claim that the caller's own session has already, if it still stands."""
-    claim = record.claim
+    claim = before.claim
     if claim is None or claim.session != command.by.session:
         return None
+    if outcome.reason is ClaimReason.DENIED_HELD:
+        return claim if is_claimed(record) else None
     extended = outcome.success and outcome.claim is not None and outcome.claim.generation == claim.generation
     return claim if extended or outcome.reason is ClaimReason.DENIED_ACTIVE_CLAIM else None
 
@@ -94,8 +98,10 @@ def _words(outcome: ClaimResult, record: TaskRecord, task: str) -> tuple[tuple[s
         case ClaimReason.DENIED_COMPLETED:
             return (f"it is {record.state.value.lower()}",), (f"reset {task} to have it done again",)
         case ClaimReason.DENIED_HELD:
-            reason = record.hold.reason if record.hold else "it is in review"
-            return (f"it is held: {reason}",), (f"reopen {task} once that is settled",)
+            held = f"it is held: {record.hold.reason if record.hold else 'it is in review'}"
+            claim = record.claim if is_claimed(record) else None
+            at_work = (f"{claim.agent} (session {claim.session}) is at work on it, lease until {shown(claim.expires_at)}",) if claim else ()
+            return (held, *at_work), (f"reopen {task} once that is settled",)
         case ClaimReason.DENIED_ASSIGNED:
             until = f" until {record.assigned_until.isoformat()}" if record.assigned_until else ""
             return (f"it is reserved for {record.task.assigned_to}{until}",), (f"assign {task} to another agent, or wait",)
