@@ -35,8 +35,9 @@ PLANTED = "result-body-7f3a9c-do-not-log"
 _NEVER = {
     "a key": re.compile(r"glk_[A-Za-z0-9]{6,}"),
     "the secret of a key": re.compile(r"[a-z2-7]{32}_[0-9a-f]{8}"),
+    "a sign-in": re.compile(r"[a-z2-7]{12}\.[0-9]{6,12}\.[0-9a-f]{64}"),
     "an authorization": re.compile(r"(?i)\b(?:bearer|basic)\s+[A-Za-z0-9+/._=-]{6,}"),
-    "a header": re.compile(r"(?i)\b(?:authorization|x-api-key)\W{1,4}[A-Za-z0-9]"),
+    "a header": re.compile(r"(?i)\b(?:authorization|x-api-key|cookie)\W{1,4}[A-Za-z0-9]"),
 }
 
 

@@ -73,6 +73,13 @@ def check_switch(value: object) -> bool:
     return text in _TRUE
 
 
+def check_file(value: object) -> str:
+    """A file's path."""
+    if not isinstance(value, str) or "\0" in value:
+        raise BadArgument(f"sign_in_file is the path of a file, not {value!r}")
+    return value
+
+
 def check_prefix(value: object) -> str:
     """What the names of metrics begin with."""
     if not isinstance(value, str) or not _METRIC.fullmatch(value):
@@ -142,6 +149,7 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "serve_api_tenant": check_tenant,
     "serve_api_project": check_project,
     "serve_claim_config": check_claim_config,
+    "serve_sign_in_file": check_file,
 }
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -160,6 +168,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "serve_api_tenant": "default",
     "serve_api_project": "default",
     "serve_claim_config": "",
+    "serve_sign_in_file": "",
 }
 """None: it depends. Keys are asked for wherever others could reach the service; the log is readable on a terminal, else JSON; a key may
 send 1,000 requests a second, and whoever needs none is not counted."""

@@ -30,6 +30,8 @@ class Caller(NamedTuple):
     tenant: str = "acme"
     projects: str = "*"
     session: str | None = None
+    signed_in: str | None = None
+    """The caller by whose key it has signed in: it sends a cookie, and no key."""
 
     def covers(self, role: str) -> bool:
         return self.role is not None and ROLES.index(self.role) >= ROLES.index(role)
@@ -56,6 +58,9 @@ CALLERS = [
     *(Caller(f"foreign {role}", role, "globex") for role in ROLES),
     Caller("root", "admin", "*"),
     Caller("root observer", "observer", "*"),
+    Caller("signed in admin", "observer", signed_in="admin"),
+    Caller("signed in bound", "observer", signed_in="bound"),
+    Caller("signed in root", "observer", "*", signed_in="root"),
 ]
 
 # Where, and on whose behalf
@@ -129,7 +134,10 @@ _BODIES: dict[str, Any] = REQUESTS | {
     "create_key": {"name": "more", "role": "agent"},
     "set_tenant": {"limits": {"max_active_sessions": 60}},
 }
-_OPEN_ROWS = [Row(path, "GET", path, Access.OPEN) for path in ("/healthz", "/readyz", "/openapi.json", "/docs")]
+_OPEN_ROWS = [
+    *(Row(path, "GET", path, Access.OPEN) for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in")),
+    Row("/sign-out", "POST", "/sign-out", Access.OPEN),
+]
 _PAGE_ROWS = [Row("/", "GET", "/", Access.ANYONE), Row("/metrics", "GET", "/metrics", Access.STORE)]
 _STREAM_ROWS = [
     Row("stream", "GET", "/v1/{tenant}/{project}/events/stream", Access.PROJECT, stream=True),
@@ -238,7 +246,7 @@ def expected(cell: Cell) -> Outcome:
     row, caller, place, session = cell
     if row.access is Access.OPEN:
         return Outcome.LET_IN
-    if caller.role is None:
+    if caller.role is None or (caller.signed_in is not None and row.method != "GET"):
         return Outcome.NO_KEY
     if not _there(row.access, caller, place):
         # Everybody knows that there is a store as a whole; only what is in it is not for everybody.

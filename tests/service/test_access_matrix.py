@@ -74,6 +74,7 @@ class House:
     def __init__(self, service: Service, app: App, clock: ManualClock) -> None:
         self.service, self.app, self._clock = service, app, clock
         self.texts: dict[str, str | None] = {}
+        self.cookies: dict[str, str] = {}
         self._pipeline = Pipeline(urlsplit(service.url).port or 0)
         self.victims: dict[str, str] = {}
         """Keys by tenant, for who wants to rotate or revoke one."""
@@ -90,7 +91,7 @@ class House:
         for tenant, project in THERE:
             await fleet.add_tasks(tasks=["t-1", "t-2", "t-3"], tenant_id=tenant, project_id=project)
         for caller in CALLERS:
-            if caller.role is not None:
+            if caller.role is not None and caller.signed_in is None:
                 scope: dict[str, Any] = {"tenant_id": caller.tenant, "projects": caller.projects, "session_id": caller.session}
                 self.texts[caller.name] = (await fleet.create_key(name=f"the {caller.name}", role=caller.role, **scope)).text
         for tenant, session in BOUND - {("acme", "s-own")}:
@@ -116,6 +117,15 @@ class House:
             "revoked": revoked.text,
         }
 
+    def sign_in(self) -> None:
+        """Those who come by a cookie: by then their keys are there."""
+        for caller in CALLERS:
+            if caller.signed_in is not None:
+                answer = self.service.http.post("/sign-in", data={"key": self.texts[caller.signed_in]})
+                assert answer.status_code == 303
+                self.cookies[caller.name] = answer.headers["set-cookie"].partition(";")[0]
+        self.service.http.cookies.clear()
+
     def answers(self, every: list[Cell]) -> dict[Cell, Answer]:
         """The answer to each cell."""
         return dict(zip(every, self._pipeline.ask(map(self._request, every)), strict=True))
@@ -126,8 +136,9 @@ class House:
 
     def _keyed(self, method: str, path: str, body: Any, who: str, headers: dict[str, str], stream: bool = False) -> Request:
         """Every one has the same number, so that answers can be compared."""
-        key = self.texts[who]
-        return Request(method, path, body, headers | _NUMBER | ({} if key is None else {"authorization": f"Bearer {key}"}), stream)
+        key, cookie = self.texts.get(who), self.cookies.get(who)
+        shown = {"cookie": cookie} if cookie is not None else {} if key is None else {"authorization": f"Bearer {key}"}
+        return Request(method, path, body, headers | _NUMBER | shown, stream)
 
     def send(self, method: str, path: str, body: Any, who: str, headers: dict[str, str] | None = None) -> Answer:
         """One request."""
@@ -169,6 +180,7 @@ def run() -> Iterator[Run]:
     with serving(clock=clock, app=make) as service, ExitStack() as stack:
         house = stack.enter_context(closing(House(service, apps[0], clock)))
         house.do(house.furnish())
+        house.sign_in()
         every = sorted(cells(), key=lambda cell: expected(cell) is Outcome.LET_IN)
         refused = [cell for cell in every if expected(cell) is not Outcome.LET_IN]
         before = house.all_events()

@@ -364,7 +364,7 @@ def test_a_wrong_key_counts_as_many_and_a_good_one_of_the_same_address_is_not_he
 
 
 def test_who_leaves_while_its_refusal_is_held_back_is_forgotten_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.service.app.HOLD_SECONDS", 3600.0)
+    monkeypatch.setattr("genlock.service.counting.HOLD_SECONDS", 3600.0)
     with serving(choices=Choices(requests_a_second=1)) as service:
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)
         assert [ask(connection, "GET", "/v1/default/default/policy")[0] for _ in range(2)] == [200, 200]

@@ -7,6 +7,7 @@ import socket
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from genlock.errors import BadArgument
@@ -77,6 +78,26 @@ def test_with_keys_it_lets_in_who_has_one_and_logs_its_id_alone(tmp_path: Path) 
     [line] = [line for line in service.lines() if line["event"] == "ready" and line["status"] == 200]
     assert line["key"] in key
     assert leaks(service.log, [key.rpartition("_")[0].rpartition("_")[2], key]) == []
+
+
+def test_a_sign_in_outlives_a_restart_where_its_secret_is_in_a_file(tmp_path: Path) -> None:
+    url, secret = make_store(tmp_path), tmp_path / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef\n")
+    key = run("keys", "create", "ann", "--role", "observer", "--url", url, "-q").out.strip()
+    told = ("--keys", "--sign-in-file", str(secret))
+    with serve(tmp_path, *told, url=url) as service:
+        signed_in = httpx2.post(f"{service.url}sign-in", data={"key": key}, verify=False)
+        cookie = {"cookie": signed_in.headers["set-cookie"].partition(";")[0]}
+        assert service.end() == 0
+    with serve(tmp_path, *told, url=url) as service:
+        assert service.ask("GET", "/v1/default/default/ready", headers=cookie)[0] == 200
+        assert service.ask("GET", "/v1/default/default/ready")[0] == 401
+    with serve(tmp_path, "--keys", url=url) as service:
+        assert service.ask("GET", "/v1/default/default/ready", headers=cookie)[0] == 401
+    secret.write_text("0123456789abcdef0123456789abcde\n")
+    assert "has 31 bytes; it needs 32 at least" in run("serve", *told, "--port", "0", "--url", url).error()["message"]
+    secret.unlink()
+    assert "cannot be read" in run("serve", *told, "--port", "0", "--url", url).error()["message"]
 
 
 def test_a_port_that_is_taken_is_named_with_who_has_it(tmp_path: Path) -> None:

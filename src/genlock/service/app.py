@@ -5,8 +5,6 @@ Operations go a short way, since every claim goes it: host, key, route, call, an
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -15,11 +13,13 @@ from typing import Final, Protocol
 from starlette.routing import Router
 
 from genlock import __version__
-from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound, TooManyRequests
+from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.compat.endpoint import refusal
+from genlock.service.counting import count
 from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
-from genlock.service.limits import HOLD_SECONDS, WRONG_KEY_COUNTS
+from genlock.service.limits import WRONG_KEY_COUNTS
+from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
 from genlock.service.running import Running
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
@@ -30,8 +30,8 @@ _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
 _BEGINNINGS: Final = ("http.response.start", WHOLE)
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
-"""What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it."""
+_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", SIGN_IN, SIGN_OUT})
+"""What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it; who signs in brings it along."""
 
 
 class Watch(Protocol):
@@ -44,10 +44,16 @@ class App:
     """The service."""
 
     def __init__(
-        self, running: Running, door: Door, pages: Router, watch: Watch | None = None, on_fault: Callable[[Exchange], None] | None = None
+        self,
+        running: Running,
+        door: Door,
+        pages: Router,
+        watch: Watch | None = None,
+        on_fault: Callable[[Exchange], None] | None = None,
+        instead_of: Callable[[KeyRefused, Exchange], Answer | None] | None = None,
     ) -> None:
         self.running, self._door, self._pages = running, door, pages
-        self._watch, self._on_fault = watch, on_fault
+        self._watch, self._on_fault, self._instead_of = watch, on_fault, instead_of
         self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
         start = os.urandom(4).hex()
         self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
@@ -86,7 +92,8 @@ class App:
             # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
             error.__context__ = error.__traceback__ = None
             exchange.error = error
-            return _refused(error, exchange)
+            page = self._instead_of(error, exchange) if isinstance(error, KeyRefused) and self._instead_of is not None else None
+            return _refused(error, exchange) if page is None else page
         except Gone:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
@@ -127,23 +134,14 @@ class App:
 
     async def _let_in(self, exchange: Exchange, receive: Receive) -> None:
         """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
-        try:
-            exchange.grant = await self._door.admit(exchange.headers)
-        except KeyRefused:
-            await self._count(exchange.client, receive, WRONG_KEY_COUNTS)
-            raise
-        await self._count(exchange.grant.key_id or exchange.client, receive)
-
-    async def _count(self, who: str, receive: Receive, counts: int = 1) -> None:
-        """One request more. Who is over the rate waits for the refusal, and so does whatever else comes on the same connection."""
         rates = self.running.rates
-        if rates is None:
-            return
         try:
-            rates.take(who, counts)
-        except TooManyRequests:
-            await _hold(receive)
+            exchange.grant = await self._door.admit(exchange.headers, exchange.scope["method"])
+        except KeyRefused:
+            await count(rates, exchange.client, receive, WRONG_KEY_COUNTS)
             raise
+        if rates is not None:
+            await count(rates, exchange.grant.key_id or exchange.client, receive)
 
     async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Starlette answers by itself; what it has not begun to answer is a problem like any other."""
@@ -175,14 +173,3 @@ def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
     """Whoever is in front of us may go by the one host, and we by the other."""
     if sum(name == b"host" for name, _ in headers) > 1:
         raise BadArgument("the request has more than one header host")
-
-
-async def _hold(receive: Receive) -> None:
-    """Keeps the caller waiting, unless it goes. A body that is still to come is left where it is."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(HOLD_SECONDS):
-            message = await receive()
-            if message.get("more_body"):
-                await asyncio.sleep(HOLD_SECONDS)
-            elif message["type"] == "http.disconnect" or (await receive())["type"] == "http.disconnect":
-                raise Gone

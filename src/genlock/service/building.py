@@ -16,6 +16,7 @@ from genlock.core.access import EVERYWHERE
 from genlock.errors import RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.access.keyring import Keyring
+from genlock.service.access.sign_ins import SignIns
 from genlock.service.app import App, Watch
 from genlock.service.compat.app import api_routes
 from genlock.service.compat.config import ClaimConfig
@@ -27,6 +28,7 @@ from genlock.service.metrics import Metrics, metrics_endpoint
 from genlock.service.openapi.serving import Manual
 from genlock.service.pages.health import Health
 from genlock.service.pages.route import Page
+from genlock.service.pages.sign_in import SignInPage
 from genlock.service.pages.status import StatusPage
 from genlock.service.running import Running
 from genlock.service.serving import CONNECTIONS
@@ -55,6 +57,8 @@ class Choices(Struct, frozen=True, kw_only=True):
     """How many operations of one tenant are with the engine at once."""
     connections: int = CONNECTIONS
     """How many connections there may be: half of them may wait for a task of one tenant."""
+    sign_in_secret: bytes | None = None
+    """By which sign-ins are sealed; None: one that only this service knows."""
     metrics_prefix: str = "genlock"
     """What the names of metrics begin with."""
 
@@ -66,11 +70,13 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
     rates = None if choices.requests_a_second is None else Rates(choices.requests_a_second)
     running = Running(coordinator, rates, Turns(choices.tenant_operations), choices.connections // 2)
     keyring = Keyring(coordinator.engine) if choices.keys else None
-    door = Door(keyring.find, choices.hosts, keyring.expect) if keyring is not None else Door(None, choices.hosts)
+    sign_ins = None if keyring is None else SignIns(keyring, choices.sign_in_secret)
+    door = _door(keyring, sign_ins, choices.hosts)
     hub = Hub(coordinator.engine)
     running.on_stop.append(hub.close)
     metrics.attach(coordinator.engine)
     metrics.sse_clients = lambda: hub.clients
+    sign_in = None if sign_ins is None else SignInPage(running, sign_ins)
     health = Health(running)
     manual = Manual(keys=choices.keys)
     pages = Router(
@@ -80,6 +86,7 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
             Page("/openapi.json", manual.openapi),
             Page("/docs", manual.docs),
             *StatusPage(running).routes(),
+            *([] if sign_in is None else sign_in.routes()),
             Page("/metrics", only_of_the_whole_store(metrics_endpoint(metrics))),
             *stream_routes(hub, door),
             events_route(hub, door, choices.api_tenant, choices.api_project),
@@ -88,7 +95,14 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
         redirect_slashes=False,
         default=nothing_here,
     )
-    return App(running, door, pages, _watch(metrics, log), None if log is None else log.fault)
+    on_fault, instead_of = None if log is None else log.fault, None if sign_in is None else sign_in.instead_of
+    return App(running, door, pages, _watch(metrics, log), on_fault, instead_of)
+
+
+def _door(keyring: Keyring | None, sign_ins: SignIns | None, hosts: frozenset[str] | None) -> Door:
+    if keyring is None or sign_ins is None:
+        return Door(None, hosts)
+    return Door(keyring.find, hosts, keyring.expect, sign_ins.find)
 
 
 def _watch(metrics: Metrics, log: Log | None) -> Watch:

@@ -7,6 +7,7 @@ import functools
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct
@@ -48,6 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     api_tenant: str
     api_project: str
     claim_config: str
+    sign_in_file: str
 
     @property
     def asks_for_keys(self) -> bool:
@@ -137,6 +139,7 @@ def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: 
         api_tenant=options.api_tenant,
         api_project=options.api_project,
         metrics_prefix=options.metrics_prefix,
+        sign_in_secret=_secret(options.sign_in_file) if options.sign_in_file else None,
     )
     app = build(coordinator, choices, log, metrics)
     server = Server(app, Bounds(connections), options.grace_seconds, options.forwarded_allow_ips)
@@ -151,6 +154,14 @@ async def _serve(hosted: Hosted, listening: socket.socket, announce: Callable[[H
     if server.cut_off:
         log.event("warning", "the grace is over", cut_off=server.cut_off)
     log.event("info", "stopped")
+
+
+def _secret(file: str) -> bytes:
+    """What the file has, without the end of its line."""
+    try:
+        return Path(file).read_bytes().strip()
+    except OSError as error:
+        raise BadArgument(f"the secret by which sign-ins are sealed cannot be read: {error}") from None
 
 
 def _in_brackets(host: str) -> str:

@@ -29,6 +29,7 @@ _OPTIONS = {
     "tenant_operations": ("NUMBER", "The most operations of one tenant at once; the others wait their turn. Default: 256."),
     "api_tenant": ("NAME", "The tenant that /api acts on; default: default."),
     "api_project": ("NAME", "The project that /api acts on; default: default."),
+    "sign_in_file": ("FILE", "A secret of 32 bytes or more that replicas share, so that who is signed in at one page is at all."),
     "claim_config": ("NAME=MS", "A setting of claims under /api, such as defaultTTL=600000; may be repeated."),
 }
 

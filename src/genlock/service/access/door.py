@@ -7,12 +7,14 @@ from typing import Final, TypeAlias
 
 from genlock.errors import AccessRefused, BadArgument, HostRefused, KeyRefused
 from genlock.service.access.grant import OPEN, Grant
+from genlock.service.access.sign_ins import LOOKS, ticket_of
 
 Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
 """Looks a key up; None if it is not good."""
 Expect: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
 """Loads what is asked for next, all at once."""
 
+NOT_GOOD: Final = "this key is not good: it is unknown, expired or revoked"
 _BEARER: Final = "bearer "
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -20,8 +22,10 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class Door:
     """Lets requests in: with a good key, or, where no keys are asked for, as they come."""
 
-    def __init__(self, find: Find | None, hosts: frozenset[str] | None, expect: Expect | None = None) -> None:
-        self._find, self._expect = find, expect
+    def __init__(
+        self, find: Find | None, hosts: frozenset[str] | None, expect: Expect | None = None, find_ticket: Find | None = None
+    ) -> None:
+        self._find, self._expect, self._find_ticket = find, expect, find_ticket
         self._hosts = None if hosts is None else hosts | _LOOPBACK
         """The names that the service answers for; None for any. Without the check, a page in a browser could rebind its name to us."""
 
@@ -44,11 +48,16 @@ class Door:
         if self._expect is not None:
             await self._expect({text for headers in many if (text := _key_of(headers)) is not None})
 
-    async def admit(self, headers: dict[bytes, bytes]) -> Grant:
-        """What the caller may do, or KeyRefused."""
+    async def admit(self, headers: dict[bytes, bytes], method: str = "") -> Grant:
+        """What the caller may do, or KeyRefused. By the method it is told whether a ticket is enough; a key always is."""
         if self._find is None:
             return OPEN
         text = _key_of(headers)
+        if text is None and method in LOOKS and self._find_ticket is not None and (ticket := ticket_of(headers)) is not None:
+            seen = await self._find_ticket(ticket)
+            if seen is None:
+                raise KeyRefused("this sign-in is over, or its key is no longer good; sign in again")
+            return seen
         if text is None:
             raise KeyRefused(
                 "a key is needed: in GENLOCK_API_KEY, as connect(api_key=…), or in the header 'authorization: Bearer glk_…'; "
@@ -59,8 +68,18 @@ class Door:
         except BadArgument as error:  # it says what is wrong with the key, and nothing of it
             raise KeyRefused(str(error)) from None
         if grant is None:
-            raise KeyRefused("this key is not good: it is unknown, expired or revoked")
+            raise KeyRefused(NOT_GOOD)
         return grant
+
+
+def came_by_ticket(headers: dict[bytes, bytes]) -> bool:
+    """Did this request, which was let in, come by a ticket?"""
+    return _key_of(headers) is None and ticket_of(headers) is not None
+
+
+def brings_key(headers: dict[bytes, bytes]) -> bool:
+    """Has it a key or a ticket, good or not?"""
+    return _key_of(headers) is not None or ticket_of(headers) is not None
 
 
 def _key_of(headers: dict[bytes, bytes]) -> str | None:

@@ -50,6 +50,15 @@ class _Look(NamedTuple):
 _Looks: TypeAlias = dict[str, _Look]
 
 
+class Known(NamedTuple):
+    """A key as it is now."""
+
+    record: KeyRecord
+    grant: Grant
+    now: datetime
+    """On the store's clock."""
+
+
 class _Flight:
     """One load for several keys: until it begins, more may come aboard."""
 
@@ -80,14 +89,18 @@ class Keyring:
     async def find(self, text: str) -> Grant | None:
         """What the key admits; None if it is unknown, expired or revoked. BadArgument, without a look, if it is no key at all."""
         key = parse_key(text)
+        known = await self.look(key.id)
+        return known.grant if known is not None and opens(known.record, digest_of(key.secret), known.now) else None
+
+    async def look(self, id: str) -> Known | None:
+        """The key of this id, be it good or not; None if there is none."""
         came = self._monotonic()
-        look = self._known.get(key.id) or self._unknown.get(key.id)
+        look = self._known.get(id) or self._unknown.get(id)
         if look is None or came - look.began >= FRESH_SECONDS:
-            look = await self._look(key.id, came)
-        if look.record is None:
+            look = await self._look(id, came)
+        if look.record is None or look.grant is None:
             return None
-        now = look.now + timedelta(seconds=self._monotonic() - look.began)
-        return look.grant if opens(look.record, digest_of(key.secret), now) else None
+        return Known(look.record, look.grant, look.now + timedelta(seconds=self._monotonic() - look.began))
 
     async def expect(self, texts: Iterable[str]) -> None:
         """These are about to be looked for: what is not known well enough comes in as few loads as may be."""

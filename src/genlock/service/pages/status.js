@@ -15,6 +15,7 @@
   async function look() {
     try {
       const answer = await fetch("?fragment=1", { cache: "no-store" });
+      if (answer.status === 401) return location.reload(); // the sign-in is over: the page asks for a key
       if (!answer.ok) throw new Error(String(answer.status));
       show(await answer.text());
       document.body.classList.remove("away");

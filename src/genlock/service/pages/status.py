@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from hashlib import sha256
-from importlib.resources import files
-from string import Template
 from typing import Final
 
 from starlette.requests import Request
@@ -17,12 +13,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from genlock import __version__
+from genlock.service.access.door import came_by_ticket
 from genlock.service.access.grant import Grant
 from genlock.service.exchange import Exchange
 from genlock.service.pages.drawing import fragment
-from genlock.service.pages.markup import Html
+from genlock.service.pages.markup import Html, join, tag
 from genlock.service.pages.picture import Painter
 from genlock.service.pages.route import Page
+from genlock.service.pages.shell import Shell
+from genlock.service.pages.sign_in import SIGN_OUT
 from genlock.service.running import Running
 from genlock.store import Store
 
@@ -32,39 +31,13 @@ _CACHE_TIMES: Final = 10.0
 _CALLERS_KEPT: Final = 64
 
 
-def _file(name: str) -> str:
-    return files(__package__).joinpath(name).read_text("utf-8")
-
-
-class _Shell:
-    """The part of the page that does not change, and the policy that admits its own style and script and nothing else."""
-
-    def __init__(self) -> None:
-        css, js = _file("status.css"), _file("status.js")
-        self._before, self._after = Template(_file("status.html")).substitute(css=css, js=js, live="\0").split("\0")
-        policy = f"default-src 'none'; style-src {_hash(css)}; script-src {_hash(js)}; connect-src 'self'"
-        self.headers = {
-            "content-security-policy": f"{policy}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            "x-content-type-options": "nosniff",
-            "referrer-policy": "no-referrer",
-            "cache-control": "no-store",
-        }
-
-    def around(self, live: Html) -> str:
-        return self._before + live + self._after
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
 class StatusPage:
     """The page, and its moving part alone."""
 
     def __init__(self, running: Running, now: Callable[[], float] = time.monotonic) -> None:
         self._running, self._now = running, now
         self._began = now()
-        self._shell = _Shell()
+        self._shell = Shell("status.html", "status.js")
         self._painter = Painter()
         self._looking = asyncio.Lock()
         self._kept: OrderedDict[tuple[str, str], tuple[float, Html]] = OrderedDict()
@@ -79,7 +52,9 @@ class StatusPage:
         exchange: Exchange = request.scope["genlock"]
         exchange.route = "status_page"
         live = await self._live(exchange.grant)
-        whole = live if "fragment" in request.query_params else self._shell.around(live)
+        grant = exchange.grant
+        who = _signed_in(grant) if grant.key_id and came_by_ticket(exchange.headers) else None
+        whole = live if "fragment" in request.query_params else self._shell.around(live=live, who=who)
         return Response(whole, headers=self._shell.headers, media_type="text/html")
 
     async def _live(self, grant: Grant) -> Html:
@@ -102,6 +77,12 @@ class StatusPage:
         picture = engine.read(lambda: self._painter.paint(engine, grant))
         uptime = self._now() - self._began
         return fragment(picture, version=__version__, store=kind_of(engine.store), uptime_seconds=uptime)
+
+
+def _signed_in(grant: Grant) -> Html:
+    return join(
+        tag("span", grant.name, title=f"key {grant.key_id}"), tag("form", tag("button", "sign out"), method="post", action=SIGN_OUT)
+    )
 
 
 def kind_of(store: Store) -> str:

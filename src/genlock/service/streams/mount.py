@@ -37,13 +37,14 @@ class StillAdmitted(Struct, frozen=True):
     door: Door
     authorization: bytes | None
     api_key: bytes | None
+    cookie: bytes | None
     grant: Grant
 
     async def __call__(self) -> bool:
         """Would the door give the same grant now?"""
-        given = {b"authorization": self.authorization, b"x-api-key": self.api_key}
+        given = {b"authorization": self.authorization, b"x-api-key": self.api_key, b"cookie": self.cookie}
         try:
-            return await self.door.admit({name: value for name, value in given.items() if value is not None}) == self.grant
+            return await self.door.admit({name: value for name, value in given.items() if value is not None}, "GET") == self.grant
         except KeyRefused:
             return False
 
@@ -61,6 +62,7 @@ class Stream:
             error.allowed = ("GET",)
             raise error
         exchange: Exchange = scope["genlock"]
+        sent = exchange.headers.get
         given = _query(scope["query_string"])
         exchange.route = STREAM_ROUTE
         where = _where(scope["path_params"] | self._place, given.pop("project"), exchange)
@@ -73,9 +75,7 @@ class Stream:
             after=given["after"],
             shape=given["shape"] or self._shape,
             filters=filters,
-            still_allowed=StillAdmitted(
-                self._door, exchange.headers.get(b"authorization"), exchange.headers.get(b"x-api-key"), exchange.grant
-            ),
+            still_allowed=StillAdmitted(self._door, sent(b"authorization"), sent(b"x-api-key"), sent(b"cookie"), exchange.grant),
             **where,
         )
 
