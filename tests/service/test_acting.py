@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from genlock.core.access import Role
-from genlock.core.keys import KEY
+from genlock.core.keys import KEY, NOWHERE
 from genlock.core.results import NewKey
 from genlock.errors import RoleRefused, StoreUnavailable
 from genlock.service.access.acting import Acting, is_own
@@ -43,6 +43,11 @@ class Bench:
 
     @property
     def looks(self) -> int:
+        return len([given for method, given in self.store.calls if method == "read_events" and given.tenant == NOWHERE])
+
+    @property
+    def readings(self) -> int:
+        """Of all keys."""
         return len([given for method, given in self.store.calls if method == "find" and given.kind == KEY])
 
     async def may(self, grant: Grant, session: str | None, tenant: str = "acme") -> bool:
@@ -139,6 +144,25 @@ def test_a_key_that_is_made_or_revoked_or_ends_counts_within_half_a_second(bench
         assert not await bench.may(AGENT, "s1")
         bench.pass_time(0.001)
         assert await bench.may(AGENT, "s1")
+
+    run(scenario)
+
+
+def test_who_wants_to_know_is_told_which_keys_have_changed_as_soon_as_that_is_read(bench: Bench) -> None:
+    told: list[frozenset[str] | None] = []
+    bench.acting.on_change.append(told.append)
+
+    async def scenario() -> None:
+        await bench.acting.look()
+        new = await asyncio.to_thread(bench.key, "s1")
+        assert bench.acting.is_shut_out(AGENT, "acme", "s1") is False
+        await bench.acting.look()
+        await bench.acting.look()
+        assert told == [None, {new.key.key_id}]
+        shut_out = [bench.acting.is_shut_out(grant, "acme", "s1") for grant in (AGENT, OWN, OTHER, OPERATOR)]
+        assert shut_out == [True, False, True, False]
+        assert not bench.acting.is_shut_out(AGENT, "acme", None)
+        assert bench.readings == 1, "all keys are read once"
 
     run(scenario)
 

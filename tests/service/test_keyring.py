@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,76 @@ def test_who_comes_when_a_load_has_taken_long_does_not_trust_it(bench: Bench) ->
         assert (await early[0]) is not None, "it came before the revocation"
         assert (await late[0]) is None
         assert bench.loads == [1, 1]
+
+    run(scenario)
+
+
+def test_what_was_forgotten_is_loaded_again_and_the_rest_is_not(bench: Bench) -> None:
+    one, two = bench.key(), bench.key()
+
+    async def scenario() -> None:
+        assert None not in [await bench.ring.find(key.text) for key in (one, two)]
+        await asyncio.to_thread(bench.admin.revoke_key, key_id=one.key.key_id)
+        bench.ring.forget({one.key.key_id})
+        assert [await bench.ring.find(key.text) is None for key in (one, two)] == [True, False]
+        assert bench.loads == [1, 1, 1]
+        bench.ring.forget(None)
+        await bench.ring.expect([one.text, two.text])
+        assert bench.loads == [1, 1, 1, 2]
+
+    run(scenario)
+
+
+def test_a_load_that_is_under_way_when_its_key_is_forgotten_counts_for_nobody_who_comes_then(bench: Bench) -> None:
+    new = bench.key()
+
+    async def scenario() -> None:
+        stop = bench.home.stop()
+        bench.store.on("load", after=stop)
+        early = await begun(bench.ring.find(new.text))
+        await asyncio.to_thread(stop.wait)  # the store has answered
+        await asyncio.to_thread(bench.admin.revoke_key, key_id=new.key.key_id)
+        bench.ring.forget({new.key.key_id})
+        late = await begun(bench.ring.find(new.text))
+        stop.open()
+        assert (await early[0]) is not None, "it came before the revocation"
+        assert (await late[0]) is None
+        assert (await bench.ring.find(new.text)) is None
+
+    run(scenario)
+
+
+def test_of_a_load_that_was_under_way_nothing_is_kept_of_a_key_that_was_forgotten(bench: Bench) -> None:
+    new, other = bench.key(), bench.key()
+
+    async def scenario() -> None:
+        stop = bench.home.stop()
+        bench.store.on("load", after=stop)
+        early = await begun(bench.ring.find(new.text))
+        await asyncio.to_thread(stop.wait)
+        queued = await begun(bench.ring.find(other.text))
+        await asyncio.to_thread(bench.admin.revoke_key, key_id=new.key.key_id)
+        bench.ring.forget(None)
+        stop.open()
+        await asyncio.gather(*early, *queued)
+        assert (await bench.ring.find(new.text)) is None, "although what was loaded is not half a second old"
+
+    run(scenario)
+
+
+def test_when_a_key_ends_is_known_without_a_look(bench: Bench) -> None:
+    never, soon = bench.key(), bench.key(expires_in_seconds=60)
+    rotated = bench.admin.rotate_key(key_id=never.key.key_id, overlap_seconds=10)
+    now = bench.home.clock.now()
+
+    async def scenario() -> None:
+        for key in (never, soon, rotated):
+            assert await bench.ring.find(key.text) is not None
+        ends = [bench.ring.end_of(key.text) for key in (never, soon, rotated)]
+        assert ends == [now + timedelta(seconds=10), now + timedelta(seconds=60), None]
+        unknown = bench.ring.end_of(made_up(1))
+        assert unknown is not None
+        assert unknown < now, "of which nothing is known is to be looked at"
 
     run(scenario)
 

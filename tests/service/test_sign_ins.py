@@ -42,7 +42,7 @@ class Stage:
 
     def admits(self, headers: dict[bytes, bytes], method: str) -> Grant:
         keyring = Keyring(self.engine)
-        return self._run(Door(keyring.find, None, keyring.expect, SignIns(keyring, SECRET).find).admit(headers, method))
+        return self._run(Door(keyring.find, None, keyring, SignIns(keyring, SECRET).find).admit(headers, method))
 
     def _run(self, asked: Awaitable[R]) -> R:
         async def run() -> R:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from genlock.core.keys import KEY, NOWHERE
 from genlock.core.results import NewKey
+from genlock.errors import KeyRefused, StoreUnavailable
+from genlock.service.access.acting import Acting
+from genlock.service.access.door import Door
+from genlock.service.access.keyring import Keyring
 from genlock.service.building import Choices
+from genlock.service.exchange import Exchange
+from genlock.service.v1.waiting import Waiting
 from genlock.testing.clock import ManualClock
+from tests.engine.gates import Home, raising
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
 
 PLACE = "/v1/default/default"
@@ -86,6 +100,113 @@ def test_who_waits_for_a_session_that_gets_a_key_of_its_own_waits_no_longer() ->
         make_key(service, session_id="s1")
         status, said = poll.told()
         assert (status, said["code"]) == (403, "ROLE_REFUSED")
+
+
+def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many_do() -> None:
+    with serving(choices=KEYS) as service:
+        keys = [make_key(service) for _ in range(40)]
+        polls = [Poll(service, key.text, f"s{number}") for number, key in enumerate(keys)]
+        until_waiting(service, len(polls))
+        began = time.monotonic()
+        service.do(service.coordinator.revoke_key(key_id=keys[0].key.key_id))
+        assert polls[0].told()[0] == 401
+        assert time.monotonic() - began < 1
+        assert all(poll.is_alive() for poll in polls[1:])
+
+
+class Stage:
+    """Those who wait, on a store with gates, without HTTP."""
+
+    def __init__(self, home: Home) -> None:
+        self.store = home.gated()
+        self.admin = home.connect(tenant_id="acme")
+        engine = home.connect(self.store).engine
+        self.keyring, self.acting = Keyring(engine), Acting(engine)
+        self.acting.on_change.append(self.keyring.forget)
+        self.door = Door(self.keyring.find, None, self.keyring)
+        self.waiting = Waiting(self.door, self.acting, asyncio.Event(), 1000, look_seconds=0)
+
+    async def come(self, text: str) -> Exchange:
+        """Somebody who is let in."""
+        headers = {b"authorization": f"Bearer {text}".encode()}
+        exchange = Exchange({"type": "http"}, headers, "1")
+        exchange.grant = await self.door.admit(headers)
+        return exchange
+
+    def wait(self, exchange: Exchange) -> asyncio.Task[Any]:
+        """Waits for what never comes."""
+        never = asyncio.get_running_loop().create_future
+        return asyncio.create_task(self.waiting.wait(lambda: never(), exchange, "acme", "s1", lambda: never()))
+
+    async def looks(self, number: int) -> list[int]:
+        """So many looks later: how many keys were loaded by each load since."""
+        done, before = asyncio.Semaphore(0), len(self.store.calls)
+        loop = asyncio.get_running_loop()
+        seen = lambda: loop.call_soon_threadsafe(done.release)  # noqa: E731
+        self.store.on("read_events", when=lambda given: given.tenant == NOWHERE, after=seen, times=number)
+        for _ in range(number):
+            await asyncio.wait_for(done.acquire(), PATIENCE_SECONDS)
+        calls = self.store.calls[before:]
+        return [len(given) for method, given in calls if method == "load" and given and given[0].kind == KEY]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    home = Home("memory", tmp_path)
+    try:
+        yield Stage(home)
+    finally:
+        home.close()
+
+
+def key_of(stage: Stage, **more: Any) -> NewKey:
+    return stage.admin.create_key(name="ci", role="agent", **more)
+
+
+def test_while_nothing_happens_to_keys_none_is_loaded_however_many_wait(stage: Stage) -> None:
+    keys = [key_of(stage) for _ in range(30)]
+
+    async def scenario() -> None:
+        waiting = [stage.wait(await stage.come(key.text)) for key in keys]
+        await stage.looks(3)
+        assert await stage.looks(10) == []
+        await asyncio.to_thread(stage.admin.revoke_key, key_id=keys[3].key.key_id)
+        with pytest.raises(KeyRefused, match="not good"):
+            await asyncio.wait_for(waiting[3], PATIENCE_SECONDS)
+        assert [task.done() for task in waiting] == [number == 3 for number in range(30)]
+        for task in waiting:
+            task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_who_is_let_in_by_a_key_that_is_revoked_before_it_begins_to_wait_is_told_so(stage: Stage) -> None:
+    key = key_of(stage)
+
+    async def scenario() -> None:
+        await stage.acting.look()
+        late = await stage.come(key.text)  # and its body is still to come
+        await asyncio.to_thread(stage.admin.revoke_key, key_id=key.key.key_id)
+        await stage.acting.look()
+        with pytest.raises(KeyRefused, match="not good"):
+            await asyncio.wait_for(stage.wait(late), PATIENCE_SECONDS)
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_is_away_when_a_key_was_revoked_is_asked_again(stage: Stage) -> None:
+    key = key_of(stage)
+    stage.acting._engine.deadline_seconds = 0
+
+    async def scenario() -> None:
+        waits = stage.wait(await stage.come(key.text))
+        await stage.looks(3)
+        stage.store.on("load", when=lambda keys: bool(keys), before=raising(StoreUnavailable("away")), times=4)
+        await asyncio.to_thread(stage.admin.revoke_key, key_id=key.key.key_id)
+        with pytest.raises(KeyRefused, match="not good"):
+            await asyncio.wait_for(waits, PATIENCE_SECONDS)
+
+    asyncio.run(scenario())
 
 
 def test_a_tenant_s_waiting_requests_may_take_half_of_the_connections() -> None:

@@ -72,6 +72,8 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
     keyring = Keyring(coordinator.engine) if choices.keys else None
     sign_ins = None if keyring is None else SignIns(keyring, choices.sign_in_secret)
     door = _door(keyring, sign_ins, choices.hosts)
+    if keyring is not None:
+        running.acting.on_change.append(keyring.forget)
     hub = Hub(coordinator.engine)
     running.on_stop.append(hub.close)
     metrics.attach(coordinator.engine)
@@ -102,7 +104,7 @@ def build(coordinator: AsyncCoordinator, choices: Choices, log: Log | None = Non
 def _door(keyring: Keyring | None, sign_ins: SignIns | None, hosts: frozenset[str] | None) -> Door:
     if keyring is None or sign_ins is None:
         return Door(None, hosts)
-    return Door(keyring.find, hosts, keyring.expect, sign_ins.find)
+    return Door(keyring.find, hosts, keyring, sign_ins.find)
 
 
 def _watch(metrics: Metrics, log: Log | None) -> Watch:

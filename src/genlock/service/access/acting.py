@@ -4,7 +4,8 @@ A fenced verb acts for a session. Whoever has a key of one session acts for that
 nobody acts but by that key, or an operator. For a session without one, any agent of the tenant may.
 
 Which sessions have a key is known as keys are: what was read counts for half a second, is read again only while somebody asks, and once
-for all who wait. So a key that is made for a session shuts the others out within a second, on every replica.
+for all who wait. So a key that is made for a session shuts the others out within a second, on every replica. Whoever should know which
+keys were changed is told at each look.
 """
 
 from __future__ import annotations
@@ -15,31 +16,25 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from genlock.core.access import Role
-from genlock.core.codec import decode_record
-from genlock.core.keys import KEY, NOWHERE
-from genlock.core.model import KeyRecord
-from genlock.core.reasons import KeyState
 from genlock.engine.engine import Engine
-from genlock.engine.walk import records_of
 from genlock.errors import RoleRefused
+from genlock.service.access.bindings import Bindings
 from genlock.service.access.grant import Grant
 from genlock.service.access.keyring import FRESH_SECONDS
 
-_Bound: TypeAlias = dict[tuple[str, str], datetime | None]
-"""By tenant and session, when the last of its keys ends; None: never."""
+_TIME_SECONDS: Final = 5.0
+"""So long we go by our own clock from what the store's said: to look is one query less then."""
 
 
-class _Look(NamedTuple):
-    """Which sessions have a key, and when that was read."""
+class _Time(NamedTuple):
+    """What the store's clock said, by which keys end, and when."""
 
     began: float
     """On our clock, before the store was asked."""
     now: datetime
-    """On the store's clock, by which keys end."""
-    bound: _Bound
 
 
 class Acting:
@@ -48,8 +43,13 @@ class Acting:
     def __init__(self, engine: Engine, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._monotonic = monotonic
-        self._last: _Look | None = None
-        self._reading: asyncio.Task[_Look] | None = None
+        self._bindings = Bindings(engine.store)
+        self.on_change: list[Callable[[frozenset[str] | None], None]] = []
+        """Told, in the event loop, which keys have changed since the look before; None: any may have."""
+        self._last = -math.inf
+        """When the last look began."""
+        self._time: _Time | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-acting")
         """Its own, like the keyring's: claims wait for it, and reads that take long may have all the others."""
         self._began = -math.inf
@@ -63,47 +63,49 @@ class Acting:
         if session is not None and await self._has_key(tenant, session):
             raise RoleRefused(f"session {session!r} has a key of its own; act with that one, or with an operator's")
 
+    async def look(self) -> datetime:
+        """Looks now, not at what was read a moment ago, and tells who wants to know; the store's time."""
+        await self._look(self._monotonic())
+        return self._now()
+
+    def is_shut_out(self, grant: Grant, tenant: str, session: str | None) -> bool:
+        """By what was last read: has the session a key of its own, which this is not?"""
+        return session is not None and not is_own(grant, session) and self._bindings.has_key((tenant, session), self._now())
+
     async def _has_key(self, tenant: str, session: str) -> bool:
         came = self._monotonic()
-        look = self._last
-        if look is None or came - look.began >= FRESH_SECONDS:
-            look = await self._look(came)
-        if (tenant, session) not in look.bound:
-            return False
-        end = look.bound[tenant, session]
-        return end is None or look.now + timedelta(seconds=self._monotonic() - look.began) < end
+        if came - self._last >= FRESH_SECONDS:
+            await self._look(came)
+        return self._bindings.has_key((tenant, session), self._now())
 
-    async def _look(self, came: float) -> _Look:
+    def _now(self) -> datetime:
+        assert self._time is not None
+        return self._time.now + timedelta(seconds=self._monotonic() - self._time.began)
+
+    async def _look(self, came: float) -> None:
         """One that is about to begin or has just begun, or the next."""
         reading = self._reading
         if reading is None or reading.done() or came - self._began >= FRESH_SECONDS:
             self._began = math.inf  # until it begins, more may come aboard
             reading = self._reading = asyncio.get_running_loop().create_task(self._read(reading))
         # Whoever goes away must not take the answer from the others.
-        return await asyncio.shield(reading)
+        await asyncio.shield(reading)
 
-    async def _read(self, before: asyncio.Task[_Look] | None) -> _Look:
+    async def _read(self, before: asyncio.Task[None] | None) -> None:
         if before is not None and not before.done():
             await asyncio.wait([before])
         began = self._began = self._monotonic()
-        now, bound = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine.read, lambda: bound_sessions(self._engine))
-        self._last = look = _Look(began, now, bound)
-        return look
+        time = self._time is None or began - self._time.began >= _TIME_SECONDS
+        read = asyncio.get_running_loop().run_in_executor(self._thread, self._engine.read, lambda: self._bindings.catch_up(time=time))
+        now, changed = await read
+        self._last = began
+        if now is not None:
+            self._time = _Time(began, now)
+        if changed is None or changed:
+            for tell in self.on_change:
+                tell(changed)
 
 
 def is_own(grant: Grant, session: str | None) -> bool:
     """Is it the session's own key, or one that acts for all?"""
     return grant.may(Role.OPERATOR) or (session is not None and grant.session == session)
-
-
-def bound_sessions(engine: Engine) -> tuple[datetime, _Bound]:
-    """The store's time, and the sessions that have a key, each with when the last of its keys ends."""
-    now = engine.store.load([]).now
-    found: _Bound = {}
-    for stored in records_of(engine.store, NOWHERE, NOWHERE, KEY, state=KeyState.ACTIVE.value):
-        record = decode_record(KEY, stored.body)
-        if isinstance(record, KeyRecord) and record.session is not None:
-            place = record.tenant, record.session
-            ends = (record.expires_at, found.get(place, record.expires_at))
-            found[place] = None if None in ends else max(end for end in ends if end is not None)
-    return now, found

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
 from typing import Final, TypeAlias
 
 from genlock.errors import AccessRefused, BadArgument, HostRefused, KeyRefused
 from genlock.service.access.grant import OPEN, Grant
+from genlock.service.access.keyring import Keyring
 from genlock.service.access.sign_ins import LOOKS, ticket_of
 
 Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
 """Looks a key up; None if it is not good."""
-Expect: TypeAlias = Callable[[Iterable[str]], Awaitable[None]]
-"""Loads what is asked for next, all at once."""
 
 NOT_GOOD: Final = "this key is not good: it is unknown, expired or revoked"
 _BEARER: Final = "bearer "
@@ -23,9 +23,9 @@ class Door:
     """Lets requests in: with a good key, or, where no keys are asked for, as they come."""
 
     def __init__(
-        self, find: Find | None, hosts: frozenset[str] | None, expect: Expect | None = None, find_ticket: Find | None = None
+        self, find: Find | None, hosts: frozenset[str] | None, keyring: Keyring | None = None, find_ticket: Find | None = None
     ) -> None:
-        self._find, self._expect, self._find_ticket = find, expect, find_ticket
+        self._find, self._keyring, self._find_ticket = find, keyring, find_ticket
         self._hosts = None if hosts is None else hosts | _LOOPBACK
         """The names that the service answers for; None for any. Without the check, a page in a browser could rebind its name to us."""
 
@@ -45,8 +45,13 @@ class Door:
 
     async def expect(self, many: Iterable[dict[bytes, bytes]]) -> None:
         """These are about to be asked for."""
-        if self._expect is not None:
-            await self._expect({text for headers in many if (text := _key_of(headers)) is not None})
+        if self._keyring is not None:
+            await self._keyring.expect({text for headers in many if (text := _key_of(headers)) is not None})
+
+    def end_of(self, headers: dict[bytes, bytes]) -> datetime | None:
+        """When the key of a request that was let in ends by itself; None: never."""
+        text = _key_of(headers)
+        return None if self._keyring is None or text is None else self._keyring.end_of(text)
 
     async def admit(self, headers: dict[bytes, bytes], method: str = "") -> Grant:
         """What the caller may do, or KeyRefused. By the method it is told whether a ticket is enough; a key always is."""

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple, TypeAlias
 
-from genlock.core.access import digest_of, parse_key
+from genlock.core.access import digest_of, parse_key, same_digest
 from genlock.core.api_keys import opens, state_of_key
 from genlock.core.codec import decode_record
 from genlock.core.keys import KEY, NOWHERE, access_key
@@ -62,10 +62,12 @@ class Known(NamedTuple):
 class _Flight:
     """One load for several keys: until it begins, more may come aboard."""
 
-    __slots__ = ("began", "ids", "task")
+    __slots__ = ("began", "doubted", "ids", "task")
 
     def __init__(self) -> None:
         self.ids: dict[str, None] = {}
+        self.doubted: set[str] = set()
+        """Those that were changed since it began."""
         self.began: float | None = None
         self.task: asyncio.Task[_Looks] | None = None
 
@@ -83,6 +85,7 @@ class Keyring:
         self._known: _Looks = {}
         self._unknown: _Looks = {}
         self._last: _Flight | None = None
+        self._flying: _Flight | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-keys")
         """Its own: whoever asks for much must not keep others from being let in."""
 
@@ -117,6 +120,26 @@ class Keyring:
         for task in flights:
             await asyncio.shield(task)
 
+    def end_of(self, text: str) -> datetime | None:
+        """When this key, which was just looked for, ends if nothing is done to it; None: never."""
+        key = parse_key(text)
+        look = self._known.get(key.id)
+        if look is None or look.record is None:
+            return datetime.min.replace(tzinfo=UTC)
+        record = look.record
+        ends = [record.expires_at, None if same_digest(digest_of(key.secret), record.digest) else record.previous_until]
+        return min((end for end in ends if end is not None), default=None)
+
+    def forget(self, ids: Iterable[str] | None) -> None:
+        """These have changed, or None: any may have. Nothing that was read of them so far counts for who comes from now on."""
+        flight = self._flying
+        under_way = {} if flight is None or flight.is_over else flight.ids
+        for id in {*self._known, *self._unknown, *under_way} if ids is None else ids:
+            self._known.pop(id, None)
+            self._unknown.pop(id, None)
+            if flight is not None and id in under_way:
+                flight.doubted.add(id)
+
     # Loading
 
     async def _look(self, id: str, came: float) -> _Look:
@@ -132,7 +155,7 @@ class Keyring:
             if last.began is None and len(last.ids) < MOST_AT_ONCE:
                 last.ids[id] = None
                 return last
-            if last.began is not None and id in last.ids and came - last.began < FRESH_SECONDS:
+            if last.began is not None and id in last.ids and id not in last.doubted and came - last.began < FRESH_SECONDS:
                 return last
         flight = self._last = _Flight()
         flight.ids[id] = None
@@ -142,14 +165,16 @@ class Keyring:
     async def _fly(self, flight: _Flight, before: asyncio.Task[_Looks] | None) -> _Looks:
         if before is not None and not before.done():
             await asyncio.wait([before])
-        began = flight.began = self._monotonic()
+        self._flying, began = flight, self._monotonic()
+        flight.began = began
         keys = [access_key(id) for id in flight.ids]
         store = self._engine.store
         read = asyncio.get_running_loop().run_in_executor(self._thread, self._engine.read, lambda: store.load(keys))
         found, now, _ = await read
         looks = {key.id: _seen(began, now, found.get(key)) for key in keys}
         for id, look in looks.items():
-            self._keep(id, look)
+            if id not in flight.doubted:
+                self._keep(id, look)
         return looks
 
     def _keep(self, id: str, look: _Look) -> None:

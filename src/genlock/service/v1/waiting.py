@@ -1,8 +1,9 @@
 """Who waits for a task over HTTP: that it may still have one when one comes, that its client is still there, and how many there may be.
 
-A request may wait for a day, and its key be revoked meanwhile. One task asks for all who wait, every second: what the keyring has to load
-for it comes in one load for all of their keys, so that a thousand who wait cost the store no more than one. Where very many wait by
-different keys it is asked less often, at least every five seconds.
+A request may wait for a day, and its key be revoked meanwhile. One task looks for all who wait, more than once a second, at what has
+happened to keys: that is one query, and asked again is only for those whose key was changed, has come to its end, or is no longer the one
+to act for their session. So a key that is revoked gets no task after a second, and a thousand who wait cost the store no more than one.
+Whoever has just come is asked for once more: its key may have been changed while the request was read.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 from genlock.errors import AccessRefused, Closed, KeyRefused, StoreError, TooManyRequests
@@ -18,19 +20,20 @@ from genlock.service.access.acting import Acting
 from genlock.service.access.door import Door
 from genlock.service.exchange import Exchange, Gone, Receive
 
-LOOK_SECONDS: Final = 1.0
-_LOOK_TIMES: Final = 100.0
-"""What took long is done again after so many times as long: it takes a hundredth of a core at most."""
-_LOOK_SELDOM_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 0.75
+"""So that, with the look itself, it is within a second that a revocation counts."""
 
 
 class _Waiter:
     """One request, and what is set when it may wait no longer."""
 
-    __slots__ = ("exchange", "refused", "session", "tenant")
+    __slots__ = ("end", "exchange", "is_doubted", "refused", "session", "tenant")
 
-    def __init__(self, exchange: Exchange, tenant: str, session: str | None) -> None:
+    def __init__(self, exchange: Exchange, tenant: str, session: str | None, end: datetime | None) -> None:
         self.exchange, self.tenant, self.session = exchange, tenant, session
+        self.end = end
+        """Of its key; None: never."""
+        self.is_doubted = True
         self.refused: asyncio.Future[AccessRefused] = asyncio.get_running_loop().create_future()
 
 
@@ -43,6 +46,7 @@ class Waiting:
         self._waiters: set[_Waiter] = set()
         self._tenants: Counter[str] = Counter()
         self._looking: asyncio.Task[None] | None = None
+        acting.on_change.append(self._doubt)
 
     async def wait(self, ask: Callable[[], Awaitable[Any]], exchange: Exchange, tenant: str, session: str | None, receive: Receive) -> Any:
         """The coordinator's answer. Who leaves, or is no longer let in, takes no task along."""
@@ -68,7 +72,7 @@ class Waiting:
                 f"{self._most:,} requests of tenant {tenant!r} wait for a task, the most that may (limit tenant_waiting: half of the "
                 "service's connections); come again in a second, or ask with wait_seconds=0"
             )
-        waiter = _Waiter(exchange, tenant, session)
+        waiter = _Waiter(exchange, tenant, session, self._door.end_of(exchange.headers))
         self._waiters.add(waiter)
         self._tenants[tenant] += 1
         if self._door.asks_for_keys and self._looking is None:
@@ -84,17 +88,23 @@ class Waiting:
             self._looking.cancel()
             self._looking = None
 
+    def _doubt(self, keys: frozenset[str] | None) -> None:
+        """These have changed: who waits by one of them is asked for again, and who waits for a session that was given one."""
+        for waiter in self._waiters:
+            grant = waiter.exchange.grant
+            if keys is None or grant.key_id in keys or self._acting.is_shut_out(grant, waiter.tenant, waiter.session):
+                waiter.is_doubted = True
+
     async def _look(self) -> None:
-        loop, took = asyncio.get_running_loop(), 0.0
         while True:
-            await asyncio.sleep(max(self._look_seconds, min(took * _LOOK_TIMES, _LOOK_SELDOM_SECONDS)))
-            began, waiters = loop.time(), list(self._waiters)
+            await asyncio.sleep(self._look_seconds)
             # What cannot be known now, as the store is away, is asked again in a moment: nor is anything granted meanwhile.
             with suppress(StoreError):
-                await self._door.expect([waiter.exchange.headers for waiter in waiters])
-                for waiter in waiters:
+                now = await self._acting.look()
+                doubted = [waiter for waiter in self._waiters if waiter.is_doubted or (waiter.end is not None and waiter.end <= now)]
+                await self._door.expect([waiter.exchange.headers for waiter in doubted])
+                for waiter in doubted:
                     await self._check(waiter)
-            took = loop.time() - began
 
     async def _check(self, waiter: _Waiter) -> None:
         exchange = waiter.exchange
@@ -102,6 +112,7 @@ class Waiting:
             if await self._door.admit(exchange.headers) != exchange.grant:
                 raise KeyRefused("this key admits something else than it did when the request came; ask again")
             await self._acting.check(exchange.grant, waiter.tenant, waiter.session)
+            waiter.is_doubted, waiter.end = False, self._door.end_of(exchange.headers)
         except AccessRefused as error:
             if not waiter.refused.done():
                 waiter.refused.set_result(error)
