@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import genlock.plans
-from genlock.coordinator import arguments, working
+from genlock.coordinator import arguments, feed, working
 from genlock.service.limits import LARGE_BYTES, Turns
+from genlock.service.v1 import endpoint
 from genlock.service.v1.request import Keywords
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
 
@@ -143,6 +144,31 @@ def test_who_waits_for_a_task_does_not_keep_the_turn_of_its_large_body(service: 
         status, _ = post(service, "tasks", b'{"tasks": ["large"]}' + b" " * LARGE_BYTES)
         assert status == 200
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize("path", ["events?limit=5000", "ready?limit=5000", "plan", "graph"])
+def test_a_long_answer_is_read_and_written_in_a_thread(service: Service, threads: Threads, path: str) -> None:
+    names = [f"A-{number:04d}" for number in range(2500)]
+    assert post(service, "tasks", {"tasks": names})[0] == 200
+    threads.watch(endpoint, "encode_in_pieces")
+    threads.watch(feed, "feed_events")
+    answer = service.http.get(f"{PLACE}/{path}")
+    assert answer.status_code == 200
+    assert int(answer.headers["content-length"]) == len(answer.content)
+    assert all(name in answer.text for name in names)
+    assert threads.seen["encode_in_pieces"] == {"genlock"}
+    assert threads.seen["feed_events"] <= {"genlock"}
+    short = service.http.get(f"{PLACE}/events?limit=1")
+    assert answer.headers.keys() == short.headers.keys(), "it is an answer like any other"
+    head = service.http.head(f"{PLACE}/{path}")
+    assert (head.status_code, head.headers["content-length"], head.content) == (200, answer.headers["content-length"], b"")
+
+
+@pytest.mark.parametrize("query", ["limit=100001", "limit=5000&after=nonsense", "limit=5000&after=", "limit=5000&tail=maybe"])
+def test_what_goes_wrong_with_a_long_answer_is_answered_as_ever(service: Service, query: str) -> None:
+    answer, short = (service.http.get(f"{PLACE}/events?{asked}") for asked in (query, query.replace("5000", "50")))
+    assert answer.status_code == short.status_code == 400
+    assert answer.json() | {"request": None} == short.json() | {"request": None}
 
 
 LONG: list[Any] = [

@@ -17,10 +17,11 @@ from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
 from genlock.service.compat.endpoint import refusal
 from genlock.service.counting import count
-from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem, send_answer
+from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem
 from genlock.service.limits import WRONG_KEY_COUNTS
 from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
 from genlock.service.running import Running
+from genlock.service.sending import send_any
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
 from genlock.service.v1.waiting import Waiting
@@ -71,7 +72,7 @@ class App:
             answer = await self._guarded(exchange, receive, send)
             if answer is not None:
                 exchange.status = answer.status
-                await send_answer(send, answer, exchange)
+                await send_any(send, answer, exchange)
         except Gone:
             exchange.status = 499
         finally:

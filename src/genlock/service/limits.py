@@ -38,6 +38,8 @@ LARGE_AT_ONCE: Final = 8
 LARGE_THREADS: Final = 4
 LARGE_BYTES: Final = 128 * 1024
 """From here on a body is large."""
+LONG_THREADS: Final = 2
+"""For answers that may be long: more of them would only take the interpreter from each other, and from the event loop."""
 MOST_WAITING: Final = 10_000
 _SHARES: Final = 8
 _RESTS: Final = 2

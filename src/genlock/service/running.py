@@ -18,6 +18,7 @@ from genlock.service.limits import (
     ALL_PLANS_AT_ONCE,
     LARGE_AT_ONCE,
     LARGE_THREADS,
+    LONG_THREADS,
     MOST_WAITING,
     PLANS_AT_ONCE,
     READS_AT_ONCE,
@@ -61,6 +62,8 @@ class Running:
         """The turns of those who bring much."""
         self.large_threads = ThreadPoolExecutor(LARGE_THREADS, thread_name_prefix="genlock-large")
         """Where what they bring is read and done: all of it takes long, and the event loop is everybody's."""
+        self.long_threads = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="genlock-long")
+        """Where long answers are read and written."""
         self.plans = Turns(PLANS_AT_ONCE, sharing=self.turns.sharing)
         """The turns of those who bring plans."""
         self.all_plans = asyncio.Semaphore(ALL_PLANS_AT_ONCE)

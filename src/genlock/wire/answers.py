@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, get_args, get_origin
+from collections.abc import Callable, Iterator
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
 from msgspec import Raw, Struct
@@ -29,12 +29,63 @@ def _hook(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is nothing that an answer may hold")
 
 
+PIECE: Final = 1000
+
 _encoder = msgspec.json.Encoder(enc_hook=_hook, order=None)
 
 
 def encode_answer(answer: Any) -> bytes:
     """An answer's bytes."""
     return _encoder.encode(to_wire(answer) if type(answer) is Plan else answer)
+
+
+def encode_in_pieces(answer: Any) -> list[bytes]:
+    """The same bytes, a thousand entries at a time: so long the encoder keeps the interpreter from all other threads. They are not joined
+    and what was written is freed as it goes, if nobody else holds it: either takes as long as all the rest where there is very much."""
+    held = [to_wire(answer) if type(answer) is Plan else answer]
+    del answer
+    return list(_pieces(held))
+
+
+def _pieces(held: list[Any]) -> Iterator[bytes]:
+    value = held.pop()  # so that nobody holds it but us
+    if isinstance(value, Struct):
+        long = {name: field for name in value.__struct_fields__ if _is_long(field := getattr(value, name))}
+        marks = {name: b"\0%d\0" % at for at, name in enumerate(long)}  # no JSON has a NUL in it
+        shell = _encoder.encode(msgspec.structs.replace(value, **{name: Raw(mark) for name, mark in marks.items()}))
+        del value
+        for name, mark in marks.items():
+            before, _, shell = shell.partition(mark)
+            yield before
+            yield from _entries([long.pop(name)])
+        yield shell
+    elif _is_long(value):
+        held.append(value)
+        del value
+        yield from _entries(held)
+    else:
+        yield _encoder.encode(value)
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, (tuple, list, dict)) and len(value) > PIECE
+
+
+def _entries(held: list[Any]) -> Iterator[bytes]:
+    """What is long, so many entries at a time, each freed when it is written."""
+    value = held.pop()
+    named = isinstance(value, dict)
+    rest = list(value.items() if named else value)
+    del value
+    rest.reverse()
+    yield b"{" if named else b"["
+    while rest:
+        piece = rest[: -PIECE - 1 : -1]
+        del rest[-PIECE:]
+        yield _encoder.encode(dict(piece) if named else piece)[1:-1]
+        if rest:
+            yield b","
+    yield b"}" if named else b"]"
 
 
 @functools.cache

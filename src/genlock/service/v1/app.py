@@ -122,11 +122,26 @@ class V1:
             session = endpoint.session(speaker, given)
             ask = functools.partial(endpoint.method, speaker, **given)
             exchange.result = result = await self._waiting.wait(ask, exchange, place[0], session, receive)
+        elif endpoint.is_long(given):
+            return await self._answer_long(place[0], endpoint, speaker, given)
         elif endpoint.takes_plan:
             exchange.result = result = await self._plan(place[0], endpoint, speaker, given, threads)
         else:
             exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, threads)
         return endpoint.answer(result, grant, place[0])
+
+    async def _answer_long(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any]) -> Answer:
+        """What is read and what is made of it takes seconds: all of it is done in a thread."""
+        turns = self._running.reads
+        turn = turns.enter(tenant)
+        if turn is not None:
+            await turns.wait(tenant, turn)
+        began = time.monotonic()
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._running.long_threads, endpoint.ask_and_answer, speaker, given)
+        finally:
+            turns.rest(tenant, time.monotonic() - began)
 
     async def _plan(
         self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None

@@ -15,8 +15,9 @@ from genlock.errors import BadArgument, RoleRefused
 from genlock.plans import PlanFile
 from genlock.service.access.grant import Grant
 from genlock.service.exchange import PROBLEM, Answer, asides
+from genlock.service.sending import LongAnswer
 from genlock.service.v1.request import Keywords
-from genlock.wire.answers import encode_answer
+from genlock.wire.answers import encode_answer, encode_in_pieces
 from genlock.wire.headers import OPERATION_HEADER
 from genlock.wire.problems import refusal_of
 from genlock.wire.routes import ADMIN, OPERATOR, Route
@@ -29,6 +30,9 @@ _PLAN_BYTES: Final = 4 * _MEGABYTE
 """Twenty thousand tasks, and at worst a minute's reading."""
 _RESULTS: Final = frozenset({"submit_result", "batch_submit"})
 _PLANS: Final = frozenset({"add_tasks", "import_plan", "diff_plan", "check_plan"})
+_WHOLE: Final = frozenset({"get_plan", "get_graph", "read_result"})
+"""They answer with all there is."""
+_MANY: Final = 1000
 _IN_PARTS: Final = "import a larger plan in parts, without prune, or beside the store with `genlock plan import`"
 
 
@@ -98,11 +102,19 @@ class Endpoint:
             return ADMIN
         return OPERATOR if self.name == "adopt_result" and given["generation"] is None else self.route.role
 
+    def is_long(self, given: dict[str, Any]) -> bool:
+        """May the answer be so long that it is read and written beside the event loop?"""
+        return self.name in _WHOLE or (self.looks and given.get("limit", 0) > _MANY)
+
     async def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None) -> Any:
         """The coordinator's answer; in one of these threads, if there are any."""
         if threads is None:
             return await self.method(speaker, **given)
         return await asyncio.get_running_loop().run_in_executor(threads, functools.partial(self.blocking, speaker, **given))
+
+    def ask_and_answer(self, speaker: AsyncCoordinator, given: dict[str, Any]) -> Answer:
+        """Both for a long answer, for a thread: whoever else waits for the interpreter has it in between."""
+        return LongAnswer(200, b"", pieces=encode_in_pieces(self.blocking(speaker, **given)))
 
     def answer(self, result: Any, grant: Grant, tenant: str) -> Answer:
         """What is sent back."""
