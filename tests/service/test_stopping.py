@@ -168,3 +168,16 @@ def test_the_store_is_whole_after_a_stop(tmp_path: Path) -> None:
         assert service.ask("POST", TASKS, {"tasks": ["one"]})[0] == 200
         assert service.end(signal.SIGINT) == 0
     assert not (tmp_path / "served.db-wal").exists() or (tmp_path / "served.db-wal").stat().st_size == 0
+
+
+def test_no_log_of_the_store_is_left_behind_also_if_somebody_listens_to_its_events(tmp_path: Path) -> None:
+    url = make_store(tmp_path)
+    with serve(tmp_path, url=url) as service, service.connect() as stream:
+        stream.sendall(b"GET /v1/default/default/events/stream HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        assert stream.recv(20).startswith(b"HTTP/1.1 200")
+        assert service.ask("POST", TASKS, {"tasks": ["one"]})[0] == 200
+        said = b""
+        while b"TASK_ADDED" not in said:
+            said += stream.recv(65536)
+        assert service.end() == 0
+    assert not list(tmp_path.glob("served.db-*"))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,8 +15,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from genlock.errors import StoreCorrupt, StoreForeign, StoreReadOnly, StoreUnavailable
-from genlock.stores.sqlite import SQLiteStore
+from genlock.errors import Closed, StoreCorrupt, StoreForeign, StoreReadOnly, StoreUnavailable
+from genlock.store import EventQuery
+from genlock.stores.sqlite import SQLiteStore, connections
 from genlock.stores.sqlite.filesystem import filesystem_of, refuse_network
 from genlock.stores.sqlite.opening import APPLICATION
 from genlock.stores.sqlite.queries import FORMAT
@@ -282,3 +284,30 @@ def test_a_network_filesystem_is_refused_with_advice(tmp_path: Path) -> None:
     mounts.write_text(f"/dev/vda / nfs rw 0 0\n/dev/vdb {tmp_path} ext4 rw 0 0\n")
     refuse_network(tmp_path, mounts)
     refuse_network(tmp_path, tmp_path / "no such table")
+
+
+def test_a_store_that_is_closed_while_somebody_waits_for_it_leaves_no_log_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BACK_SECONDS", 1000)
+    store = SQLiteStore(tmp_path / "genlock.db")
+    store.commit([make_change(make_key())])
+    cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
+    waiting = [threading.Thread(target=store.wait, args=([("acme", "apollo")], [cursor], 60)) for _ in range(8)]
+    for thread in waiting:
+        thread.start()
+    pause = threading.Event()
+    assert any(len(store._readers.inherited()) >= len(waiting) or pause.wait(0.01) for _ in range(1000)), "all of them wait"
+    store.close()
+    assert [file.name for file in tmp_path.glob("genlock.db-*")] == []
+    for thread in waiting:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_store_is_closed_although_somebody_reads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BACK_SECONDS", 0.05)
+    store = SQLiteStore(tmp_path / "genlock.db")
+    with store._readers.lent():
+        store.close()
+        with pytest.raises(Closed):
+            store.load([])
+    assert store._readers.inherited() == []

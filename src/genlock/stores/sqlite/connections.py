@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,9 @@ import apsw
 
 IDLE_READERS = 4
 """Connections kept open for the next reader; more are opened when more read at once, and closed afterwards."""
+
+BACK_SECONDS = 1.0
+"""How long a store that is closed waits for those who still read."""
 
 WRITER_CACHE_KIB = 64 * 1024
 READER_CACHE_KIB = 8 * 1024
@@ -63,6 +67,7 @@ class Readers:
         self._idle: list[apsw.Connection] = []
         self._all: list[apsw.Connection] = []
         self._closed = False
+        self._all_back = threading.Event()
 
     @contextmanager
     def lent(self) -> Iterator[apsw.Connection]:
@@ -93,9 +98,14 @@ class Readers:
             db.execute("COMMIT")
 
     def close(self) -> None:
-        """Closes what is idle now, and the rest when it comes back."""
+        """Closes what is idle now, and the rest when it comes back, which is waited for: whoever waits for a feed has been told to stop.
+
+        Only the last connection to be closed takes the log away, and a process that ends does not wait for its threads.
+        """
         self._closed = True
         self._drop_idle()
+        if self._all:
+            self._all_back.wait(BACK_SECONDS)
 
     def inherited(self) -> list[apsw.Connection]:
         """All open connections, for a forked child to leave alone."""
@@ -109,5 +119,9 @@ class Readers:
                 return
 
     def _drop(self, db: apsw.Connection) -> None:
-        self._all.remove(db)
-        db.close()
+        try:
+            db.close()
+        finally:
+            self._all.remove(db)
+            if self._closed and not self._all:
+                self._all_back.set()
