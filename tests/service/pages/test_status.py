@@ -142,6 +142,11 @@ def test_a_caller_sees_its_own_projects_and_nothing_of_others(page: Served) -> N
     assert page.http.get("/").status_code == 401
 
 
+def test_who_may_not_see_the_metrics_is_not_led_there(page: Served) -> None:
+    for key, led in (("all", True), ("acme", False), ("web", False)):
+        assert ('href="/metrics"' in page.http.get("/", headers={"authorization": f"Bearer {key}"}).text) is led
+
+
 def test_what_is_shown_is_bounded(page: Served) -> None:
     for number in range(MOST_PROJECTS + 1):
         page.do(lambda fleet, number=number: fleet.add_tasks(tasks=[{"id": "t"}], project_id=f"p{number:02}"))  # type: ignore[misc]

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from genlock import __version__
+from genlock.core.access import EVERYWHERE
 from genlock.service.access.door import came_by_ticket
 from genlock.service.access.grant import Grant
 from genlock.service.exchange import Exchange
@@ -54,7 +55,8 @@ class StatusPage:
         live = await self._live(exchange.grant)
         grant = exchange.grant
         who = _signed_in(grant) if grant.key_id and came_by_ticket(exchange.headers) else None
-        whole = live if "fragment" in request.query_params else self._shell.around(live=live, who=who)
+        metrics = tag("a", "metrics", href="/metrics") if grant.sees(EVERYWHERE, EVERYWHERE) else None
+        whole = live if "fragment" in request.query_params else self._shell.around(live=live, who=who, metrics=metrics)
         return Response(whole, headers=self._shell.headers, media_type="text/html")
 
     async def _live(self, grant: Grant) -> Html:
