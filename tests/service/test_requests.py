@@ -322,9 +322,35 @@ def test_a_page_of_its_own_may_ask(here: Here) -> None:
     assert here.client.get("ready", headers={"origin": here.url}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["rebound.example", "127.0.0.1.rebound.example", "localhost.", "[::2]:80"])
+HOSTS_OF_OTHERS = [
+    *("rebound.example", "127.0.0.1.rebound.example", "localhost.", "[::2]:80", "[::1]rebound.example", "[::1]x:80"),
+    *("localhost:80:80", "localhost:x", "localhost:@rebound.example", "[::1", "::1]", "]", "[]", ":80", "localhost@rebound.example"),
+]
+
+
+@pytest.mark.parametrize("host", HOSTS_OF_OTHERS)
 def test_a_host_that_the_service_does_not_answer_for_is_refused(here: Here, host: str) -> None:
     refused(here.client.get("ready", headers={"host": host}), 421, "HOST_REFUSED", "--allow-host")
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:", "[::1]", "[::1]:8420"])
+def test_a_host_may_have_a_port(here: Here, host: str) -> None:
+    assert here.client.get("ready", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "name", ["Authorization", "x-api-key", "Idempotency-Key", "genlock-session", "genlock-agent", "origin", "content-type"]
+)
+def test_what_a_request_may_say_once_is_refused_if_it_is_said_twice(here: Here, name: str) -> None:
+    lines = ("GET /v1/default/default/ready HTTP/1.1", "host: localhost", f"{name}: a", f"{name.lower()}: a")
+    answer = here.said_raw(*lines)
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert f"more than one header {name.lower()}" in answer
+
+
+def test_what_may_be_said_several_times_may_be(here: Here) -> None:
+    lines = ("GET /v1/default/default/ready HTTP/1.1", "host: localhost", "accept: text/html", "accept: */*", "x-other: a", "x-other: b")
+    assert here.said_raw(*lines).startswith("HTTP/1.1 200 ")
 
 
 def test_a_request_without_a_host_is_refused(here: Here) -> None:

@@ -25,7 +25,7 @@ from genlock.service.sending import send_any
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
 from genlock.service.v1.waiting import Waiting
-from genlock.wire.headers import PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
+from genlock.wire.headers import IDENTITY_HEADERS, OPERATION_HEADER, PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
 
 _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
@@ -33,6 +33,13 @@ _LONGEST_REQUEST_ID: Final = 64
 _BEGINNINGS: Final = ("http.response.start", WHOLE)
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", SIGN_IN, SIGN_OUT})
 """What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it; who signs in brings it along."""
+
+
+_ONCE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"x-api-key", b"content-type", b"last-event-id", _PROTOCOL, OPERATION_HEADER.encode()}
+    | {name.encode() for name in IDENTITY_HEADERS}
+)
+"""What may be said only once."""
 
 
 class Watch(Protocol):
@@ -171,6 +178,9 @@ def _refused(error: GenlockError, exchange: Exchange) -> Answer:
 
 
 def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
-    """Whoever is in front of us may go by the one host, and we by the other."""
-    if sum(name == b"host" for name, _ in headers) > 1:
-        raise BadArgument("the request has more than one header host")
+    """Whoever is in front of us may go by the one host or key, and we by the other; and whoever says two things means one of them."""
+    seen: set[bytes] = set()
+    for name, _ in headers:
+        if name in seen and name in _ONCE:
+            raise BadArgument(f"the request has more than one header {name.decode()}")
+        seen.add(name)

@@ -97,4 +97,9 @@ def _key_of(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _without_port(host: str) -> str:
-    return host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+    """The name or address; nothing if something else than a port is behind it."""
+    name, bracket, behind = host.rpartition("]")
+    start, _, port = behind.partition(":")
+    if not (port.isdecimal() or not port) or (bracket and start):
+        return ""
+    return name + bracket + start
