@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -283,6 +283,35 @@ def test_what_is_no_path_and_an_upgrade_are_no_trouble(service: Service) -> None
     with service.connect() as connection:
         connection.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + upgrade)
         assert connection.recv(20).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("length", [b"content-length: %d\r\n", b"transfer-encoding: chunked\r\nx-length: %d\r\n"])
+def test_the_body_of_a_request_that_asks_for_another_protocol_is_no_request(service: Service, protocol: bytes, length: bytes) -> None:
+    hidden = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    # Of two headers connection the parser heeds both.
+    head = CLAIM + b"connection: upgrade\r\nconnection: keep-alive\r\nupgrade: " + protocol + b"\r\n" + length % len(hidden) + b"\r\n"
+    for sent in ([head + hidden], [head, hidden]):
+        with service.connect() as connection:
+            answer = b""
+            for piece in sent:
+                with suppress(ConnectionError):
+                    connection.sendall(piece)
+                    answer += connection.recv(65536)
+            with suppress(ConnectionError):
+                answer += read_all(connection)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert answer.count(b"HTTP/1.1 ") == 2, "once in its head, and once in what it says"
+        assert b"in Java: HttpClient.Version.HTTP_1_1" in answer
+        assert b"connection: close" in answer
+
+
+def test_a_request_without_a_body_may_ask_for_another_protocol_in_vain(service: Service) -> None:
+    asks = b"connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\ncontent-length: 0\r\n\r\n"
+    with service.connect() as connection:
+        for _ in range(3):
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + HOST + asks)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_client_that_asks_and_does_not_read_holds_up_nobody(service: Service) -> None:

@@ -21,7 +21,7 @@ from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive
 from genlock.service.limits import WRONG_KEY_COUNTS
 from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
 from genlock.service.running import Running
-from genlock.service.sending import send_any
+from genlock.service.sending import LastAnswer, send_any
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
 from genlock.service.v1.waiting import Waiting
@@ -95,6 +95,8 @@ class App:
     async def _guarded(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
         """An answer in any case; None if a part has sent it itself."""
         try:
+            if b"upgrade" in exchange.headers and _has_body(exchange.headers):
+                return _not_upgraded(exchange)
             return await self._part(exchange, receive, send)
         except GenlockError as error:
             # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
@@ -175,6 +177,21 @@ class App:
 def _refused(error: GenlockError, exchange: Exchange) -> Answer:
     """An error in the shape that its path has."""
     return refusal(error) if exchange.scope["path"].startswith(API) else problem(error, exchange.request)
+
+
+def _has_body(headers: dict[bytes, bytes]) -> bool:
+    return b"transfer-encoding" in headers or bool(headers.get(b"content-length", b"").strip(b"0"))
+
+
+def _not_upgraded(exchange: Exchange) -> LastAnswer:
+    """The parser takes the head of a request that asks for another protocol for the whole, and its body for what comes next: for another
+    request, which whoever is in front of us has never seen."""
+    exchange.error = error = BadArgument(
+        "this service speaks HTTP/1.1 alone, and takes no request with a body that asks for another protocol; send it without the header "
+        "upgrade (in Java: HttpClient.Version.HTTP_1_1)"
+    )
+    answer = _refused(error, exchange)
+    return LastAnswer(answer.status, answer.body, answer.kind, answer.more)
 
 
 def _check_once(headers: list[tuple[bytes, bytes]]) -> None:

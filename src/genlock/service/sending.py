@@ -1,4 +1,7 @@
-"""Answers that are too long to be one piece: they are sent as they were written, and no faster than they are taken."""
+"""Answers that are not sent like all others: those too long to be one piece, and those after which the connection ends.
+
+What is long is sent as it was written, and no faster than it is taken.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from genlock import __version__
 from genlock.service.exchange import Answer, Exchange, Send, send_answer
 from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
 
+_REQUEST: Final = REQUEST_HEADER.encode()
 _OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
 
 
@@ -19,20 +23,33 @@ class LongAnswer(Answer, frozen=True):
     pieces: list[bytes] = msgspec.field(default_factory=list)
 
 
+class LastAnswer(Answer, frozen=True):
+    """An answer after which the connection is closed: what else has come on it is not looked at."""
+
+
 async def send_any(send: Send, answer: Answer, exchange: Exchange) -> None:
-    """Sends an answer, be it long or not."""
-    if not isinstance(answer, LongAnswer):
+    """Sends an answer of any kind."""
+    if isinstance(answer, LongAnswer):
+        await _send_pieces(send, answer, answer.pieces, exchange)
+    elif isinstance(answer, LastAnswer):
+        await _send_pieces(send, answer, [answer.body], exchange)
+    else:
         await send_answer(send, answer, exchange)
-        return
-    size = sum(map(len, answer.pieces))
+
+
+async def _send_pieces(send: Send, answer: Answer, pieces: list[bytes], exchange: Exchange) -> None:
+    size = sum(map(len, pieces))
     headers = [
         (b"content-type", answer.kind),
         (b"content-length", b"%d" % size),
-        (REQUEST_HEADER.encode(), exchange.request.encode()),
+        (_REQUEST, exchange.request.encode()),
         _OURS,
+        *answer.more,
     ]
+    if isinstance(answer, LastAnswer):
+        headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    answer.pieces.reverse()  # so that each can go when it is sent
-    while answer.pieces:
-        piece = answer.pieces.pop()
-        await send({"type": "http.response.body", "body": piece, "more_body": bool(answer.pieces)})
+    pieces.reverse()  # so that each can go when it is sent
+    while pieces:
+        piece = pieces.pop()
+        await send({"type": "http.response.body", "body": piece, "more_body": bool(pieces)})
