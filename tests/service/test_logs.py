@@ -96,6 +96,8 @@ def test_a_request_is_one_line_with_what_it_was_about() -> None:
         ("ready", 200, "debug"),
         ("ready", 404, "info"),
         ("batch_get_states", 200, "debug"),
+        ("status_page", 200, "debug"),
+        ("sign_in", 303, "info"),
         ("", 200, "debug"),
         ("", 401, "info"),
         ("claim_task", 503, "warning"),
@@ -143,6 +145,14 @@ def test_what_libraries_and_bound_loggers_log_lands_in_the_same_place() -> None:
     assert (second["level"], second["message"]) == ("error", "of our own words")
     assert (third["event"], third["behind"], third["client"]) == ("slow reader", 7, "10.0.0.8")
     logging.getLogger("genlock-test").handlers.clear()
+
+
+def test_who_asks_for_another_protocol_does_not_fill_the_log(tmp_path: Path) -> None:
+    asks = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "x", "sec-websocket-version": "13"}
+    with serve(tmp_path, "--log-level", "info") as service:
+        assert service.ask("GET", "/healthz", headers=asks)[0] == 200
+        assert service.end() == 0
+    assert [line["event"] for line in service.lines()] == ["started", "stopped"]
 
 
 def test_for_people_it_is_readable() -> None:

@@ -22,7 +22,14 @@ from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
 from genlock.wire.routes import ROUTES
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-_READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | {"batch_get_states", "diff_plan", "check_plan"}
+_READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | {
+    "batch_get_states",
+    "diff_plan",
+    "check_plan",
+    "status_page",
+}
+_BESIDE_THE_POINT: Final = ("Unsupported upgrade request", "No supported WebSocket library")
+"""What uvicorn says of who asks for another protocol, and would have us install: nothing is missing, and anyone could fill the log so."""
 _LONGEST: Final = 128
 _NOTHING: Final[dict[str, Any]] = {}
 _NOWHERE: Final = (None, None)
@@ -115,6 +122,8 @@ class _Foreign(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage().partition("\n")[0][:_LONGEST]
+        if said.startswith(_BESIDE_THE_POINT):
+            return
         error = record.exc_info[1] if record.exc_info else None
         level = record.levelname.lower()
         self._log.event(level if level in LEVELS else "error", said, library=record.name, **(told(error) if error is not None else {}))
