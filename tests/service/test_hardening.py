@@ -314,6 +314,18 @@ def test_a_request_without_a_body_may_ask_for_another_protocol_in_vain(service: 
             assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_what_comes_behind_a_body_is_no_header(service: Service, pieces: int) -> None:
+    head = CLAIM + b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n"
+    rest = b'12\r\n{"agent_id":"amy"}\r\n0\r\ngenlock-session: amy\r\n\r\n'
+    with service.connect() as connection:
+        for piece in [head + rest] if pieces == 1 else [head, rest]:
+            connection.sendall(piece)
+        answer = read_all(connection)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"session" in answer
+
+
 def test_a_client_that_asks_and_does_not_read_holds_up_nobody(service: Service) -> None:
     with ExitStack() as stack, others(service) as working:
         deaf = [stack.enter_context(service.connect()) for _ in range(50)]

@@ -193,6 +193,7 @@ class Protocol(HttpToolsProtocol):
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = _large_head
         super().on_headers_complete()
+        self.headers = _NOBODYS
         self.cycle.__class__ = Cycle  # uvicorn makes it of its own
         if self.bounds.ending or self.app is not self._usual:
             self.cycle.keep_alive = False
@@ -306,6 +307,16 @@ class _Flow(FlowControl):
     def part(self) -> None:
         """The connection is gone."""
         self._protocol = None
+
+
+class _Trailers(list[tuple[bytes, bytes]]):
+    """What comes behind a body in the form of headers: who is let in for what has been decided by those before it."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        """Not kept."""
+
+
+_NOBODYS: Final = _Trailers()
 
 
 def _nothing() -> None:
