@@ -52,7 +52,8 @@ def job(name: str, loop: asyncio.AbstractEventLoop | None = None) -> Job:
 
 
 def put_and_close(sleeper: Sleeper, loop: asyncio.AbstractEventLoop) -> Job:
-    """A job of an event loop that does not come round any more."""
+    """A job of an event loop that does not come round any more, where many come together."""
+    sleeper.inbox.company = 8
     left = job("A", loop)
     loop.call_soon(sleeper.inbox.put, left)
     loop.call_soon(loop.stop)
@@ -64,6 +65,7 @@ def put_and_close(sleeper: Sleeper, loop: asyncio.AbstractEventLoop) -> Job:
 def test_a_lane_is_woken_once_for_all_that_comes_in_one_round_of_an_event_loop() -> None:
     sleeper, jobs = Sleeper(), []
     sleeper.falls_asleep()
+    sleeper.inbox.company = 8
 
     async def put(name: str) -> None:
         jobs.append(job(name, asyncio.get_running_loop()))
@@ -75,6 +77,27 @@ def test_a_lane_is_woken_once_for_all_that_comes_in_one_round_of_an_event_loop()
 
     asyncio.run(scenario())
     assert sleeper.takes() == jobs
+    assert sleeper.ends()
+
+
+def test_where_few_come_a_lane_is_woken_at_once() -> None:
+    sleeper, few, many = Sleeper(), job("A"), [job(f"T{number}") for number in range(8)]
+    loop = asyncio.new_event_loop()
+    for taken, deferred in (([few], False), (many, True)):
+        sleeper.falls_asleep()
+        with sleeper.inbox._bell.lock:  # so that all are there when it wakes
+            sleeper.inbox._normal.extend(taken)
+            sleeper.inbox._bell.ring()
+        assert sleeper.takes() == taken
+        sleeper.falls_asleep()
+        later = job("B", loop)
+        sleeper.inbox.put(later)
+        if deferred:
+            assert sleeper.is_asleep
+            assert sleeper.inbox.depth == 1
+        else:
+            assert sleeper.takes() == [later]
+    loop.close()
     assert sleeper.ends()
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MOST_BYTES = 4 * 1024 * 1024
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 _TO_GIVE_BACK_SECONDS = 5
+_COMPANY = 8
+"""From so many jobs at once on it is worth waiting for those that come with them."""
 
 
 class Inbox:
@@ -36,6 +38,8 @@ class Inbox:
         self._closed = False
         self._ringer: AbstractEventLoop | None = None
         """The event loop that is about to ring."""
+        self.company = 0
+        """How many jobs were taken together the last time."""
         self.woken = False
         """May something have changed for those who wait?"""
 
@@ -53,7 +57,7 @@ class Inbox:
             if self._closed:
                 raise Closed("the coordinator is closed")
             queue.append(job)
-            if job.loop is None:
+            if job.loop is None or self.company < _COMPANY:
                 self._bell.ring()
             elif self._bell.asleep and self._ringer is not job.loop:
                 self._ringer = job.loop
@@ -62,8 +66,9 @@ class Inbox:
     def _ring_for_all(self) -> None:
         """Once for all that comes while the event loop goes round: what arrives together is decided together.
 
-        A lane that woke at the first of them would take the interpreter from the loop that is about to hand over the others. A loop that
-        is closed before it has come round leaves jobs that nobody waits for, until the next ring.
+        A lane that woke at the first of them would take the interpreter from the loop that is about to hand over the others. Where few come
+        there is nobody to wait for, and the loop may be long in coming round. A loop that is closed before it has leaves jobs that nobody
+        waits for, until the next ring.
         """
         with self._bell.lock:
             self._ringer = None
@@ -118,6 +123,7 @@ class Inbox:
                     jobs.append(job)
                     room -= len(job.requests)
                     bytes_left -= job.size
+            self.company = len(jobs)
             return jobs
 
     def heed(self) -> bool:
