@@ -17,7 +17,7 @@ from bench.report import Line, at_least, at_most, percentile, show
 CONNECTIONS = 64
 TASKS = 12_800
 BATCH, BATCH_CONNECTIONS, SUBMIT_CONNECTIONS = 256, 8, 2
-ROUNDS = 3
+ROUNDS = 5
 BASE = "/v1/default/default"
 
 

@@ -1,4 +1,4 @@
-"""What is measured, each in a process of its own on the first core: the service on a store, and a bare Starlette echo.
+"""What is measured, each in a process of its own on the first core: the service on a store, and a bare Starlette echo on plain uvicorn.
 
 python -m bench.http.serving service URL      prints its port, serves until its input ends
 python -m bench.http.serving echo FILE        answers every request with the bytes of that file
@@ -64,7 +64,7 @@ async def _serve(app: Any, store: Counting | None) -> None:
     if store is not None:  # the service, which does so itself
         spare_the_collector()
     listening = listen("127.0.0.1", 0)
-    running = asyncio.ensure_future(server(app).serve(sockets=[listening]))
+    running = asyncio.ensure_future((_bare(app) if store is None else server(app)).serve(sockets=[listening]))
     print(listening.getsockname()[1], flush=True)
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -73,6 +73,15 @@ async def _serve(app: Any, store: Counting | None) -> None:
 
         print(json.dumps(_usage(store)), flush=True)
     running.cancel()
+
+
+def _bare(app: Any) -> Any:
+    """uvicorn as it comes: the service's own connections are cheaper, and would make the echo so too."""
+    import uvicorn
+
+    return uvicorn.Server(
+        uvicorn.Config(app, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False)
+    )
 
 
 def _service(url: str) -> tuple[Any, Counting]:

@@ -15,13 +15,14 @@ from starlette.routing import Router
 from genlock import __version__
 from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound
 from genlock.service.access.door import Door
+from genlock.service.access.grant import OPEN
 from genlock.service.compat.endpoint import refusal
 from genlock.service.counting import count
-from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, problem
+from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, line_of, problem
 from genlock.service.limits import WRONG_KEY_COUNTS
 from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
 from genlock.service.running import Running
-from genlock.service.sending import LastAnswer, send_any
+from genlock.service.sending import LastAnswer, send_any, send_at_once
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
 from genlock.service.v1.waiting import Waiting
@@ -62,24 +63,31 @@ class App:
     ) -> None:
         self.running, self._door, self._pages = running, door, pages
         self._watch, self._on_fault, self._instead_of = watch, on_fault, instead_of
+        self._asks_for_keys = door.asks_for_keys
         self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
         start = os.urandom(4).hex()
         self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await self._answer(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1003})
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1003})
+            return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        exchange = Exchange(scope, headers, self._request_id(headers))
+        exchange = Exchange(scope, headers, self._request_id(headers), line_of(scope, send))
         try:
-            answer = await self._guarded(exchange, receive, send)
+            try:
+                answer = await self._part(exchange, receive, send)
+            except GenlockError as error:
+                answer = self._refused(error, exchange)
+            except Gone:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
+                answer = self._failed(error, exchange)
             if answer is not None:
                 exchange.status = answer.status
-                await send_any(send, answer, exchange)
+                if not send_at_once(answer, exchange):
+                    await send_any(send, answer, exchange)
         except Gone:
             exchange.status = 499
         finally:
@@ -92,30 +100,25 @@ class App:
             return given.decode("ascii")
         return next(self._requests)
 
-    async def _guarded(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
-        """An answer in any case; None if a part has sent it itself."""
-        try:
-            if b"upgrade" in exchange.headers and _has_body(exchange.headers):
-                return _not_upgraded(exchange)
-            return await self._part(exchange, receive, send)
-        except GenlockError as error:
-            # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
-            error.__context__ = error.__traceback__ = None
-            exchange.error = error
-            page = self._instead_of(error, exchange) if isinstance(error, KeyRefused) and self._instead_of is not None else None
-            return _refused(error, exchange) if page is None else page
-        except Gone:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
-            exchange.error = error
-            if self._on_fault is not None:
-                self._on_fault(exchange)
-            return _refused(
-                GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}"), exchange
-            )
+    def _refused(self, error: GenlockError, exchange: Exchange) -> Answer:
+        # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
+        error.__context__ = error.__traceback__ = None
+        exchange.error = error
+        page = self._instead_of(error, exchange) if isinstance(error, KeyRefused) and self._instead_of is not None else None
+        return _refusal(error, exchange) if page is None else page
+
+    def _failed(self, error: Exception, exchange: Exchange) -> Answer:
+        exchange.error = error
+        if self._on_fault is not None:
+            self._on_fault(exchange)
+        said = GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}")
+        return _refusal(said, exchange)
 
     async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
+        """The answer of the part that the path is of; None if it has sent it itself."""
         scope, headers = exchange.scope, exchange.headers
+        if b"upgrade" in headers and _has_body(headers):
+            return _not_upgraded(exchange)
         if len(headers) < len(scope["headers"]):
             _check_once(scope["headers"])
         self._door.check_host(headers)
@@ -124,7 +127,9 @@ class App:
             check_protocol(protocol.decode("latin-1"), "client", __version__)
         path: str = scope["path"]
         found = self._sought(exchange) if path.startswith("/v1/") else None
-        if path not in _OPEN_PATHS:
+        if not self._asks_for_keys and self.running.rates is None:
+            exchange.grant = OPEN
+        elif path not in _OPEN_PATHS:
             await self._let_in(exchange, receive)
         if isinstance(found, tuple):
             return await self._v1.answer(found, exchange, receive)
@@ -174,7 +179,7 @@ class App:
             raise
 
 
-def _refused(error: GenlockError, exchange: Exchange) -> Answer:
+def _refusal(error: GenlockError, exchange: Exchange) -> Answer:
     """An error in the shape that its path has."""
     return refusal(error) if exchange.scope["path"].startswith(API) else problem(error, exchange.request)
 
@@ -190,7 +195,7 @@ def _not_upgraded(exchange: Exchange) -> LastAnswer:
         "this service speaks HTTP/1.1 alone, and takes no request with a body that asks for another protocol; send it without the header "
         "upgrade (in Java: HttpClient.Version.HTTP_1_1)"
     )
-    answer = _refused(error, exchange)
+    answer = _refusal(error, exchange)
     return LastAnswer(answer.status, answer.body, answer.kind, answer.more)
 
 

@@ -9,6 +9,8 @@ Implementation notes:
 - What cannot be parsed is answered as a problem like any other.
 - The first request of a connection, and one that was sent before the one ahead of it was answered, wait until the event loop comes round
   to them, one each time: however many connect at once, or send without listening, those who talk with us pass between any two of them.
+- A connection that stays open between two requests has one timer for that, which looks when it runs out whether it has been quiet for so
+  long. uvicorn makes and cancels one for each request.
 - Requests that come before the one ahead of them is answered are parsed only as far as one piece goes. The rest stays as bytes, and nothing
   more is read meanwhile: uvicorn alone would read on after every answer, and a client that sends without reading would fill the memory.
 """
@@ -16,16 +18,19 @@ Implementation notes:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+import math
 from typing import Any, Final
+from urllib.parse import unquote
 
-import msgspec
-from uvicorn.protocols.http.flow_control import FlowControl
+import httptools
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from genlock.service.exchange import API, JSON, WHOLE
+from genlock.service.cycle import Cycle
+from genlock.service.exchange import WHOLE
 from genlock.service.limits import Pace
-from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
+from genlock.service.turning_away import full_but_for_health, large_head, problem_body
+from genlock.wire.problems import CONTENT_TYPE
 
 HEAD_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 10.0
@@ -59,47 +64,6 @@ class Bounds:
         """Set when the last connection has gone, once the end has begun."""
 
 
-class Cycle(RequestResponseCycle):
-    """One request and its answer: uvicorn's, that also takes an answer in one piece.
-
-    Most answers are ours and come so: nothing of them has to be looked at, and head and body leave at once.
-    """
-
-    _until_closed = False
-    """Does the answer end where the connection does?"""
-
-    async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
-        if message["type"] != WHOLE:
-            if self.scope["http_version"] == "1.0":
-                self._spare_chunks(message)
-            await super().send(message)  # type: ignore[arg-type]
-            return
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        head = STATUS_LINE[message["status"]] + message["head"]
-        for one in self.default_headers:
-            head += b"%b: %b\r\n" % one
-        if not self.keep_alive:
-            head += b"connection: close\r\n"
-        self.transport.write(head + b"\r\n" + (b"" if self.scope["method"] == "HEAD" else message["body"]))
-        self.response_started = self.response_complete = True
-        self.waiting_for_100_continue = False
-        self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
-
-    def _spare_chunks(self, message: MutableMapping[str, Any]) -> None:
-        """A client of HTTP/1.0 knows no chunks: what has no length ends with the connection."""
-        if message["type"] == "http.response.start":
-            if all(name.lower() != b"content-length" for name, _ in message["headers"]):
-                self._until_closed, self.chunked_encoding, self.keep_alive = True, False, False
-        elif self._until_closed:
-            self.expected_content_length = len(message.get("body", b""))  # by which uvicorn holds us to what was announced
-
-
 class Protocol(HttpToolsProtocol):
     """One connection."""
 
@@ -114,19 +78,33 @@ class Protocol(HttpToolsProtocol):
         self._rest, self._unread = b"", 0
         self._at_pace = True
         """Does the next request wait for its turn?"""
+        self._quiet_since = math.inf
+        """When the last answer was given, on the loop's clock; endless while there is something to answer."""
+        self._blank: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "extensions": _EXTENSIONS,
+        }
+        """What is the same for all requests of a connection."""
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:
             transport.abort()
             return
         if open_now > most:
-            self.app = _full_but_for_health(self._usual)
+            self.app = full_but_for_health(self._usual)
         self._patience = self.loop.call_later(self.bounds.head_seconds, self._lose_patience)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._be_patient()
         self._rest = b""
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()
         # What a connection is made of refers to each other. Parted, it goes at once; left to the collector, thousands that come and go
         # would be heaped up, and everybody waits when they are cleared away.
         for cycle, _ in self.pipeline:
@@ -137,7 +115,7 @@ class Protocol(HttpToolsProtocol):
             self.bounds.empty.set()
 
     def data_received(self, data: bytes) -> None:
-        if len(data) <= _PIECE_BYTES and not self.is_behind:
+        if len(data) <= _PIECE_BYTES and not self.pipeline and not self._rest:
             self._take(data)
         else:
             self._rest = self._rest + data if self._rest else data
@@ -165,7 +143,14 @@ class Protocol(HttpToolsProtocol):
         if self._refused:
             return
         self._size += len(data)
-        super().data_received(data)  # type: ignore[arg-type]
+        self._quiet_since = math.inf
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError:
+            self.logger.warning("Invalid HTTP request received.")
+            self.send_400_response("")
+        except httptools.HttpParserUpgrade:
+            self._unsupported_upgrade_warning()
         if self._whole:
             self._size, self._several = 0, False
             if self._patience is not None:
@@ -185,30 +170,56 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._whole, self._unread = True, False, 0
-        super().on_message_begin()
-        self.scope["extensions"] = _EXTENSIONS  # type: ignore[typeddict-item]
+        self.url, self.headers, self.expect_100_continue = b"", [], False
+        self.scope = scope = self._blank.copy()  # type: ignore[assignment]
+        scope["headers"] = self.headers
 
     def on_headers_complete(self) -> None:
+        """As uvicorn does, for what can come here: no websockets, no path that we are mounted at, no limit of its own."""
         self._in_head = False
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
-            self.app = _large_head
-        super().on_headers_complete()
+            self.app = large_head
+        self._fill_scope()
         self.headers = _NOBODYS
-        self.cycle.__class__ = Cycle  # uvicorn makes it of its own
-        if self.bounds.ending or self.app is not self._usual:
-            self.cycle.keep_alive = False
+        keep_alive = self.scope["http_version"] != "1.0" and self.parser.should_keep_alive()
+        before: RequestResponseCycle | None = self.cycle
+        self.cycle = cycle = Cycle(self, keep_alive and not self.bounds.ending and self.app is self._usual)
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
+
+    def _fill_scope(self) -> None:
+        scope, parser, url = self.scope, self.parser, self.url
+        version = parser.get_http_version()
+        if version != "1.1":
+            scope["http_version"] = version
+        scope["method"] = parser.get_method().decode("ascii")
+        if url.startswith(b"/") and b"#" not in url:
+            raw_path, _, query = url.partition(b"?")
+        else:  # also with a host in it
+            parsed = httptools.parse_url(url)
+            raw_path, query = parsed.path, parsed.query or b""
+        path = raw_path.decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"] = raw_path, query
 
     def on_body(self, body: bytes) -> None:
-        if self.cycle.response_complete:
-            self._unread += len(body)
-            if self._unread > _UNREAD_BYTES:
+        cycle: Cycle = self.cycle  # type: ignore[assignment]
+        if not cycle.response_complete:
+            if cycle.add(body) > HIGH_WATER_LIMIT:
                 self.flow.pause_reading()
-        else:
-            super().on_body(body)
+            return
+        self._unread += len(body)
+        if self._unread > _UNREAD_BYTES:
+            self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
         self._whole = self._several = True
-        super().on_message_complete()
+        cycle: Cycle = self.cycle  # type: ignore[assignment]
+        if not cycle.response_complete:
+            cycle.end()
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -245,8 +256,19 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
         self._at_pace = bool(self.pipeline)
-        super().on_response_complete()
+        if self.transport.is_closing():
+            self._rest = b""
+            return
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._quiet_since = self.loop.time()
+            if self.timeout_keep_alive_task is None:
+                self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
         if self._rest:
             self._take_rest()
         if not self._whole and not self.transport.is_closing():
@@ -258,7 +280,14 @@ class Protocol(HttpToolsProtocol):
             self.end()
 
     def timeout_keep_alive_handler(self) -> None:
-        self.end()
+        self.timeout_keep_alive_task = None
+        if self._quiet_since == math.inf:
+            return  # the next answer sets it again
+        left = self._quiet_since + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+        else:
+            self.end()
 
     def answer_and_close(self) -> None:
         """The answer that is under way, if any, is the last."""
@@ -286,7 +315,7 @@ class Protocol(HttpToolsProtocol):
     def _refuse(self, status: int, code: str, detail: str) -> None:
         self._refused = True
         self._be_patient()
-        body = _problem(status, code, detail)
+        body = problem_body(status, code, detail)
         more = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
         if not self.transport.is_closing():
             self.transport.write(STATUS_LINE[status] + more.encode() + body)
@@ -321,40 +350,6 @@ _NOBODYS: Final = _Trailers()
 
 def _nothing() -> None:
     """For those whose answer concerns nobody."""
-
-
-def _problem(status: int, code: str, detail: str) -> bytes:
-    return msgspec.json.encode(Problem(type_of(code), detail.capitalize(), status, detail, code))
-
-
-def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[None]]:
-    """An application that answers only this."""
-    problem = _problem(status, code, detail), CONTENT_TYPE.encode()
-    refused = msgspec.json.encode({"success": False, "error": code, "message": detail}), JSON
-
-    async def app(scope: MutableMapping[str, Any], _: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
-        body, kind = refused if scope["path"].startswith(API) else problem
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1")]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
-    return app
-
-
-_full = _refusing(503, "TOO_MANY_CONNECTIONS", "the service has as many connections as it may have; come again in a second")
-_HEALTH: Final = frozenset({"/healthz", "/readyz"})
-
-
-def _full_but_for_health(usual: Any) -> Callable[..., Awaitable[None]]:
-    """For a connection too many: whoever watches the service should not take it for dead because it is full."""
-
-    async def app(scope: MutableMapping[str, Any], receive: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
-        await (usual if scope["path"] in _HEALTH else _full)(scope, receive, send)
-
-    return app
-
-
-_large_head = _refusing(431, "HEAD_TOO_LARGE", "the request's head is larger than heads may be")
 
 
 def protocol_with(bounds: Bounds) -> type[Protocol]:

@@ -1,20 +1,13 @@
-"""Answers that are not sent like all others: those too long to be one piece, and those after which the connection ends.
+"""Sending answers: nearly all at once, and some that are not like the others, too long to be one piece or the last of a connection.
 
 What is long is sent as it was written, and no faster than it is taken.
 """
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from genlock import __version__
-from genlock.service.exchange import Answer, Exchange, Send, send_answer
-from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
-
-_REQUEST: Final = REQUEST_HEADER.encode()
-_OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
+from genlock.service.exchange import Answer, Exchange, Send, head_of, headers_of, send_answer
 
 
 class LongAnswer(Answer, frozen=True):
@@ -25,6 +18,12 @@ class LongAnswer(Answer, frozen=True):
 
 class LastAnswer(Answer, frozen=True):
     """An answer after which the connection is closed: what else has come on it is not looked at."""
+
+
+def send_at_once(answer: Answer, exchange: Exchange) -> bool:
+    """Sends it, if it is one like all others and its client takes it now."""
+    line = exchange.line
+    return line is not None and type(answer) is Answer and line.write(answer.status, head_of(answer, exchange), answer.body)
 
 
 async def send_any(send: Send, answer: Answer, exchange: Exchange) -> None:
@@ -38,14 +37,7 @@ async def send_any(send: Send, answer: Answer, exchange: Exchange) -> None:
 
 
 async def _send_pieces(send: Send, answer: Answer, pieces: list[bytes], exchange: Exchange) -> None:
-    size = sum(map(len, pieces))
-    headers = [
-        (b"content-type", answer.kind),
-        (b"content-length", b"%d" % size),
-        (_REQUEST, exchange.request.encode()),
-        _OURS,
-        *answer.more,
-    ]
+    headers = headers_of(answer, sum(map(len, pieces)), exchange)
     if isinstance(answer, LastAnswer):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -28,15 +28,22 @@ class Door:
         self._find, self._keyring, self._find_ticket = find, keyring, find_ticket
         self._hosts = None if hosts is None else hosts | _LOOPBACK
         """The names that the service answers for; None for any. Without the check, a page in a browser could rebind its name to us."""
+        self._last_host: bytes | None = None
+        """What was found to be good the last time: mostly it is the same again."""
 
     def check_host(self, headers: dict[bytes, bytes]) -> None:
         """HostRefused, or AccessRefused for a page of another site, before anything else is looked at."""
-        host = headers.get(b"host", b"").decode("latin-1").lower()
+        host = headers.get(b"host", b"")
+        if host != self._last_host:
+            self._check_name(host.decode("latin-1").lower())
+            self._last_host = host
+        origin = headers.get(b"origin")
+        if origin is not None and origin.lower().partition(b"://")[2] != host.lower():
+            raise AccessRefused("pages of other sites may not use this service")
+
+    def _check_name(self, host: str) -> None:
         if self._hosts is not None and _without_port(host) not in self._hosts:
             raise HostRefused(f"this service does not answer for the host {host[:100]!r}; --allow-host names those it does")
-        origin = headers.get(b"origin")
-        if origin is not None and origin.decode("latin-1").lower().partition("://")[2] != host:
-            raise AccessRefused("pages of other sites may not use this service")
 
     @property
     def asks_for_keys(self) -> bool:

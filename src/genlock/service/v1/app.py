@@ -14,7 +14,8 @@ from genlock.coordinator import AsyncCoordinator
 from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
 from genlock.errors import RoleRefused, RouteNotFound
-from genlock.service.exchange import Answer, Exchange, Receive, Scope, check_json, read_body, refused_method
+from genlock.service.access.acting import is_own
+from genlock.service.exchange import Answer, Exchange, Receive, Scope, body_at_once, check_json, read_body, refused_method
 from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
@@ -82,7 +83,10 @@ class V1:
         speaker = self._running.speaker(grant, exchange.client, headers)
         if not endpoint.reads_body:
             return await self._ask(found, exchange, speaker, endpoint.keywords.of_query(scope["query_string"]), receive)
-        body = await read_body(receive, headers, endpoint.most_bytes, self._running.pace, endpoint.advice)
+        line, most = exchange.line, endpoint.most_bytes
+        body = None if line is None else body_at_once(line, headers, most, endpoint.advice)
+        if body is None:
+            body = await read_body(receive, headers, most, self._running.pace, endpoint.advice)
         if body:
             check_json(headers)
         if len(body) < LARGE_BYTES:
@@ -115,19 +119,29 @@ class V1:
         grant, headers = exchange.grant, exchange.headers
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
-        if endpoint.route.fenced:
-            await self._running.acting.check(grant, place[0], endpoint.session(speaker, given))
+        if endpoint.route.fenced and not is_own(grant, session := endpoint.session(speaker, given)):
+            await self._running.acting.check(grant, place[0], session)
         if endpoint.waits and given["wait_seconds"]:
             # It takes no turn: that would be a long one.
             session = endpoint.session(speaker, given)
             ask = functools.partial(endpoint.method, speaker, **given)
-            exchange.result = result = await self._waiting.wait(ask, exchange, place[0], session, receive)
-        elif endpoint.is_long(given):
-            return await self._answer_long(place[0], endpoint, speaker, given)
+            result = await self._waiting.wait(ask, exchange, place[0], session, receive)
+        elif endpoint.looks:
+            if endpoint.is_long(given):
+                return await self._answer_long(place[0], endpoint, speaker, given)
+            result = await self._look(place[0], endpoint, speaker, given, threads)
         elif endpoint.takes_plan:
-            exchange.result = result = await self._plan(place[0], endpoint, speaker, given, threads)
+            result = await self._plan(place[0], endpoint, speaker, given, threads)
         else:
-            exchange.result = result = await self._in_turn(place[0], endpoint, speaker, given, threads)
+            turns, tenant = self._running.turns, place[0]  # as `_turn` does, at less cost: every claim comes by
+            turn = turns.enter(tenant)
+            if turn is not None:
+                await turns.wait(tenant, turn)
+            try:
+                result = await endpoint.ask(speaker, given, threads)
+            finally:
+                turns.leave(tenant)
+        exchange.result = result
         return endpoint.answer(result, grant, place[0])
 
     async def _answer_long(self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any]) -> Answer:
@@ -147,28 +161,14 @@ class V1:
         self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
     ) -> Any:
         """The coordinator's answer to a plan: one of a tenant at a time, and few of all, as each may keep a thread busy for long."""
-        async with _turn(self._running.plans, tenant), self._running.all_plans:
-            return await self._in_turn(tenant, endpoint, speaker, given, threads)
-
-    async def _in_turn(
-        self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
-    ) -> Any:
-        """The coordinator's answer, when it is the tenant's turn."""
-        if endpoint.looks:
-            return await self._look(tenant, endpoint, speaker, given, threads)
-        turns = self._running.turns  # as `_turn` does, at less cost: every claim comes by
-        turn = turns.enter(tenant)
-        if turn is not None:
-            await turns.wait(tenant, turn)
-        try:
+        running = self._running
+        async with _turn(running.plans, tenant), running.all_plans, _turn(running.turns, tenant):
             return await endpoint.ask(speaker, given, threads)
-        finally:
-            turns.leave(tenant)
 
     async def _look(
         self, tenant: str, endpoint: Endpoint, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
     ) -> Any:
-        """The same for one that only looks."""
+        """The answer to one that only looks."""
         turns = self._running.reads
         turn = turns.enter(tenant)
         if turn is not None:

@@ -106,11 +106,11 @@ class Endpoint:
         """May the answer be so long that it is read and written beside the event loop?"""
         return self.name in _WHOLE or (self.looks and given.get("limit", 0) > _MANY)
 
-    async def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None) -> Any:
+    def ask(self, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None) -> Awaitable[Any]:
         """The coordinator's answer; in one of these threads, if there are any."""
         if threads is None:
-            return await self.method(speaker, **given)
-        return await asyncio.get_running_loop().run_in_executor(threads, functools.partial(self.blocking, speaker, **given))
+            return self.method(speaker, **given)
+        return asyncio.get_running_loop().run_in_executor(threads, functools.partial(self.blocking, speaker, **given))
 
     def ask_and_answer(self, speaker: AsyncCoordinator, given: dict[str, Any]) -> Answer:
         """Both for a long answer, for a thread: whoever else waits for the interpreter has it in between."""

@@ -1,0 +1,142 @@
+"""One request and its answer: uvicorn's, made cheaper where every claim comes by.
+
+What uvicorn sets up for each request, and most requests never touch, stands in the class here. A body that has come as a whole is handed
+over at once, and an answer that is whole is written at once; nobody has to be awaited for either. Everything else, bodies in pieces and
+answers in parts among it, is uvicorn's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
+
+from genlock.service.exchange import WHOLE
+
+if TYPE_CHECKING:
+    from genlock.service.protocol import Protocol
+
+
+class Cycle(RequestResponseCycle):
+    """One request and its answer, on a connection of ours."""
+
+    disconnected = False
+    more_body = True
+    body: bytes | bytearray = b""  # type: ignore[assignment]
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+    access_log = False
+
+    _until_closed = False
+    """Does the answer end where the connection does?"""
+
+    def __init__(self, protocol: Protocol, keep_alive: bool) -> None:
+        """What it has of its connection, it has so that the two do not hold each other when the connection is gone."""
+        self.scope = protocol.scope
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.logger = protocol.logger
+        self.default_headers = protocol.server_state.default_headers
+        self.message_event = News()  # type: ignore[assignment]
+        self.on_response: Callable[[], None] = protocol.on_response_complete
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = protocol.expect_100_continue
+
+    def add(self, piece: bytes) -> int:
+        """A piece of the body has come; how much of it is here now."""
+        if not self.body:
+            self.body = piece
+        elif type(self.body) is bytearray:
+            self.body += piece
+        else:
+            self.body = bytearray(self.body) + piece
+        self.message_event.set()
+        return len(self.body)
+
+    def end(self) -> None:
+        """The request is here as a whole."""
+        self.more_body = False
+        self.message_event.set()
+
+    # For the application, without awaiting
+
+    def take_body(self) -> bytes | None:
+        """The body, if it is here as a whole: then nobody has to be told to send it. None: receive it."""
+        if self.more_body or self.disconnected or self.response_complete:
+            return None
+        if self.flow.read_paused:
+            self.flow.resume_reading()
+        self.message_event.clear()
+        body, self.body = self.body, b""
+        return bytes(body)
+
+    def write(self, status: int, head: bytes, body: bytes) -> bool:
+        """Writes a whole answer; its head has neither status nor end. False if it cannot be written now: send it."""
+        if self.flow.write_paused or self.disconnected:
+            return False
+        for one in self.default_headers:
+            head += b"%b: %b\r\n" % one
+        if not self.keep_alive:
+            head += b"connection: close\r\n"
+        self.transport.write(STATUS_LINE[status] + head + b"\r\n" + (b"" if self.scope["method"] == "HEAD" else body))
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
+        return True
+
+    # As ASGI has it
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
+        if message["type"] != WHOLE:
+            if self.scope["http_version"] == "1.0":
+                self._spare_chunks(message)
+            await super().send(message)  # type: ignore[arg-type]
+            return
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        self.write(message["status"], message["head"], message["body"])
+
+    def _spare_chunks(self, message: MutableMapping[str, Any]) -> None:
+        """A client of HTTP/1.0 knows no chunks: what has no length ends with the connection."""
+        if message["type"] == "http.response.start":
+            if all(name.lower() != b"content-length" for name, _ in message["headers"]):
+                self._until_closed, self.chunked_encoding, self.keep_alive = True, False, False
+        elif self._until_closed:
+            self.expected_content_length = len(message.get("body", b""))  # by which uvicorn holds us to what was announced
+
+
+class News:
+    """asyncio.Event for the one who may wait here; hardly anyone ever does."""
+
+    __slots__ = ("_is_set", "_waiters")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters: list[asyncio.Future[None]] | None = None
+
+    def set(self) -> None:
+        """Wakes whoever waits."""
+        self._is_set = True
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def clear(self) -> None:
+        """There is nothing new from now on."""
+        self._is_set = False
+
+    async def wait(self) -> None:
+        """Until there is."""
+        if not self._is_set:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters = [waiter] if self._waiters is None else [*self._waiters, waiter]
+            await waiter
