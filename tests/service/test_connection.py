@@ -47,6 +47,9 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def pause_reading(self) -> None:
         pass
 
@@ -65,7 +68,7 @@ def in_loop(test: Callable[[Loop], Awaitable[None]]) -> None:
 
 
 def connected(app: App, loop: Loop) -> tuple[Protocol, Wire]:
-    config = uvicorn.Config(app, http=protocol_with(Bounds(10)), ws="none", lifespan="off", timeout_keep_alive=KEEP_ALIVE_SECONDS)
+    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=KEEP_ALIVE_SECONDS)
     config.load()
     protocol = protocol_with(Bounds(10))(config=config, server_state=ServerState(), app_state={}, _loop=loop)
     wire = Wire()
@@ -150,6 +153,57 @@ def test_a_connection_that_has_gone_has_no_timer_left() -> None:
             assert protocol.timeout_keep_alive_task is not None
             protocol.connection_lost(error)
             assert protocol.timeout_keep_alive_task is None
+
+    in_loop(test)
+
+
+def test_one_task_sees_to_all_requests_of_a_connection_and_ends_with_it() -> None:
+    async def test(loop: Loop) -> None:
+        seen: set[asyncio.Task[Any] | None] = set()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            seen.add(asyncio.current_task())
+            if len(wire.written) > 1000:
+                raise OSError("a fault of ours")
+            await answering(scope, receive, send)
+
+        protocol, wire = connected(app, loop)
+        while b"500" not in wire.written:
+            protocol.data_received(GET)
+            await rounds(loop)
+        (task,) = seen
+        assert wire.written.count(b"200 OK") > 10
+        assert protocol.tasks == {task}
+        protocol.connection_lost(None)
+        await rounds(loop)
+        assert task is not None
+        assert task.done()
+        assert not protocol.tasks
+
+    in_loop(test)
+
+
+def test_a_request_waits_until_all_is_done_for_the_one_before_it() -> None:
+    async def test(loop: Loop) -> None:
+        may_end = asyncio.Event()
+        begun: list[str] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            begun.append(scope["path"])
+            await answering(scope, receive, send)
+            if scope["path"] == "/first":
+                await may_end.wait()
+
+        protocol, wire = connected(app, loop)
+        protocol.data_received(GET.replace(b"/a%20b", b"/first"))
+        await rounds(loop)
+        protocol.data_received(GET)
+        await rounds(loop)
+        assert begun == ["/first"]
+        may_end.set()
+        await rounds(loop)
+        assert begun == ["/first", "/a b"]
+        assert wire.written.count(b"ok") == 2
 
     in_loop(test)
 

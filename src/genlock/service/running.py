@@ -41,6 +41,7 @@ _LONGEST_HOST: Final = 255
 
 _SESSION, _AGENT, _USER = SESSION_HEADER.encode(), AGENT_HEADER.encode(), USER_HEADER.encode()
 _HOST, _PROCESS = HOST_HEADER.encode(), PROCESS_HEADER.encode()
+_IDENTITY: Final = (_SESSION, _AGENT, _USER, _HOST, _PROCESS)
 
 
 class Running:
@@ -77,8 +78,9 @@ class Running:
 
     def speaker(self, grant: Grant, client: str, headers: dict[bytes, bytes]) -> AsyncCoordinator:
         """The coordinator on behalf of whoever sent these headers."""
-        get = headers.get
-        known = (grant, client, get(_SESSION), get(_AGENT), get(_USER), get(_HOST), get(_PROCESS))
+        known: tuple[object, ...] = (grant, client)
+        if not headers.keys().isdisjoint(_IDENTITY):
+            known += tuple(map(headers.get, _IDENTITY))
         found = self._speakers.get(known)
         if found is None:
             found = self._speakers[known] = speaking_for(identity_of(grant, client, headers), self.coordinator)
