@@ -206,8 +206,8 @@ class Working(Base):
         commands, large = [], []
         for entry in check_items("results", results):
             check_mapping("a result", entry)
-            unknown = sorted(map(repr, entry.keys() - _OF_A_RESULT))
-            if unknown or "task_id" not in entry or "generation" not in entry:
+            if not _OF_A_RESULT.issuperset(entry) or "task_id" not in entry or "generation" not in entry:
+                unknown = sorted(map(repr, entry.keys() - _OF_A_RESULT))
                 raise BadArgument(
                     f"a result has task_id, generation and result_data; {unknown[0] if unknown else 'one of them'!r} is wrong or missing"
                 )
@@ -225,7 +225,8 @@ class Working(Base):
             if command.content.payload:
                 large.append((command, data))
             commands.append(command)
-        _check_distinct(commands)
+        if large:
+            _check_distinct(commands)
         for command, data in large:
             # One that is refused below for its own reason is refused there again, alone.
             with contextlib.suppress(TaskNotFound, ResultTooLarge):
@@ -249,14 +250,15 @@ class Working(Base):
     ) -> tuple[c.SubmitResult, bytes]:
         content, data = pack(result_data)
         content = payloads.owned(content)
-        work_product_ref = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
+        if work_product_ref != "":
+            work_product_ref = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
         command = c.SubmitResult(
             self.task_key(tenant_id, project_id, task_id),
             self.caller(session_id, agent_id),
             check_generation(generation),
             content,
             work_product_ref,
-            check_operation(operation_id),
+            check_operation(operation_id) if operation_id is not None else "",
         )
         return command, data
 
@@ -281,6 +283,8 @@ _OF_A_RESULT: Final = frozenset({"task_id", "generation", "result_data", "work_p
 
 def _check_distinct(commands: Sequence[c.Command]) -> None:
     """Answers are by task: of two for the same one, the caller would see the last alone."""
+    if len({command.key.id for command in commands}) == len(commands):
+        return
     seen: set[str] = set()
     for command in commands:
         if command.key.id in seen:
