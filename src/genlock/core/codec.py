@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -80,6 +81,8 @@ class Sealed(NamedTuple):
     body: bytes
 
 
+_sealed = partial(tuple.__new__, Sealed)  # half of what the class itself takes
+
 _RECORDS: Final[dict[str, type[model.Record]]] = {
     keys.TASK: model.TaskRecord,
     keys.SESSION: model.SessionRecord,
@@ -100,15 +103,16 @@ def encode_record(record: model.Record) -> bytes:
 
 def decode_record(kind: str, body: bytes) -> model.Record:
     """The record of these bytes."""
-    if kind not in _RECORDS:
+    record = _RECORDS.get(kind)
+    if record is None:
         raise StoreCorrupt(f"there is no kind of record {kind!r}")
-    return _decode(decoder(_RECORDS[kind]), body)
+    return _decode(decoder(record), body)
 
 
 def seal(event: Event, version: int, previous: bytes) -> Sealed:
     """The event's bytes and digest, chained to its predecessor."""
     body = FORMAT + encode_json(Envelope(version, previous.hex(), event))
-    return Sealed(version, sha256(body).digest(), body)
+    return _sealed((version, sha256(body).digest(), body))
 
 
 def decode_event(body: bytes) -> Envelope:

@@ -67,8 +67,9 @@ def told(command: c.Command) -> tuple[Key, ...]:
     """The other records that this command must be decided on, as far as the command alone tells. For claims the own session first."""
     kind = type(command)
     if kind is c.ClaimTask or kind is c.RenewLease:
-        key = command.key
-        return (Key(key[0], key[1], SESSION, command.by.session),)
+        return (command.key.beside(SESSION, command.by.session),)
+    if kind is c.SubmitResult:
+        return ()
     if isinstance(command, c.Hear):
         return tuple([command.key.beside(TASK, other) for other, _ in command.others])
     if kind is c.AdoptResult:
@@ -80,17 +81,17 @@ def told(command: c.Command) -> tuple[Key, ...]:
 
 def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
     """What the record, once it is known, says that the command must be decided on besides."""
-    key = command.key
-    if isinstance(command, c.DiscardRefused):
+    key, kind = command.key, type(command)
+    if kind is c.DiscardRefused:
         return (key.beside(TASK, record.task),) if isinstance(record, RefusedRecord) else ()
     if not isinstance(record, TaskRecord):
         return ()
-    if isinstance(command, (c.SubmitResult, c.AdoptResult)):
+    if kind is c.SubmitResult or kind is c.AdoptResult:
         # Children only: whether the dependencies are done is nothing to who holds the task already. Nor do they matter to who does not.
-        if not record.children or command.generation not in (None, record.generation):
+        if not record.children or command.generation not in (None, record.generation):  # type: ignore[attr-defined]
             return ()
         return tuple([key.beside(TASK, other) for other, news in record.children.items() if not news.finished])
-    if not isinstance(command, (c.ClaimTask, c.CheckDue)):
+    if kind is not c.ClaimTask and kind is not c.CheckDue:
         return ()
     claim = record.claim
     wanted: tuple[Key, ...] = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 NOWHERE = "_"
@@ -33,12 +34,15 @@ class Key(NamedTuple):
 
     def beside(self, kind: str, id: str) -> Key:
         """The key of another record of the same project."""
-        return Key(self.tenant, self.project, kind, id)
+        return _key((self[0], self[1], kind, id))
 
     @property
     def place(self) -> tuple[str, str]:
         """Tenant and project."""
         return self.tenant, self.project
+
+
+_key = partial(tuple.__new__, Key)  # half of what the class itself takes
 
 
 def project_key(tenant: str, project: str) -> Key:

@@ -8,6 +8,7 @@ react(key, record, event, version)   what a record's event asks of other records
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from genlock.core import api_keys, others
@@ -76,6 +77,9 @@ class Reaction(NamedTuple):
     waits_on: str | None = None
 
 
+_reaction = partial(tuple.__new__, Reaction)  # half of what the class itself takes
+
+
 def react(key: Key, record: Record, event: e.Event, version: int) -> list[Reaction]:
     """What this event, the one numbered `version` of this record, asks of others. Repeating it is always safe."""
     react_to = _REACT.get(type(event))
@@ -109,9 +113,10 @@ def _edited(key: Key, record: TaskRecord, event: e.TaskEdited, version: int) -> 
 
 
 def _finished(key: Key, record: TaskRecord, event: e.ResultAccepted | e.TaskCancelled, version: int) -> list[Reaction]:
-    reactions = [Reaction(_hear(key, key.id, version), key.id)]
-    if record.task.parent is not None:
-        reactions.append(Reaction(_hear(key.beside(TASK, record.task.parent), key.id, version)))
+    name, parent = key.id, record.task.parent
+    reactions: list[Reaction] = [_reaction((c.Hear(key, relate.SYSTEM, ((name, version),)), name))]
+    if parent is not None:
+        reactions.append(Reaction(_hear(key.beside(TASK, parent), name, version)))
     return reactions
 
 

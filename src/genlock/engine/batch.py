@@ -90,7 +90,7 @@ class Round:
 
     def load(self, keys: Iterable[Key]) -> None:
         """Reads the records that this round has not read yet."""
-        cells, memo = self.cells, self.memo
+        cells, decode = self.cells, self.memo.decode
         unread = [key for key in keys if key not in cells]
         start = time.perf_counter()
         records, self.now, self.epoch = self.store.load(unread)
@@ -99,7 +99,7 @@ class Round:
             self._outages.found(self.now)
         for key in unread:
             stored = records.get(key)
-            cells[key] = Cell(key, stored, None if stored is None else memo.decode(stored))
+            cells[key] = Cell(key, stored, None if stored is None else decode(stored))
 
     def take(self, found: Iterable[Stored]) -> list[Cell]:
         """Makes cells of records that `find` has just read."""
@@ -190,15 +190,29 @@ class Round:
 
     def facts(self, item: Item, record: Record | None) -> Facts:
         """What is so besides the record, for this command."""
-        command, cells = item.command, self.cells
+        command, cells, wanted = item.command, self.cells, item.wanted
         key, by, kind = command.key, command.by, type(command)
         policy, limits = self.settings(key)
+        mercy = self._mercies.get(key[:2]) if self._mercies else None
+        if not wanted and kind is SubmitResult:
+            # By far the commonest ones, here and below: nothing else is to be known for them.
+            return Facts(now=self.now, epoch=self.epoch, policy=policy, limits=limits, fresh=self._fresh_id(), mercy=mercy)
         session = holder = None
         holder_gone = False
         others: Mapping[str, Seen] = {}
         claims = sessions = None
         if kind is ClaimTask or kind is RenewLease:
-            session = cells[item.wanted[0]].record
+            session = cells[wanted[0]].record
+            if session is not None and len(wanted) == 1 and limits.max_concurrent_claims is None:
+                return Facts(
+                    now=self.now,
+                    epoch=self.epoch,
+                    policy=policy,
+                    limits=limits,
+                    fresh=self._fresh_id(),
+                    session=session,  # type: ignore[arg-type]
+                    mercy=mercy,
+                )
         refused = task = None
         if kind is AdoptResult:
             refused = cells[item.wanted[0]].record
@@ -228,7 +242,7 @@ class Round:
             others=others,
             refused=refused,  # type: ignore[arg-type]
             task=task,  # type: ignore[arg-type]
-            mercy=self._mercies.get(key[:2]) if self._mercies else None,
+            mercy=mercy,
             claims=claims,
             sessions=sessions,
         )
@@ -289,7 +303,7 @@ class Round:
             except _UNWRITABLE as error:
                 item.decision = BadArgument(f"{command.key.id}: cannot be written ({error})")
                 return item.decision  # type: ignore[no-any-return]
-            if self._claims or item.wanted:
+            if self._claims or (item.wanted and decision.also):
                 self._count(item, before, decision)
         item.decision = decision
         if decision.also:
@@ -338,7 +352,11 @@ class Round:
             if not cell.sealed:
                 continue
             change = cell.change()
-            if len(change.body) > most or max([len(sealed.body) for sealed in cell.sealed]) > most:
+            largest = len(change[5])
+            for _, _, body in cell.sealed:
+                if len(body) > largest:
+                    largest = len(body)
+            if largest > most:
                 cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
                 self.troubled = True
                 continue
@@ -359,9 +377,11 @@ class Round:
     def spans(self, answers: Sequence[Answer]) -> list[Span]:
         """Where the events of what was committed have come to stand, by project."""
         return spans_by_place(
-            (change.key[:2], answer.position, len(change.events))
-            for change, answer in zip(self._changes, answers, strict=True)
-            if type(answer) is Committed
+            [
+                (change[0][:2], answer[0], len(change[7]))
+                for change, answer in zip(self._changes, answers, strict=True)
+                if type(answer) is Committed
+            ]
         )
 
     def note(self, answers: Sequence[Answer]) -> list[Cell]:

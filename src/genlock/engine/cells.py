@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from genlock.core.codec import Sealed, decode_record, encode_record, seal
@@ -34,8 +36,8 @@ class Cell:
 
     def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
         self.key = key
-        self.sealed: list[Sealed] = []
-        self.events: list[Any] = []
+        self.sealed: Sequence[Sealed] = ()
+        self.events: Sequence[Any] = ()
         self.conflicted = False
         self.unsure = False
         """Was it sent, and is it not there although it may still come?"""
@@ -57,24 +59,29 @@ class Cell:
             sealed.append(chained)
         # Only now that all could be written down is anything taken over.
         self.version, self.digest = version, digest
-        self.sealed += sealed
-        self.events += decision.events
+        self.sealed = [*self.sealed, *sealed] if self.sealed else sealed
+        self.events = [*self.events, *decision.events] if self.events else decision.events
         self.record = decision.record
 
     def change(self) -> Change:
         """What is to be written."""
-        assert self.record is not None
-        body = encode_record(self.record)
-        return Change(
-            self.key,
-            self.read_version,
-            self.read_digest,
-            self.version,
-            self.digest,
-            body,
-            index_of(self.record),
-            self.sealed,  # type: ignore[arg-type]
+        record = self.record
+        assert record is not None
+        return _change(
+            (
+                self.key,
+                self.read_version,
+                self.read_digest,
+                self.version,
+                self.digest,
+                encode_record(record),
+                index_of(record),
+                self.sealed,
+            )
         )
+
+
+_change = partial(tuple.__new__, Change)  # half of what the class itself takes
 
 
 class Memo:

@@ -153,7 +153,7 @@ def news_of(reactions: Iterable[Reaction]) -> Iterator[tuple[tuple[str, str], Ne
     for command, waits_on in reactions:
         if waits_on is not None:
             assert isinstance(command, Hear)
-            places.setdefault(command.key.place, {}).setdefault(waits_on, []).append(command)
+            places.setdefault(command.key[:2], {}).setdefault(waits_on, []).append(command)
     for place, news in places.items():
         names = list(news)
         for start in range(0, len(names), MOST_WAITED_ON):

@@ -25,17 +25,23 @@ class Span(NamedTuple):
 
 def spans_of(cells: Iterable[Cell]) -> list[Span]:
     """What these cells, committed together, have written, by project."""
-    return spans_by_place((cell.key[:2], cell.position, len(cell.events)) for cell in cells)
+    return spans_by_place([(cell.key[:2], cell.position, len(cell.events)) for cell in cells])
 
 
 def spans_by_place(written: Iterable[tuple[tuple[str, str], int, int]]) -> list[Span]:
-    found: dict[tuple[str, str], tuple[int, int, int]] = {}
+    found: dict[tuple[str, str], list[int]] = {}
     for place, last, events in written:
         first = last - events + 1
-        before = found.get(place)
-        if before is not None:
-            first, last, events = min(first, before[0]), max(last, before[1]), events + before[2]
-        found[place] = first, last, events
+        span = found.get(place)
+        if span is None:
+            found[place] = [first, last, events]
+            continue
+        # Spelt out, since it is done for every change there is.
+        if first < span[0]:
+            span[0] = first
+        if last > span[1]:
+            span[1] = last
+        span[2] += events
     return [Span(place, *span) for place, span in found.items()]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 from genlock.core.commands import Caller
 from genlock.core.decision import Draft
 from genlock.core.events import TaskEvent
+from genlock.core.facts import Facts
+from genlock.core.keys import Key
 from genlock.core.model import TaskRecord
 from genlock.core.task.fold import evolve_task
 
@@ -51,12 +53,13 @@ class TaskDraft(Draft[TaskRecord]):
         """The lowest generation never granted, in this epoch."""
         return raised(self.task, self.facts.epoch)
 
-    def work_product_ref(self, generation: int) -> str:
-        """GC 3.6's form."""
-        return f"wp-{self.command.key.id}-gen{generation}-{self.facts.fresh[:6]}"
-
 
 def raised(record: TaskRecord, epoch: int) -> int:
     """The lowest generation never granted to anyone, in this epoch: rule 1 of the clock."""
     lowest = record.generation + 1 if record.granted else record.generation
     return max(lowest, epoch * GENERATIONS_PER_EPOCH + 1)
+
+
+def work_product_ref(key: Key, generation: int, facts: Facts) -> str:
+    """GC 3.6's form."""
+    return f"wp-{key.id}-gen{generation}-{facts.fresh[:6]}"

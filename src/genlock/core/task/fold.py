@@ -15,12 +15,12 @@ from genlock.errors import StoreCorrupt
 
 def evolve_task(record: TaskRecord | None, event: e.Event) -> TaskRecord:
     """The task after this event."""
+    fold = _FOLDS.get(type(event))
+    if record is not None and fold is not None:
+        return fold(record, event)
     if isinstance(event, e.TaskAdded):
         return _added(event)
-    fold = _FOLDS.get(type(event))
-    if record is None or fold is None:
-        raise StoreCorrupt(f"a task cannot begin or go on with {type(event).__name__} ({event.task_id})")
-    return fold(record, event)
+    raise StoreCorrupt(f"a task cannot begin or go on with {type(event).__name__} ({event.task_id})")
 
 
 def rest(record: TaskRecord) -> Status:
@@ -192,21 +192,21 @@ def _unassigned(record: TaskRecord, event: e.AssignmentLapsed) -> TaskRecord:
 
 def _accepted(record: TaskRecord, event: e.ResultAccepted) -> TaskRecord:
     result = Result(
-        id=event.result_id,
-        generation=event.generation,
-        session=event.session_id,
-        agent=event.agent_id,
-        work_product_ref=event.work_product_ref,
-        digest=event.digest,
-        size=event.size,
-        submitted_at=event.timestamp,
-        data=event.result_data,
-        payload=event.payload,
-        operation=event.operation,
-        fan_in=event.fan_in,
-        adopted_generation=event.adopted_generation,
-        adopted_session=event.adopted_session,
-        payload_id=event.payload_id,
+        event.result_id,
+        event.generation,
+        event.session_id,
+        event.agent_id,
+        event.work_product_ref,
+        event.digest,
+        event.size,
+        event.timestamp,
+        event.result_data,
+        event.payload,
+        event.operation,
+        event.fan_in,
+        event.adopted_generation,
+        event.adopted_session,
+        event.payload_id,
     )
     completed = replace(
         record,

@@ -15,7 +15,7 @@ from genlock.core.facts import Facts, Seen
 from genlock.core.model import SYSTEM_SESSION, Heard, TaskRecord
 from genlock.core.policy import CancelledDependency
 from genlock.core.reasons import FINISHED, ClaimState, ReleaseReason, SpawnMode, Status, Verdict
-from genlock.core.task.draft import TaskDraft
+from genlock.core.task.draft import TaskDraft, work_product_ref
 from genlock.core.task.hold import hold
 
 SYSTEM = Caller(SYSTEM_SESSION, SYSTEM_SESSION)
@@ -101,7 +101,7 @@ def fan_in(draft: TaskDraft) -> None:
         generation=generation,
         by=SYSTEM,
         result_id=f"result-{draft.facts.fresh}",
-        work_product_ref=draft.work_product_ref(generation),
+        work_product_ref=work_product_ref(draft.command.key, generation, draft.facts),
         digest="",
         size=0,
         fan_in=True,
