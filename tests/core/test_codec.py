@@ -17,11 +17,11 @@ from genlock.core import codec, keys
 from genlock.core import commands as c
 from genlock.core.access import Role
 from genlock.core.events import Event
-from genlock.core.model import Record
+from genlock.core.model import Record, SessionRecord
 from genlock.core.policy import Policy
 from genlock.core.rules import evolve
 from genlock.errors import StoreCorrupt, StoreForeign
-from tests.core.world import World, by, content, key_of
+from tests.core.world import START, World, by, content, key_of
 
 
 def a_life() -> World:
@@ -327,3 +327,15 @@ def test_threads_that_read_their_first_records_and_events_at_once_do_so() -> Non
     for _ in range(3):
         run = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60)
         assert (run.returncode, run.stdout) == (0, "120\n"), run.stderr[-2000:]
+
+
+@pytest.mark.parametrize("length", [4000, 4094, 4095, 4096, 4097, 5000, 100_000])
+def test_a_record_reads_back_as_itself_however_long_it_is(length: int) -> None:
+    record = SessionRecord("s", START, START)
+    record = SessionRecord("s", START, START, user="x" * (length - len(codec.encode_record(record)) - len(',"user":""')))
+    body = codec.encode_record(record)
+    assert len(body) == length
+    assert codec.decode_record(keys.SESSION, body) == record
+    for damaged in (body[:-1], body + b"}", b"2" + body[1:]):
+        with pytest.raises((StoreCorrupt, StoreForeign)):
+            codec.decode_record(keys.SESSION, damaged)
