@@ -51,6 +51,21 @@ def test_add_of_the_same_task_again_changes_nothing_and_of_another_is_not_allowe
     assert stage.files() == before
 
 
+def test_add_says_what_was_perhaps_meant_as_an_import_does(stage: Stage) -> None:
+    asked = "an id that names its track has a number of three digits, from 001, as in A-001-core-framework"
+    ran = stage.run("add", "A-2-api")
+    assert (ran.code, ran.json()["verdict"], ran.err) == (0, "DONE", f"A-2-api: by this id the task has no track: {asked}\n")
+    assert stage.run("add", "A-2-api").err == ran.err, "who adds it again may not have read it the first time"
+    assert stage.run("add", "A-3-api", "--track", "A").err == f"A-3-api: by this id the task has no number in track A: {asked}\n"
+    slip = stage.run("add", "A-004-api", "--set", "titel=x")
+    assert (slip.code, slip.err) == (0, "A-004-api: there is no field 'titel', so it is kept in metadata; did you mean title?\n")
+    assert stage.run("add", "A-5-api", "-q").err == ""
+    assert stage.run("add", "A-006-api").err == ""
+    refused = stage.run("add", "A-7-api", "-d", "nothing")
+    assert refused.code == 2
+    assert "by this id" not in refused.err, "what is refused is said alone"
+
+
 def test_a_task_is_added_to_the_backlog_under_a_parent_reserved_or_for_later(stage: Stage) -> None:
     assert stage.run("add", "someday", "--backlog").json()["state"] == "BACKLOG"
     assert stage.run("add", "child", "--parent", "A-001-core", "-q").out == "child\n"

@@ -46,6 +46,7 @@ __all__ = [
     "define_task",
     "find_cycle",
     "find_cycles",
+    "note_task",
     "read_plan",
 ]
 
@@ -94,6 +95,14 @@ def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False) -> Plan:
     if reading.found:
         raise PlanInvalid([found.unplaced() for found in reading.found])
     return reading.plan()
+
+
+def note_task(fields: Mapping[str, Any]) -> list[Fault]:
+    """What a plan with this task alone would be said to have meant otherwise, perhaps; for who adds a task without a plan."""
+    reading = Reading()
+    reading.read_task((), fields)
+    reading.note_slugs()
+    return [Fault(None, None, None, note.task, note.text) for note in reading.notes]
 
 
 def path_text(path: Path) -> str:

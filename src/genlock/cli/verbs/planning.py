@@ -51,8 +51,12 @@ def add(app: App, task: str, backlog: bool, **options: Any) -> None:
 
     Its id is TRACK-001-description, feature:edge, 0001_t1.1 or a slug. Adding the same task again changes nothing.
     """
+    from genlock.core.plan import note_task
+
     fields = {"id": task, **_fields(options), **({"state": "backlog"} if backlog else {})}
     result = app.fleet.add_tasks(tasks=[fields])[0]
+    for note in note_task(fields):
+        app.answers.say(f"{note}")
     _give(app, result, "added", "is there already, as defined")
 
 
