@@ -42,6 +42,7 @@ tasks:
     not_before: 2099-01-31T09:00:00+02:00
 """
 IDS = ["A-001-core-framework", "A-002-di-container", "B-001-schema-design", "B-002-entity-models", "0001", "0001_t1"]
+LEFT = "unfinished task not in the plan, and left as before; to cancel what is gone, type: genlock plan import --prune plan.yaml\n"
 NOTHING = {"added": [], "changed": {}, "unchanged": 0, "gone": [], "cancelled": [], "still_cancelled": [], "notes": []}
 
 
@@ -107,7 +108,7 @@ def test_importing_again_is_a_diff_that_touches_no_claim(folder: Path) -> None:
 
     ran = run("plan", "import", "plan.yaml", cwd=folder)
     assert (ran.code, ran.json()) == (0, expected)
-    assert ran.err == "1 task not in the plan, and left as before; to cancel what is gone, type: genlock plan import --prune plan.yaml\n"
+    assert ran.err == f"1 {LEFT}"
     with fleet_of(folder) as fleet:
         claimed = fleet.get_task_state(task_id="B-001-schema-design")
         assert (claimed.state, claimed.generation) == ("IN_PROGRESS", 1)
@@ -123,6 +124,19 @@ def test_importing_again_is_a_diff_that_touches_no_claim(folder: Path) -> None:
     back = run("plan", "import", "plan.yaml", cwd=folder)
     assert back.json()["still_cancelled"] == ["0001_t1"]
     assert "1 task in the plan but cancelled before; to have one done, type: genlock reset 0001_t1" in back.err
+
+
+def test_pruning_is_proposed_only_where_it_would_cancel_something(folder: Path) -> None:
+    with fleet_of(folder) as fleet:
+        fleet.add_tasks(tasks=["done", "open"])
+        fleet.claim_task(task_id="done", session_id="s", agent_id="a")
+        fleet.submit_result(task_id="done", generation=1, session_id="s")
+    ran = run("plan", "import", "plan.yaml", cwd=folder)
+    assert (ran.json()["gone"], ran.err) == (["done", "open"], f"1 {LEFT}"), "what is done is not counted"
+    with fleet_of(folder) as fleet:
+        fleet.cancel_task(task_id="open")
+    ran = run("plan", "import", "plan.yaml", cwd=folder)
+    assert (ran.json()["gone"], ran.err) == (["done"], "")
 
 
 def test_quiet_prints_what_changes_with_a_sign(folder: Path) -> None:

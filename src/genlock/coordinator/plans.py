@@ -173,6 +173,7 @@ class _Difference:
             fields={name: tuple(sorted(fields)) for name, fields in self.changed.items()},
             still_cancelled=tuple(self._still_cancelled),
             notes=notes,
+            prunable=self.prunable,
         )
 
     def _look_at(self, draft: Draft, stored: Stored) -> None:

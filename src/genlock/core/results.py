@@ -432,3 +432,5 @@ class PlanResult(Struct, frozen=True, gc=False):
     """In the plan, but cancelled once, which no import takes back."""
     notes: tuple[Fault, ...] = ()
     """What is no fault of the plan, but perhaps not meant."""
+    prunable: tuple[str, ...] = ()
+    """Those of the gone that are not finished: what pruning cancels."""

@@ -93,10 +93,10 @@ def import_(app: App, files: tuple[str, ...], prune: bool, yes: bool) -> None:
     except KeyboardInterrupt:
         _broken_off(app, typed, *written)
     _give(app, result)
-    again = app.command("plan import", "--prune", *files)
-    kept = len(result.gone) - len(result.cancelled)
-    if kept and not prune:
-        app.answers.say(f"{_count(kept, 'task')} not in the plan, and left as before; to cancel what is gone, type: {again}")
+    if result.prunable and not prune:
+        again = app.command("plan import", "--prune", *files)
+        left = _count(len(result.prunable), "unfinished task")
+        app.answers.say(f"{left} not in the plan, and left as before; to cancel what is gone, type: {again}")
     if result.still_cancelled:
         again = app.command("reset", result.still_cancelled[0])
         app.answers.say(f"{_count(len(result.still_cancelled), 'task')} in the plan but cancelled before; to have one done, type: {again}")
