@@ -103,7 +103,8 @@ class Query(Struct, frozen=True):
     """Which records to find: always of one kind within one tenant.
 
     At most one of `pool`, `heads`, `due_before`, `session`, `parent`, `waits_on` is given; `state` narrows any of them.
-    The order is by `order` for pool and heads, by `due_at` for due_before, by project and id otherwise.
+    The order is by `order` for pool and heads (whoever has none comes first), by `due_at` for due_before, by project and id otherwise.
+    Which comes first of two that are equal in `order` or `due_at` is left to the store: one goes by id, another by which was made first.
     """
 
     tenant: str

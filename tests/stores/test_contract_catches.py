@@ -245,6 +245,14 @@ class TakesHeadsOfAllPoolsTogether(Whole):
         return page._replace(records=page.records[: query.heads]) if query.heads else page
 
 
+class PutsThoseWithoutAnOrderLast(Whole):
+    """As a server does that is not told where NULL stands."""
+
+    def find(self, query: Query, *, count_by: str | None = None) -> Page:
+        page = self.inner.find(query, count_by=count_by)
+        return page._replace(records=sorted(page.records, key=lambda stored: stored.order is None)) if query.pool is not None else page
+
+
 class KeepsTheFirstBase(Whole):
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         old = self.inner.read_events(EventQuery(key.tenant, key.project, record=key)).base
@@ -381,6 +389,7 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     (LeavesOutTheInstantItself, ["test_due_records_come_in_order_of_time_and_the_instant_is_included"]),
     (CountsAPage, ["test_counts_do_not_end_at_a_page"]),
     (TakesHeadsOfAllPoolsTogether, ["test_heads_are_the_first_of_every_pool_in_order"]),
+    (PutsThoseWithoutAnOrderLast, ["test_whoever_has_no_order_comes_first_in_its_pool"]),
     (KeepsTheFirstBase, ["test_a_second_purge_swaps_the_base", "test_a_purge_leaves_replay_intact"]),
     (OverwritesPayloads, ["test_a_payload_once_put_stays"]),
     (

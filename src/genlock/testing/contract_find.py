@@ -146,6 +146,16 @@ class FindClauses(ContractBase):
             assert sorted(paged(store, replace(APOLLO, pool="p", limit=limit))) == names
             assert sorted(paged(store, replace(APOLLO, due_before=7, limit=limit))) == names
 
+    def test_whoever_has_no_order_comes_first_in_its_pool(self, store: Store) -> None:
+        without = ["c", "a", "z", "b"]
+        orders = {"late": "1", **dict.fromkeys(without, None), "early": "", "middle": "0"}
+        for id, order in orders.items():
+            put(store, make_key(id), Index(pool="p", order=order))
+        for limit in (1, 3, 4, 100):
+            found = paged(store, replace(APOLLO, pool="p", limit=limit))
+            assert (sorted(found[:4]), found[4:]) == (sorted(without), ["early", "middle", "late"]), f"in pages of {limit}"
+        assert set(ids(store, replace(APOLLO, heads=4))) == set(without)
+
     def test_pools_belong_to_their_project_and_kind(self, store: Store) -> None:
         put(store, make_key("mine"), Index(pool="p", order="2"))
         put(store, make_key("theirs", project="gemini"), Index(pool="p", order="1"))
