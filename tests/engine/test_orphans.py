@@ -13,6 +13,8 @@ from msgspec.structs import replace
 
 import genlock
 from genlock.core.model import Process
+from genlock.core.results import ClaimResult
+from genlock.engine import processes
 from genlock.engine.processes import identify
 from genlock.errors import SessionEnded
 from tests.engine.gates import Home, claim, granted, later, next_for, submit, told
@@ -24,6 +26,10 @@ def victim() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "600"]) as process:
         yield process
         process.kill()
+
+
+other_victim = victim
+"""Another one."""
 
 
 def kill(process: subprocess.Popen[bytes], *, reap: bool = True) -> None:
@@ -135,6 +141,37 @@ def test_a_process_that_lives_keeps_its_claim(home: Home, victim: subprocess.Pop
     state = fleet.get_task_state(task_id="T")
     assert state.holder is not None
     assert state.holder.looks_alive
+
+
+def test_the_system_is_asked_once_a_round_for_each_process_that_holds_something(
+    home: Home, victim: subprocess.Popen[bytes], other_victim: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = home.connect()
+    names = [f"t-{number}" for number in range(6)]
+    fleet.add_tasks(tasks=names)
+    fleet.register_session(session_id="s-alice", pid=victim.pid)
+    fleet.register_session(session_id="s-bob", pid=other_victim.pid)
+    for number, name in enumerate(names):
+        granted(fleet, name, ("alice", "bob")[number % 2], lease=3600)
+    asked: list[int] = []
+    look = processes.start_time
+
+    def start_time(pid: int) -> int | None:
+        asked.append(pid)
+        return look(pid)
+
+    def taken() -> list[str]:
+        answers = fleet.batch_claim(task_ids=names, agent_id="carol", session_id="s-carol")
+        return [name for name, answer in answers.items() if isinstance(answer, ClaimResult) and answer.success]
+
+    monkeypatch.setattr(processes, "start_time", start_time)
+    kill(victim)
+    assert taken() == names[::2], "alice's, and not bob's"
+    assert sorted(asked) == sorted([victim.pid, other_victim.pid])
+    kill(other_victim)
+    asked.clear()
+    assert taken() == names, "what was found in one round is not believed in the next"
+    assert asked == [other_victim.pid]
 
 
 def test_a_session_that_has_ended_holds_nothing(home: Home) -> None:

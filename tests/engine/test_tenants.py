@@ -9,7 +9,7 @@ import pytest
 import genlock
 from genlock.core.keys import TASK
 from genlock.engine.payloads import payloads_of
-from genlock.errors import CursorLost, ResultNotFound
+from genlock.errors import BadArgument, CursorLost, ResultNotFound
 from genlock.store import Query, Store
 from tests.engine.gates import Home
 
@@ -118,3 +118,28 @@ def test_limits_policies_and_the_end_of_a_session_concern_one_s_own(tenants: Ten
     assert tenants.acme.get_task_state(task_id="A").claim is None
     assert tenants.globex.get_task_state(task_id="A").claim is not None
     assert tenants.globex.claim_task(task_id="C").success
+
+
+PLACES = [("a", "b"), ("b", "a"), ("a", "a"), ("a.b", "a"), ("a", "b.a"), ("ab", "a"), ("a", "ba"), ("a-", "-b"), ("A", "b")]
+
+
+def test_places_whose_names_are_alike_are_apart_however_often_each_is_named(home: Home) -> None:
+    fleet = home.connect()
+    for _ in range(2):
+        for number, (tenant, project) in enumerate(PLACES):
+            fleet.add_tasks(tasks=[f"t-{number}"], tenant_id=tenant, project_id=project)
+    for number, (tenant, project) in enumerate(PLACES):
+        assert [one.task.id for one in fleet.ready(tenant_id=tenant, project_id=project)] == [f"t-{number}"]
+        # And by default, which is named by nobody.
+        assert [one.task.id for one in home.connect(tenant_id=tenant, project_id=project).ready()] == [f"t-{number}"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "_", "*", "a/b", "a b", "é", "x" * 65, 1, True, [], {}, ("a",), b"a"])
+def test_what_is_no_name_is_refused_every_time_also_beside_one_that_was_good(home: Home, name: Any) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["t"], tenant_id="a", project_id="b")
+    for _ in range(3):
+        for what, place in (("tenant", (name, "b")), ("project", ("a", name))):
+            with pytest.raises(BadArgument, match=f"^{what} "):
+                fleet.ready(tenant_id=place[0], project_id=place[1])
+        assert len(fleet.ready(tenant_id="a", project_id="b")) == 1

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from genlock.service.v1.app import check_place
 from tests.servers.service import Service, serving
 
 T = "A-001-core"
@@ -183,6 +184,25 @@ def test_a_body_in_pieces_over_the_limit_is_refused(here: Here) -> None:
 def test_a_bad_tenant_or_project_in_the_path_is_refused(here: Here, what: str, name: str) -> None:
     place = f"{name}/default" if what == "tenant" else f"default/{name}"
     refused(here.http.get(f"{here.url}/v1/{place}/ready"), 400, "BAD_ARGUMENT", what)
+
+
+def test_a_bad_name_in_the_path_is_refused_every_time_also_beside_one_that_was_good(here: Here) -> None:
+    for _ in range(3):
+        refused(here.http.get("/v1/default/no%20name/ready"), 400, "BAD_ARGUMENT", "project 'no name'")
+        refused(here.http.get("/v1/no%20name/default/ready"), 400, "BAD_ARGUMENT", "tenant 'no name'")
+        # As the name of all, `*` is a word of keys and of no path.
+        refused(here.http.get("/v1/*/default/ready"), 400, "BAD_ARGUMENT", "tenant '*'")
+        refused(here.http.get("/v1/default/*/ready"), 400, "BAD_ARGUMENT", "project '*'")
+        refused(here.http.get("/v1/*/_/keys"), 400, "BAD_ARGUMENT", "tenant '*'")
+        assert [one["task"]["id"] for one in here.http.get("/v1/default/default/ready").json()] == [T]
+
+
+def test_places_whose_names_are_alike_are_apart_however_often_each_is_named(here: Here) -> None:
+    for _ in range(2):
+        for tenant, project in (("a", "b.c"), ("a.b", "c"), ("b.c", "a"), ("ab", "c"), ("a", "bc"), ("default", "Default")):
+            assert check_place(tenant, project) == (tenant, project)
+            assert here.http.get(f"/v1/{tenant}/{project}/ready").json() == []
+        assert [check_place("_", "_"), check_place("a", "_")] == [("*", "*"), ("a", "*")]
 
 
 def test_what_is_no_name_is_no_place_for_a_project_s_operations(here: Here) -> None:
