@@ -20,7 +20,8 @@ from genlock.errors import BadArgument, StoreUnavailable
 from genlock.service.access import keyring as module
 from genlock.service.access.grant import Grant
 from genlock.service.access.keyring import FRESH_SECONDS, Keyring, has_keys
-from tests.engine.gates import PATIENCE, GatedStore, Home, raising
+from tests.engine.gates import PATIENCE, Home, raising
+from tests.service.keyed import Keyed
 
 
 class Hand:
@@ -33,23 +34,17 @@ class Hand:
         return self.seconds
 
 
-class Bench:
-    """A keyring on a store with gates, and somebody else who makes keys on the same store."""
+class Bench(Keyed):
+    """A keyring, and a clock for it."""
 
     def __init__(self, home: Home) -> None:
-        self.home = home
-        self.store: GatedStore = home.gated()
-        self.service = home.connect(self.store)
-        self.admin = home.connect(tenant_id="acme")
+        super().__init__(home)
         self.clock = Hand()
-        self.ring = Keyring(self.service.engine, self.clock)
+        self.ring = Keyring(self.engine, self.clock)
 
     def pass_time(self, seconds: float) -> None:
         self.clock.seconds += seconds
         self.home.clock.advance(seconds)
-
-    def key(self, name: str = "ci", role: str = "agent", **scope: Any) -> NewKey:
-        return self.admin.create_key(name=name, role=role, **scope)
 
     @property
     def loads(self) -> list[int]:

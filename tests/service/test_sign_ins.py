@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 import pytest
@@ -17,21 +16,17 @@ from genlock.service.access.grant import Grant
 from genlock.service.access.keyring import FRESH_SECONDS, Keyring
 from genlock.service.access.sign_ins import COOKIE, LIFE_SECONDS, SignIns, cookie, ticket_of
 from tests.engine.gates import Home
+from tests.service.keyed import Keyed
 
 SECRET = b"shared by all replicas, 32 bytes"
 R = TypeVar("R")
 
 
-class Stage:
-    """Sign-ins on a store, and somebody who makes keys on it. Each look is a new service's, so that nothing is known from before."""
+class Stage(Keyed):
+    """Sign-ins on a store. Each look is a new service's, so that nothing is known from before."""
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
-        self.engine = home.connect().engine
-        self.admin = home.connect(tenant_id="acme")
-
-    def key(self, **scope: Any) -> NewKey:
-        return self.admin.create_key(**{"name": "ann", "role": "operator", "projects": "web-*"} | scope)
+    def key(self, name: str = "ann", role: str = "operator", **scope: Any) -> NewKey:
+        return super().key(name, role, **{"projects": "web-*"} | scope)
 
     def sign_in(self, text: str, secret: bytes = SECRET) -> str | None:
         begun = self._run(SignIns(Keyring(self.engine), secret).begin(text))
@@ -52,12 +47,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    home = Home("memory", tmp_path)
-    try:
-        yield Stage(home)
-    finally:
-        home.close()
+def stage(home: Home) -> Stage:
+    return Stage(home)
 
 
 def test_a_ticket_lets_see_what_its_key_lets_see_and_do_nothing(stage: Stage) -> None:

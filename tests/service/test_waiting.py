@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from genlock.service.v1.waiting import Waiting
 from genlock.testing.clock import ManualClock
 from tests.engine.gates import Home, raising
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
+from tests.service.keyed import Keyed
 
 PLACE = "/v1/default/default"
 KEYS = Choices(keys=True)
@@ -114,14 +113,12 @@ def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many
         assert all(poll.is_alive() for poll in polls[1:])
 
 
-class Stage:
-    """Those who wait, on a store with gates, without HTTP."""
+class Stage(Keyed):
+    """Those who wait, without HTTP."""
 
     def __init__(self, home: Home) -> None:
-        self.store = home.gated()
-        self.admin = home.connect(tenant_id="acme")
-        engine = home.connect(self.store).engine
-        self.keyring, self.acting = Keyring(engine), Acting(engine)
+        super().__init__(home)
+        self.keyring, self.acting = Keyring(self.engine), Acting(self.engine)
         self.acting.on_change.append(self.keyring.forget)
         self.door = Door(self.keyring.find, None, self.keyring)
         self.waiting = Waiting(self.door, self.acting, asyncio.Event(), 1000, look_seconds=0)
@@ -151,20 +148,12 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
-    home = Home("memory", tmp_path)
-    try:
-        yield Stage(home)
-    finally:
-        home.close()
-
-
-def key_of(stage: Stage, **more: Any) -> NewKey:
-    return stage.admin.create_key(name="ci", role="agent", **more)
+def stage(home: Home) -> Stage:
+    return Stage(home)
 
 
 def test_while_nothing_happens_to_keys_none_is_loaded_however_many_wait(stage: Stage) -> None:
-    keys = [key_of(stage) for _ in range(30)]
+    keys = [stage.key() for _ in range(30)]
 
     async def scenario() -> None:
         waiting = [stage.wait(await stage.come(key.text)) for key in keys]
@@ -181,7 +170,7 @@ def test_while_nothing_happens_to_keys_none_is_loaded_however_many_wait(stage: S
 
 
 def test_who_is_let_in_by_a_key_that_is_revoked_before_it_begins_to_wait_is_told_so(stage: Stage) -> None:
-    key = key_of(stage)
+    key = stage.key()
 
     async def scenario() -> None:
         await stage.acting.look()
@@ -195,8 +184,8 @@ def test_who_is_let_in_by_a_key_that_is_revoked_before_it_begins_to_wait_is_told
 
 
 def test_a_store_that_is_away_when_a_key_was_revoked_is_asked_again(stage: Stage) -> None:
-    key = key_of(stage)
-    stage.acting._engine.deadline_seconds = 0
+    key = stage.key()
+    stage.engine.deadline_seconds = 0
 
     async def scenario() -> None:
         waits = stage.wait(await stage.come(key.text))
