@@ -382,6 +382,21 @@ def test_stats_count_by_session_and_health(api: Served) -> None:
     )
 
 
+def test_a_session_that_has_submitted_something_is_not_silent_and_its_other_claims_are_no_orphans(api: Served) -> None:
+    api.add("one", "two", "three")
+    for task, session in (("one", "s"), ("two", "s"), ("three", "t")):
+        claim(api, task, session)
+    api.clock.advance(300)
+    assert api.post("/api/tasks/one/release", {"sessionId": "s", "reason": "completed"})[0] == 200
+    api.clock.advance(301)
+    listed = api.get("/api/tasks/in-flight")[1]["inFlight"]
+    assert {one["taskId"]: one["claim"]["healthStatus"] for one in listed} == {"two": "stale", "three": "orphaned"}
+    found = api.get("/api/tasks/claims/stats")[1]["byHealth"]
+    assert (found["stale"], found["orphaned"]) == (1, 1)
+    api.clock.advance(300)
+    assert api.get("/api/tasks/claims/stats")[1]["byHealth"]["orphaned"] == 2
+
+
 def test_heartbeats_carry_how_a_session_is_doing_and_cards_leave_out_what_is_unknown(api: Served) -> None:
     api.add("task", "other")
     claim(api, "task", "s")

@@ -61,7 +61,7 @@ class Looking:
     async def in_flight(self, asked: Asked) -> InFlight:
         """All claims, or a session's; those whose lease is over only when asked for."""
         wanted: InFlightQuery = asked.body
-        flight = await self._records.flight(wanted.session_id)
+        flight = await self._records.flight(wanted.session_id, heard=True)
         # There may be thousands: whoever claims meanwhile is not to wait for a list.
         flying = await asyncio.to_thread(self._listed, flight, wanted.include_expired)
         by_session = Counter(one.claim.session_id for one in flying)
@@ -102,7 +102,7 @@ class Looking:
 
     async def stats(self, _: Asked) -> Stats:
         """Claims in numbers, those whose lease is over among them."""
-        flight = await self._records.flight()
+        flight = await self._records.flight(heard=True)
         health = await asyncio.to_thread(lambda: Counter(held.health(flight.now, self._config) for held in flight.held))
         oldest = min((held.claim.claimed_at for held in flight.held), default=None)
         return Stats(

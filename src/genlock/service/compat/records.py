@@ -44,7 +44,7 @@ class Held(NamedTuple):
     cause: Cause | None
     """Why it is over-due, as the rules see it, or None while it is live."""
     last_activity: datetime
-    """Of the session: a heartbeat of its own, or of any of its claims."""
+    """Of the session: a heartbeat of its own or of any of its claims, or, where that was asked for, whatever it did to a task."""
 
     def health(self, now: datetime, config: ClaimConfig) -> Health:
         """How the claim is doing."""
@@ -98,10 +98,22 @@ class Records:
         record = decode_record(key.kind, stored.body) if stored is not None else None
         return record.policy if isinstance(record, ProjectRecord) else Policy()
 
-    async def flight(self, session_id: str | None = None) -> Flight:
-        """Every claim that is on record, whether its lease is over or not; of one session only, if one is named."""
+    async def flight(self, session_id: str | None = None, *, heard: bool = False) -> Flight:
+        """Every claim that is on record, whether its lease is over or not; of one session only, if one is named.
+
+        Who asks for their health needs to have `heard` of all that their sessions did.
+        """
         query = Query(*self.place, due_before=MAX_DUE) if session_id is None else Query(*self.place, session=session_id)
-        return await self._ask(lambda engine: read_flight(engine, self.place, query))
+
+        def read(engine: Engine) -> Flight:
+            flight = read_flight(engine, self.place, query)
+            if not heard or not flight.held:
+                return flight
+            last = engine.activity.of(self.place)
+            known = [(one, last.get(one.claim.session, one.last_activity)) for one in flight.held]
+            return flight._replace(held=[one._replace(last_activity=max(one.last_activity, at)) for one, at in known])
+
+        return await self._ask(read)
 
     async def sessions(self) -> list[SessionRecord]:
         """Every session that has not ended."""
