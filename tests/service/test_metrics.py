@@ -345,6 +345,17 @@ def test_tasks_are_counted_in_the_store_by_state(seen: Observed) -> None:
     assert seen.of("genlock_tasks", state="BLOCKED") == 1
 
 
+def test_whoever_has_a_task_that_is_held_meanwhile_is_counted_among_the_claims(seen: Observed) -> None:
+    seen.fleet.add_tasks(tasks=["T", "U", "V"])
+    granted(seen.fleet, "T", "alice")
+    granted(seen.fleet, "U", "bob")
+    seen.fleet.hold_task(task_id="U")
+    seen.fleet.hold_task(task_id="V")
+
+    assert seen.fleet.get_task_state(task_id="U").claim is not None
+    assert (seen.of("genlock_active_claims"), seen.of("genlock_tasks", state="HELD")) == (2, 2), "and V has nobody"
+
+
 def test_projects_are_found_that_this_coordinator_has_not_touched(home: Home) -> None:
     home.connect().add_tasks(tasks=["T"], project_id="apollo")
     seen = Observed(home)

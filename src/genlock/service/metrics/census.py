@@ -12,8 +12,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from genlock.core.keys import NOWHERE, PROJECT, TENANT
+from genlock.core.reasons import Status
 from genlock.engine.walk import records_of
 from genlock.errors import GenlockError
 from genlock.service.metrics.tallies import OTHER, Place, Tallies
@@ -25,6 +27,15 @@ BUDGET_SECONDS = 1.0
 WAIT_SECONDS = 2.0
 
 
+class Counted(NamedTuple):
+    """What there is of one project."""
+
+    states: Mapping[str, int]
+    """Tasks by state."""
+    claims: int
+    """Tasks that somebody has, those that are held meanwhile among them."""
+
+
 class Census:
     """Of one store, for the projects that are tallied."""
 
@@ -32,14 +43,14 @@ class Census:
         self._store = store
         self._tallies = tallies
         self._clock = clock
-        self._counts: dict[Place, Mapping[str, int]] = {}
+        self._counts: dict[Place, Counted] = {}
         self._counted_at: dict[Place, float] = {}
         self._searched_at: float | None = None
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def counts(self) -> dict[Place, Mapping[str, int]]:
-        """By project: how many tasks are in which state, as far as is known."""
+    def counts(self) -> dict[Place, Counted]:
+        """By project, as far as is known."""
         with self._lock:
             return dict(self._counts)
 
@@ -74,12 +85,17 @@ class Census:
                 self._counts[place] = counts
                 self._counted_at[place] = now
 
-    def _counted(self, place: Place) -> Mapping[str, int]:
+    def _counted(self, place: Place) -> Counted:
         tally = self._tallies.places[place]
         # Before the store is asked: what moves while it counts has moved since.
         tally.moved = False
         try:
-            return dict(self._store.find(Query(*place), count_by="state").counts)
+            states = dict(self._store.find(Query(*place), count_by="state").counts)
+            claims = states.get(Status.IN_PROGRESS, 0)
+            if states.get(Status.HELD):
+                # Whoever has a task that is held meanwhile is at work on it like any other; its state does not tell.
+                claims += sum(self._store.find(Query(*place, state=Status.HELD), count_by="session").counts.values())
+            return Counted(states, claims)
         except GenlockError:
             tally.moved = True
             raise

@@ -10,6 +10,7 @@ from prometheus_client.utils import floatToGoString
 
 from genlock.core.reasons import Status
 from genlock.service.metrics import table
+from genlock.service.metrics.census import Counted
 from genlock.service.metrics.table import ERROR, Kind
 from genlock.service.metrics.tallies import Histogram, Place, Tallies, Tally
 
@@ -19,18 +20,19 @@ Rows = Iterable[tuple[tuple[str, ...], float | Histogram]]
 def families_of(
     prefix: str,
     tallies: Tallies,
-    counts: Mapping[Place, Mapping[str, int]],
+    counts: Mapping[Place, Counted],
     plain: Mapping[table.Metric, Rows],
 ) -> Iterator[Metric]:
-    """All of them. `counts` are tasks by state; `plain` has what is written down as it is."""
+    """All of them. `counts` are those of the store; `plain` has what is written down as it is."""
     with tallies.lock:
         names = list(tallies.places)
     places = [(place, _copied(tallies, place)) for place in names]
     for metric, read in _BY_PLACE.items():
         yield _family(prefix, metric, (((*place, *labels), value) for place, tally in places for labels, value in read(tally)))
+    yield _family(prefix, table.ACTIVE_CLAIMS, ((place, found.claims) for place, found in counts.items()))
     for metric, state in _BY_STATE.items():
-        yield _family(prefix, metric, ((place, found.get(state, 0)) for place, found in counts.items()))
-    states = (((*place, state.value), found.get(state, 0)) for place, found in counts.items() for state in Status)
+        yield _family(prefix, metric, ((place, found.states.get(state, 0)) for place, found in counts.items()))
+    states = (((*place, state.value), found.states.get(state, 0)) for place, found in counts.items() for state in Status)
     yield _family(prefix, table.TASKS, states)
     for metric, rows in plain.items():
         yield _family(prefix, metric, rows)
@@ -96,7 +98,6 @@ _BY_PLACE: dict[table.Metric, Callable[[Tally], Rows]] = {
 }
 
 _BY_STATE = {
-    table.ACTIVE_CLAIMS: Status.IN_PROGRESS,
     table.PENDING_TASKS: Status.PENDING,
     table.COMPLETED_TASKS: Status.COMPLETED,
 }

@@ -42,7 +42,10 @@ INCREMENTS = Metric(
     "generation_increments_total", Kind.COUNTER, _PLACE, "How often a generation rose: by a grant, or to take a right away."
 )
 ACTIVE_CLAIMS = Metric(
-    "active_claims", Kind.GAUGE, _PLACE, "Tasks that are claimed, also those whose lease is over and not yet found to be."
+    "active_claims",
+    Kind.GAUGE,
+    _PLACE,
+    "Tasks that are claimed, also those that are held meanwhile, and those whose lease is over and not yet found to be.",
 )
 PENDING_TASKS = Metric("pending_tasks", Kind.GAUGE, _PLACE, "Tasks that are ready to be claimed.")
 COMPLETED_TASKS = Metric("completed_tasks", Kind.GAUGE, _PLACE, "Tasks that have their result.")
