@@ -269,6 +269,36 @@ def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(hom
     assert told(fleet, "T")[-1] == "CLAIM_EXPIRED"
 
 
+def test_a_monitor_of_one_project_finds_all_lost_holders_there_each_time_and_leaves_the_others_alone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genlock.engine.upkeep._CHECKED_AT_ONCE", 5)
+    monkeypatch.setattr("genlock.engine.upkeep._TOURED", 10)
+    fleet = home.connect()
+    mine = identify()
+    assert mine is not None
+    tasks = [f"t-{number:02}" for number in range(28)]
+    for project in ("default", "elsewhere"):
+        fleet.register_session(session_id="s-dave", process=replace(mine, started=mine.started + 1), project_id=project)
+        fleet.add_tasks(tasks=tasks, project_id=project)
+        fleet.batch_claim(task_ids=tasks, session_id="s-dave", agent_id="dave", lease_duration_seconds=3600, project_id=project)
+
+    Monitor(fleet.engine, place=("default", "default")).sweep()
+
+    found = [fleet.read_events(project_id=project).events for project in ("default", "elsewhere")]
+    assert [sum(event.event_type == "CLAIM_ORPHANED" for event in events) for events in found] == [28, 0]
+
+
+def test_a_monitor_of_a_project_that_is_not_there_makes_none(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    before = home.store().audit().places
+
+    Monitor(fleet.engine, place=("default", "nothing")).sweep()
+
+    assert home.store().audit().places == before
+
+
 def test_a_coordinator_may_be_opened_with_a_monitor(home: Home) -> None:
     fleet = home.connect(monitor=True)
     fleet.add_tasks(tasks=["T"])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from genlock.engine.engine import Engine
+from genlock.engine.monitor import Monitor
 from genlock.errors import BadArgument
 from genlock.service.addresses import asks_for_keys, is_loopback
 from genlock.service.compat.config import ClaimConfig, read_config
-from genlock.service.hosting import Options
+from genlock.service.hosting import Hosted, Options, host
 from genlock.service_settings import CLAIM_CONFIG, DEFAULTS, PREFIX
 from tests.cli.console import run
 from tests.service.logscan import leaks
@@ -190,6 +194,32 @@ def test_the_settings_of_claims_under_api_go_by_the_names_of_their_document(tmp_
         service.ask("POST", "/v1/default/web/tasks", {"tasks": ["t"]})
         claim = service.ask("POST", "/api/tasks/t/claim", {"sessionId": "s"})[1]["claim"]
     assert datetime.fromisoformat(claim["expiresAt"]) - datetime.fromisoformat(claim["claimedAt"]) == timedelta(minutes=2)
+
+
+def test_the_project_under_api_is_swept_as_a_whole_as_often_as_its_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[object, ...]] = []
+
+    class Noted(Monitor):
+        def __init__(self, engine: Engine, *how: Any) -> None:
+            super().__init__(engine, *how)
+            begun.append((*how, self.thread))
+
+    def swept(set: str, **more: object) -> tuple[object, ...]:
+        """How often, where, and whether that has begun while it served."""
+        alive: list[bool] = []
+
+        def announce(hosted: Hosted) -> None:
+            alive.append(begun[-1][-1].is_alive())  # type: ignore[attr-defined]
+            hosted.server.stop()
+
+        asyncio.run(host(url, options(port=0, claim_config=set, **more), announce))
+        return (*begun.pop()[:-1], *alive)
+
+    monkeypatch.setattr("genlock.service.hosting.Monitor", Noted)
+    url = make_store(tmp_path)
+    assert swept("") == (300.0, ("default", "default"), True)
+    assert swept("cleanupInterval=1500", api_tenant="acme", api_project="web") == (1.5, ("acme", "web"), True)
+    assert begun == []
 
 
 def test_settings_of_claims_that_do_not_fit_each_other_are_refused() -> None:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from genlock import __version__
 from genlock.coordinator import AsyncCoordinator
+from genlock.engine.monitor import Monitor
 from genlock.errors import BadArgument
 from genlock.open import connect_async
 from genlock.service.access.keyring import has_keys
@@ -129,13 +130,16 @@ async def _nothing() -> AsyncIterator[None]:
 
 def _assemble(coordinator: AsyncCoordinator, listening: socket.socket, options: Options, log: Log, metrics: Metrics) -> Hosted:
     connections = room_for(options.connections)
+    claim_config = read_config(options.claim_config)
+    # Every few seconds all projects are swept, a part of the claims each time; /api's is promised to be swept as a whole, this often.
+    Monitor(coordinator.engine, claim_config.cleanup_interval / 1000, (options.api_tenant, options.api_project)).start()
     choices = Choices(
         keys=options.asks_for_keys,
         hosts=options.hosts,
         requests_a_second=options.requests_a_second,
         tenant_operations=options.tenant_operations,
         connections=connections,
-        claim_config=read_config(options.claim_config),
+        claim_config=claim_config,
         api_tenant=options.api_tenant,
         api_project=options.api_project,
         metrics_prefix=options.metrics_prefix,

@@ -18,9 +18,9 @@ class ClaimConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     heartbeat_interval: int = 60_000
     """How often a holder is expected to be heard."""
     cleanup_interval: int = 300_000
-    """How often the service sweeps; no answer depends on it."""
+    """How often all claims are looked at by the service itself; what time alone ends, it finds within seconds anyway."""
     orphan_threshold: int = 600_000
-    """Silence of a session after which its claims count as orphaned."""
+    """Silence of a session after which its claims count as orphaned, under /api; what counts for limits is the project's policy."""
     warning_threshold: int = 300_000
     expiring_threshold: int = 60_000
 
