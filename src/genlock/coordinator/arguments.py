@@ -35,6 +35,7 @@ LONGEST_OPERATION = 128
 GENERATIONS_END = 2**53
 """What a double still holds exactly: numbers travel as JSON."""
 _LARGEST_METADATA = 4096
+_NUMBERS: Final = (int, float)
 
 
 @cache
@@ -118,7 +119,7 @@ def check_tracks(tracks: Any) -> frozenset[str] | None:
 
 def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
     """A lease that is a length of time at all; whether it is within the tenant's limits is a rule of the core."""
-    if type(seconds) is int and 0 < seconds <= MOST_LEASE_SECONDS:
+    if type(seconds) in _NUMBERS and 0 < seconds <= MOST_LEASE_SECONDS:
         return float(seconds)
     if check_number(name, seconds, 0, MOST_LEASE_SECONDS) == 0:
         raise BadArgument(f"{name} is 0; a lease lasts longer")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
@@ -139,4 +140,10 @@ class Engine:
         if len(self._lanes) == 1:
             return self._lanes[0]
         key = request.key
-        return self._lanes[crc32(f"{key.tenant}/{key.project}".encode()) % len(self._lanes)]
+        return self._lanes[_spread(key[0], key[1]) % len(self._lanes)]
+
+
+@lru_cache(maxsize=4096)
+def _spread(tenant: str, project: str) -> int:
+    """A number by which projects are divided among lanes, the same in every process."""
+    return crc32(f"{tenant}/{project}".encode())
