@@ -12,6 +12,7 @@ import botocore.exceptions
 
 from genlock.errors import BadArgument
 from genlock.stores.dynamodb.settings import Settings
+from genlock.stores.dynamodb.wire import shorten
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
@@ -31,13 +32,16 @@ def make_client(settings: Settings, *, connections: int) -> Any:
         tcp_keepalive=True,
         # The driver's own is put together anew for every call, which is a seventh of what a call takes here.
         user_agent="genlock",
+        parameter_validation=False,
     )
     try:
         with _lock:  # a session is not made for several threads; the clients it makes are
             session = _session()
             if endpoint_url is None and region is not None:
                 session.get_partition_for_region(region)
-            return session.client("dynamodb", region_name=region, endpoint_url=endpoint_url, config=config)
+            client = session.client("dynamodb", region_name=region, endpoint_url=endpoint_url, config=config)
+        shorten(client)
+        return client
     except botocore.exceptions.UnknownRegionError as error:
         raise BadArgument(f"AWS has no region {region!r}: write one such as dynamodb://{settings.table}?region=eu-west-1") from error
     except botocore.exceptions.NoRegionError as error:
