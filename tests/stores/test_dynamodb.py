@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ from genlock.stores.dynamodb.faults import Cancelled, Trouble, cancelled_by, fau
 from genlock.stores.dynamodb.holes import HOLE_SECONDS
 from genlock.stores.dynamodb.items import key_item, whole
 from genlock.stores.dynamodb.settings import settings_of
-from genlock.stores.dynamodb.writing import ACTIONS, Result
+from genlock.stores.dynamodb.store import THREADS
+from genlock.stores.dynamodb.writing import ACTIONS, Plan, Result, grouped
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
 from tests.servers import ministack, proxy
 from tests.servers.ministack import Server
@@ -386,6 +387,51 @@ def test_a_change_that_conflicts_closes_its_positions_at_once(store: DynamoDBSto
     assert facts_of(read_feed(other)) == recorded_of([first, later])
     assert time.monotonic() - began < HOLE_SECONDS / 2
     assert voids_of(store) == 3
+
+
+def test_of_many_changes_several_share_a_transaction_and_stand_in_order(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = transactions_of(store, monkeypatch)
+    changes = [make_change(make_key(f"A-{number:03}"), events=1 + number % 3) for number in range(200)]
+    commit(store, *changes)
+    assert len(asked) < 50
+    assert max(asked) <= ACTIONS
+    assert [facts.key for facts in read_feed(store)] == [change.key for change in changes for _ in change.events]
+    commit(store, *[make_change(make_key(f"B-{number}")) for number in range(THREADS)])
+    assert asked[-THREADS:] == [3] * THREADS  # as many as can be under way: each for itself
+
+
+def test_one_that_comes_too_late_takes_none_of_its_transaction_with_it(
+    store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [make_change(make_key(f"A-{number:03}")) for number in range(100)]
+    commit(store, *first)
+    commit(other, make_change(first[7].key, first[7], mark="theirs"))
+    asked = transactions_of(store, monkeypatch)
+    answers = store.commit([make_change(change.key, change) for change in first])
+    assert [number for number, answer in enumerate(answers) if isinstance(answer, Conflict)] == [7]
+    assert [read_record(store, change.key)[-1].version for change in first] == [2] * 100
+    assert asked.count(3) > 1  # those that were with it, one by one
+
+
+def test_changes_that_are_large_together_are_in_several_transactions() -> None:
+    plans = [Plan(number, make_change(make_key(str(number)), body=b"x" * 200_000), [], []) for number in range(64)]
+    assert [len(group) for group in grouped(plans, 4)] == [4] * 16
+    assert [len(group) for group in grouped([plan._replace(added=["a"] * 50) for plan in plans], 4)] == [1] * 64
+    assert [len(group) for group in grouped(plans[:2], 1)] == [2]
+    assert list(grouped([], 4)) == []
+
+
+def transactions_of(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many actions each transaction of the store has, from now on."""
+    asked: list[int] = []
+    transact = store._table.calls.transact
+
+    def count(actions: Sequence[dict[str, Any]], *, insist: bool = True) -> None:
+        asked.append(len(actions))
+        transact(actions, insist=insist)
+
+    monkeypatch.setattr(store._table.calls, "transact", count)
+    return asked
 
 
 def test_what_is_known_to_conflict_takes_no_positions(store: DynamoDBStore) -> None:

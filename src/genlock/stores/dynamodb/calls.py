@@ -69,8 +69,8 @@ class Calls:
                 if trouble_of(error) is Trouble.NEVER or not pauses.pause():
                     raise fault_of(error, self.table) from error
 
-    def transact(self, actions: Sequence[dict[str, Any]]) -> None:
-        """All the actions or none; `Cancelled` if a condition does not hold.
+    def transact(self, actions: Sequence[dict[str, Any]], *, insist: bool = True) -> None:
+        """All the actions or none; `Cancelled` if a condition does not hold, or, to who does not insist, if others were at the same items.
 
         After an answer that was lost the same is asked again under the same token, which DynamoDB answers as it did the first time.
         """
@@ -84,7 +84,7 @@ class Calls:
                 if cancelled is not None and unsure:
                     # By the first try, whose effect it sees, or by others: only the events themselves can tell.
                     raise self.unknown(error) from error
-                if cancelled is not None and not cancelled.is_passing:
+                if cancelled is not None and not (insist and cancelled.is_passing):
                     raise cancelled from error
                 if cancelled is not None:
                     token = secrets.token_hex(16)  # what was cancelled is not repeated but asked anew

@@ -6,6 +6,8 @@ Implementation notes:
   nothing is there), an entry in the record's history, and who waits on whom. A commit of many changes is many transactions, several
   at a time; each answers for itself. The record is the first action, so that the first of the cancellation reasons tells a conflict
   from positions that were lost; others at the same items, or throttling, are no answer and are tried again with random pauses.
+  Where there are more changes than threads, they are first tried in groups, and alone if a group is cancelled (writing.py).
+- **The driver's JSON is slow**, and is replaced (wire.py).
 - **Lost answers.** The driver repeats nothing by itself. A transaction whose answer was lost is asked again under the same
   `ClientRequestToken`. If that, too, leaves doubt, or if only a part of a commit was done, the commit is `OutcomeUnknown`.
 - **Positions are given before the commit**, by one ADD a project and commit; so a feed has holes, which readers wait for or close

@@ -102,6 +102,8 @@ class Table:
     def __init__(self, calls: Calls, threads: int) -> None:
         self.calls = calls
         self.name = calls.table
+        self.ways = threads
+        """So many requests at once."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="genlock-dynamodb")
 
     def check(self) -> None:

@@ -1,12 +1,16 @@
 """A commit: positions for all of its events first, then one transaction for each change, several at a time.
 
 A change is its record, its events at their positions, an entry in the record's history, and who waits on whom.
+
+Of more changes than there are threads, several go into one transaction, since a request costs more than what is in it. If that is
+cancelled, nothing of it was written, and each of them is tried alone: one that comes too late takes no other with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum, auto
+from itertools import chain
 from typing import Any, NamedTuple
 
 from genlock.errors import OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
@@ -24,6 +28,8 @@ ACTIONS = 100
 """Of one transaction."""
 CHANGE_BYTES = 2_500_000
 """Of one transaction: DynamoDB takes 4 MB, some count bytes as they are sent, a third more."""
+GROUP_BYTES = 1_000_000
+"""Of a transaction of several changes, by their bodies."""
 INDEX_BYTES = 100_000
 """Of a record's names and index fields: with the largest body they fit into an item of 400 KB."""
 MOST_ROUNDS = 8
@@ -56,6 +62,15 @@ class Plan(NamedTuple):
     def events(self) -> int:
         return len(self.change.events)
 
+    @property
+    def actions(self) -> int:
+        """At most so many in its transaction."""
+        return min(ACTIONS, 2 + self.events + len(self.added) + len(self.removed))
+
+    @property
+    def bytes(self) -> int:
+        return len(self.change.body) + sum([len(event.body) for event in self.change.events])
+
 
 def check_sizes(changes: Sequence[Change]) -> None:
     """`OverLimit` for what no item, key or transaction can hold; before anything is written."""
@@ -75,6 +90,21 @@ def check_sizes(changes: Sequence[Change]) -> None:
         total = len(change.body) + sum([len(event.body) for event in change.events])
         if total > CHANGE_BYTES:
             raise OverLimit(f"a change of {'/'.join(key)} has {total} bytes; this store takes {CHANGE_BYTES}")
+
+
+def grouped(plans: Sequence[Plan], ways: int) -> Iterator[list[Plan]]:
+    """Changes that go into one transaction each: few enough of them for every way to have some, and no more than it can hold."""
+    most = -(-len(plans) // ways)
+    group: list[Plan] = []
+    actions = total = 0
+    for plan in plans:
+        actions, total = actions + plan.actions, total + plan.bytes
+        if group and (len(group) >= most or actions > ACTIONS or total > GROUP_BYTES):
+            yield group
+            group, actions, total = [], plan.actions, plan.bytes
+        group.append(plan)
+    if group:
+        yield group
 
 
 class Writer:
@@ -133,7 +163,8 @@ class Writer:
         last = self._take_positions(plans)
         hit("dynamodb.commit.positions")
         self._add_early(plans)
-        results = self._table.at_once(lambda plan: self._write(plan, last[plan.number]), plans)
+        groups = list(grouped(plans, self._table.ways))
+        results = list(chain.from_iterable(self._table.at_once(lambda group: self._write_together(group, last), groups)))
         hit("dynamodb.commit.written")
         late, fault = [], None
         for plan, result in zip(plans, results, strict=True):
@@ -176,6 +207,19 @@ class Writer:
         early = [name_at for plan in plans for name_at in [keys.wait_at(plan.change.key, name) for name in plan.added[_room(plan) :]]]
         if early:
             self._table.write_many([key_item(at) for at in early])
+
+    def _write_together(self, group: list[Plan], last: dict[int, int]) -> list[Committed | Result | StoreError]:
+        if len(group) > 1:
+            actions = [action for plan in group for action in self._actions(plan, last[plan.number])]
+            try:
+                self._table.calls.transact(actions, insist=False)
+            except Cancelled:
+                pass
+            except StoreError as error:
+                return [error] * len(group)
+            else:
+                return [Committed(last[plan.number]) for plan in group]
+        return [self._write(plan, last[plan.number]) for plan in group]
 
     def _write(self, plan: Plan, last: int) -> Committed | Result | StoreError:
         try:
