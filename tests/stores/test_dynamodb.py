@@ -697,6 +697,25 @@ def test_an_audit_names_what_belongs_nowhere(store: DynamoDBStore) -> None:
     ]
 
 
+def test_whoever_asks_an_audit_for_places_only_does_not_pay_for_a_look_at_everything(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(store, make_change(make_key()))
+    asked = []
+    call = store._table.calls.call
+
+    def note(operation: str, **parameters: Any) -> dict[str, Any]:
+        asked.append(operation)
+        return call(operation, **parameters)
+
+    monkeypatch.setattr(store._table.calls, "call", note)
+    audit = store.audit()
+    assert list(audit.places) == [("acme", "apollo")]
+    assert "scan" not in asked
+    assert (list(audit.faults), len(audit.faults), audit.faults[:1]) == ([], 0, [])
+    assert asked.count("scan") == 1
+
+
 def test_a_pool_of_many_does_not_make_the_heads_dearer(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def index(pool: str, number: int) -> Index:
         return Index(pool=pool, order=f"{number:04}")

@@ -176,8 +176,12 @@ class DynamoDBStore:
 
     @_entry
     def audit(self) -> Audit:
-        """The places that there are, and what belongs to none of them."""
-        return auditing.audit(self._table)
+        """The places that there are, and what belongs to none of them, for which everything is looked at."""
+        return Audit(auditing.places_in(self._table), auditing.Faults(self._faults))
+
+    @_entry
+    def _faults(self) -> list[str]:
+        return auditing.faults_of(self._table)
 
     def close(self) -> None:
         """Waits for the calls under way; who waits for a feed, or to try again, is sent away. In a forked child it only forgets."""
