@@ -16,6 +16,7 @@ from genlock.core.codec import decode_base
 from genlock.core.keys import KINDS, SETTLED, Key
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import NotAllowed
+from genlock.keeping.beside import ahead
 from genlock.keeping.settling import has_own_note
 from genlock.store import EventQuery, Recorded, Store
 
@@ -64,7 +65,7 @@ def beginning(source: Store, target: Store, place: tuple[str, str]) -> Beginning
         del there[Key(*place, SETTLED, SETTLED)]
     walk = _Walk(there)
     cursor, events, beyond = None, 0, 0
-    for page in pages_of(source, place, limit=_PAGE):
+    for page in ahead(pages_of(source, place, limit=_PAGE)):
         kept = [recorded for recorded in page.events if not own_note or recorded.key.kind != SETTLED]
         met = sum([walk.meet(recorded) for recorded in kept])
         if not walk.is_missing:
