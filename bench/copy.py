@@ -29,6 +29,7 @@ TASKS = 10_000
 RENEWALS = 6
 AT_ONCE = 500
 """So many are claimed, renewed and completed at a time; each waits for one of those before."""
+TELL_EVERY_SECONDS = 10.0
 
 
 def fill(url: str, tasks: int) -> None:
@@ -80,11 +81,29 @@ def around(names: list[str], folder: Path, stack: ExitStack) -> Iterator[tuple[s
     yield "sqlite", f"sqlite://{folder / 'last.db'}"
 
 
-def copied(source: str, target: str) -> tuple[Copied, Copied, str]:
+class Told:
+    """Says on stderr how far it is, now and then: a million events take a while."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.monotonic()
+
+    def line(self, line: Line) -> Line:
+        """One figure that is known."""
+        print(f"{time.monotonic() - self._began:7.0f} s  {line.what}: {line.value}", file=sys.stderr, flush=True)
+        return line
+
+    def progress(self, what: str, done: int, total: int | None) -> None:
+        """What a copy tells."""
+        if time.monotonic() > self._last + TELL_EVERY_SECONDS:
+            self._last = time.monotonic()
+            self.line(Line(f"    {what}", f"{done:,}" + (f" of {total:,}" if total else "")))
+
+
+def copied(source: str, target: str, told: Told) -> tuple[Copied, Copied, str]:
     """Both steps apart: the copy, and its verification; and the sum of the target."""
     stores = genlock.open_store(source), genlock.open_store(target)
     try:
-        return copy(*stores, verify=False), copy(*stores), sum_of(stores[1])
+        return copy(*stores, verify=False, progress=told.progress), copy(*stores, progress=told.progress), sum_of(stores[1])
     finally:
         for store in stores:
             store.close()
@@ -94,24 +113,29 @@ def main() -> None:
     arguments = sys.argv[1:]
     tasks = int(next((text for text in arguments if text.isdigit()), TASKS))
     names = [text for text in arguments if not text.isdigit() and text != "copy"] or ["postgres"]
-    lines = []
+    lines: list[Line] = []
+    told = Told()
+
+    def tell(what: str, value: str, target: str = "", met: bool | None = None) -> None:
+        lines.append(told.line(Line(what, value, target, met)))
+
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         source = f"sqlite://{folder}/first.db"
         began = time.monotonic()
         fill(source, tasks)
-        lines.append(Line("made, by real operations", f"{time.monotonic() - began:.1f} s"))
+        tell("made, by real operations", f"{time.monotonic() - began:.1f} s")
         store = genlock.open_store(source)
         sums = [sum_of(store)]
         store.close()
         last = "sqlite"
         for name, url in around(names, Path(folder), stack):
-            made, verified, total = copied(source, url)
-            lines.append(Line(f"{last} → {name}: {made.tasks:,} tasks, {made.events:,} events", f"{made.seconds:.1f} s"))
-            lines.append(Line("  events a second", f"{made.events / made.seconds:,.0f}"))
-            lines.append(Line("  comparison and replay", f"{verified.seconds:.1f} s"))
+            made, verified, total = copied(source, url, told)
+            tell(f"{last} → {name}: {made.tasks:,} tasks, {made.events:,} events", f"{made.seconds:.1f} s")
+            tell("  events a second", f"{made.events / made.seconds:,.0f}")
+            tell("  comparison and replay", f"{verified.seconds:.1f} s")
             sums.append(total)
             source, last = url, name
-    lines.append(Line("records and feeds at the end", sums[-1][:16], "as at first", len(set(sums)) == 1))
+    tell("records and feeds at the end", sums[-1][:16], "as at first", len(set(sums)) == 1)
     show("copy", lines)
 
 
