@@ -697,18 +697,36 @@ def test_an_audit_names_what_belongs_nowhere(store: DynamoDBStore) -> None:
     ]
 
 
-def test_whoever_asks_an_audit_for_places_only_does_not_pay_for_a_look_at_everything(
-    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commit(store, make_change(make_key()))
-    asked = []
+def operations_of(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the store asks for from now on. Whatever lists many is told how many are wanted at a time."""
+    asked: list[str] = []
     call = store._table.calls.call
 
     def note(operation: str, **parameters: Any) -> dict[str, Any]:
         asked.append(operation)
+        assert operation != "scan" or parameters["Limit"]
         return call(operation, **parameters)
 
     monkeypatch.setattr(store._table.calls, "call", note)
+    return asked
+
+
+def test_many_are_loaded_with_their_index_fields_in_few_requests(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = [make_change(make_key(f"A-{number}"), index=Index(waits_on=(f"B-{number}", "C"))) for number in range(40)]
+    commit(store, *changes)
+    store._table.write_many(deletes=[keys.wait_at(changes[3].key, "C")])
+    asked = operations_of(store, monkeypatch)
+    loaded = store.load([change.key for change in changes], with_index=True).records
+    found = [stored.index.waits_on for stored in loaded.values() if stored.index is not None]
+    assert found == [(f"B-{number}", "C") if number != 3 else ("B-3",) for number in range(40)]
+    assert len(asked) == 2
+
+
+def test_whoever_asks_an_audit_for_places_only_does_not_pay_for_a_look_at_everything(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(store, make_change(make_key()))
+    asked = operations_of(store, monkeypatch)
     audit = store.audit()
     assert list(audit.places) == [("acme", "apollo")]
     assert "scan" not in asked

@@ -18,6 +18,10 @@ from genlock.store import Audit, Change, Committed, Conflict, EventPage, EventQu
 
 CHUNK = 32
 """Records that are loaded at a time."""
+WAYS = 2
+"""Chunks that are asked for at once. With more the threads of one process wait for each other more than for a server that is near."""
+AHEAD = 4
+"""Chunks that are known or asked for, at most."""
 EVENTS = 500
 """Of a record, at first: what the replay check asks for."""
 
@@ -25,13 +29,12 @@ Foreseen = dict[Key, tuple[Snapshot, EventPage]]
 
 
 class Foresight:
-    """The store, in as many threads as it gains by."""
+    """The store, and what it will be asked."""
 
     def __init__(self, store: Store) -> None:
         self.limits = store.limits
         self._store = store
-        self._ways = store.limits.writers
-        self._threads = ThreadPoolExecutor(self._ways, thread_name_prefix="genlock-foresight")
+        self._threads = ThreadPoolExecutor(WAYS, thread_name_prefix="genlock-foresight")
         self._listed: list[Key] = []
         self._begun = 0
         """So many of those listed have been asked for."""
@@ -78,7 +81,7 @@ class Foresight:
         foreseen = chunk.result().get(key)
         if foreseen is None:
             del self._chunks[key]
-        while self._begun < len(self._listed) and len(self._chunks) < self._ways * CHUNK:
+        while self._begun < len(self._listed) and len(self._chunks) < AHEAD * CHUNK:
             self._begin()
         return foreseen
 

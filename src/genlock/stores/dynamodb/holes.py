@@ -20,7 +20,7 @@ from genlock.stores.dynamodb import keys
 from genlock.stores.dynamodb.faults import ConditionFailed
 from genlock.stores.dynamodb.items import int_of, position_of, tombstone, whole
 from genlock.stores.dynamodb.keys import At
-from genlock.stores.dynamodb.table import Table
+from genlock.stores.dynamodb.table import LISTED_AT_ONCE, Table
 
 HOLE_SECONDS = 1.0
 """How long a writer has, at least, from the moment on at which he is missed."""
@@ -64,7 +64,7 @@ class Holes:
         solid = self.solid(place)
         while solid < last:
             span = keys.numbers(solid + 1, last)
-            there = {position_of(item) for item in self._table.query(keys.feed_of(*place), span, fields="#sk")}
+            there = {position_of(item) for item in self._table.query(keys.feed_of(*place), span, limit=LISTED_AT_ONCE, fields="#sk")}
             self.fill(place, [position for position in range(solid + 1, last + 1) if position not in there])
             self.closed(place, solid + 1, last)
             solid = self.solid(place)

@@ -49,13 +49,14 @@ def load(table: Table, memory: Memory, wanted: Sequence[Key], *, with_index: boo
     places = {keys.record_at(key): key for key in wanted}
     found = _read(table, [META, *places])
     epoch = epoch_of(found.pop(META, None), table.name)
+    waits = {places[at]: waits_in(item) for at, item in found.items()}
+    findable = _findable(table, waits) if with_index else {}
     records = {}
     for at, item in found.items():
         key = places[at]
         record = stored_in(item, key)
-        waits = waits_in(item)
-        memory.note(key, (record.version, record.digest, waits))
-        records[key] = record._replace(index=index_in(item, _findable(table, key, waits))) if with_index else record
+        memory.note(key, (record.version, record.digest, waits[key]))
+        records[key] = record._replace(index=index_in(item, findable[key])) if with_index else record
     return {key: records[key] for key in places.values() if key in records}, epoch
 
 
@@ -87,7 +88,8 @@ def _states(items: dict[At, Item]) -> dict[At, object]:
     return {at: item["e"] if at == META else (item["v"], item["d"]) for at, item in items.items()}
 
 
-def _findable(table: Table, key: Key, waits: tuple[str, ...]) -> tuple[str, ...]:
-    """Of what a record waits on that by which it can be found: both must agree for it to be seen by a check."""
-    found = table.get_many([keys.wait_at(key, name) for name in waits], "#pk, #sk") if waits else {}
-    return tuple([name for name in waits if keys.wait_at(key, name) in found])
+def _findable(table: Table, waits: dict[Key, tuple[str, ...]]) -> dict[Key, tuple[str, ...]]:
+    """Of what records wait on that by which they can be found: both must agree for it to be seen by a check."""
+    entries = [keys.wait_at(key, name) for key, names in waits.items() for name in names]
+    found = table.get_many(entries, "#pk, #sk") if entries else {}
+    return {key: tuple([name for name in names if keys.wait_at(key, name) in found]) for key, names in waits.items()}

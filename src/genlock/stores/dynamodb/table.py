@@ -24,6 +24,9 @@ FORMAT = 1
 READ_AT_ONCE = 100
 WRITE_AT_ONCE = 25
 """Items in one BatchGetItem or TransactGetItems, and in one BatchWriteItem."""
+LISTED_AT_ONCE = 2000
+"""Keys on a page of many: no more than the 1 MB that a page has anyway. But there are servers that, if they are not told, fetch all that
+is left for every page."""
 
 READY, DUE, SESSION, PARENT = "ready", "due", "session", "parent"
 INDEXES = {READY: ("pk", "rs"), DUE: ("pk", "ds"), SESSION: ("sp", "ss"), PARENT: ("pp", "sk")}
@@ -195,6 +198,7 @@ class Table:
             "ProjectionExpression": fields,
             "ExpressionAttributeNames": names_in(fields),
             "ConsistentRead": True,
+            "Limit": LISTED_AT_ONCE,
         }
         return self._pages("scan", request)
 
