@@ -16,7 +16,7 @@ from genlock.core.codec import decode_base
 from genlock.core.keys import KINDS, SETTLED, Key
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import NotAllowed
-from genlock.keeping.beside import ahead
+from genlock.keeping.ahead import ahead
 from genlock.keeping.settling import has_own_note
 from genlock.store import EventQuery, Recorded, Store
 

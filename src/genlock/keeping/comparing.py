@@ -12,7 +12,7 @@ from genlock.core.keys import KINDS, SETTLED, Key
 from genlock.engine.check import Fault, check
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import StoreCorrupt
-from genlock.keeping.beside import ahead
+from genlock.keeping.ahead import ahead
 from genlock.keeping.foresight import Foresight
 from genlock.store import Store
 

@@ -8,7 +8,7 @@
 5. The target is settled as far as the source is (settling.py).
 6. The target is checked by replay and compared with the source (comparing.py).
 
-In 3 the feed is read, commits are made ready and commits are written beside each other, each of them one at a time and in order.
+While one page of the feed is at work the next is read.
 
 Whoever kills this at any step leaves a beginning; the same command goes on from there. So it does by itself after a fault that may pass,
 and after the target's epoch has risen, by which a server says that it may have lost what was written last.
@@ -29,9 +29,9 @@ from genlock.engine.payloads import payloads_of
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import BadArgument, CursorLost, NotAllowed, OutcomeUnknown, ResultNotFound, StoreCorrupt, StoreUnavailable
 from genlock.failpoints import hit
+from genlock.keeping.ahead import ahead
 from genlock.keeping.batches import States, batches, begun_at, state_of
 from genlock.keeping.beginning import Beginning, beginnings
-from genlock.keeping.beside import Behind, ahead
 from genlock.keeping.comparing import compare
 from genlock.keeping.patience import Patience
 from genlock.keeping.settling import settle_alike
@@ -142,10 +142,6 @@ def _moving() -> SourceMoving:
     )
 
 
-def _events_in(changes: list[Change]) -> int:
-    return sum([len(change.events) for change in changes])
-
-
 class _Tally:
     """What one call has done, in all its tries."""
 
@@ -175,7 +171,6 @@ class _Copy:
         self.progress = progress
         self.cursors: dict[tuple[str, str], str | None] = {each.place: each.cursor for each in found}
         """How far each feed of the source has been copied."""
-        self._writer: Behind[list[Change]] | None = None
         self._fresh = {each.place for each in found if each.is_empty}
         self._noted = {each.place for each in found if each.own_note}
         self._ends: dict[tuple[str, str], int] = {}
@@ -236,30 +231,20 @@ class _Copy:
         after = self.cursors.setdefault(place, None)
         self._ends[place] = self._source.read_events(EventQuery(*place, tail=True)).position
         states: States = {}
-        with Behind(self._write) as self._writer:
-            for page in ahead(pages_of(self._source, place, after, PAGE)):
-                events = [recorded for recorded in page.events if place not in self._noted or recorded.key.kind != SETTLED]
-                if len(states) > MOST_STATES:
-                    self._writer.finish()  # before any of them is loaded again
-                    states = {recorded.key: states[recorded.key] for recorded in events if recorded.key in states}
-                self._look_up(events, states, fresh=after is None and place in self._fresh)
-                made = 0
-                for changes in batches(events, states, self._target.limits):
-                    made += _events_in(changes)
-                    self._writer.give(changes)
-                self.found += len(events) - made
-                self.cursors[place] = page.cursor
-                self._tell()
-        self._tell()
+        for page in ahead(pages_of(self._source, place, after, PAGE)):
+            if len(states) > MOST_STATES:
+                states.clear()
+            events = [recorded for recorded in page.events if place not in self._noted or recorded.key.kind != SETTLED]
+            self._look_up(events, states, fresh=after is None and place in self._fresh)
+            before = self.events
+            for changes in batches(events, states, self._target.limits):
+                self._commit(changes)
+                self.events += sum([len(change.events) for change in changes])
+                hit("copy.batch")
+            self.found += len(events) - (self.events - before)
+            self.cursors[place] = page.cursor
+            self.progress("events", self.events + self.found, sum(self._ends.values()))
         self._bring_silent(place)
-
-    def _write(self, changes: list[Change]) -> None:
-        self._commit(changes)
-        self.events += _events_in(changes)
-        hit("copy.batch")
-
-    def _tell(self) -> None:
-        self.progress("events", self.events + self.found, sum(self._ends.values()))
 
     def _look_up(self, events: Iterable[Recorded], states: States, *, fresh: bool) -> None:
         """Where the records of these events are in the target; of those that are not there and should be, the base is brought."""
@@ -273,8 +258,6 @@ class _Copy:
 
     def _bring_bases(self, keys: list[Key], states: States) -> None:
         """Records whose first events are no longer kept: each is created where its base stands, and gets the base."""
-        if keys and self._writer is not None:
-            self._writer.finish()
         for start in range(0, len(keys), self._target.limits.batch):
             bases = {key: self._base_of(key) for key in keys[start : start + self._target.limits.batch]}
             begun = {key: begun_at(key, base) for key, base in bases.items()}
@@ -326,8 +309,6 @@ class _Copy:
             try:
                 answers = self._target.commit(changes)
             except StoreUnavailable as fault:
-                if self._writer is not None and self._writer.is_left:
-                    raise
                 self.tally.patience.wait(fault)
             except OutcomeUnknown:
                 self.tally.has_doubts = True

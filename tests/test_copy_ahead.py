@@ -1,9 +1,8 @@
-"""What a copy does beside each other, and that nobody can tell but by the time it takes."""
+"""What a copy reads before it is needed, and that nobody can tell but by the time it takes."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -14,7 +13,7 @@ from genlock.engine.walk import records_of
 from genlock.errors import StoreCorrupt, StoreUnavailable
 from genlock.keeping import copy as copying
 from genlock.keeping import patience
-from genlock.keeping.beside import Behind, ahead
+from genlock.keeping.ahead import ahead
 from genlock.keeping.comparing import CopyDiffers
 from genlock.keeping.copy import copy
 from genlock.keeping.foresight import CHUNK, Foresight
@@ -72,45 +71,6 @@ class TestAhead:
         assert next(coming) == 1
         with pytest.raises(StoreUnavailable, match="away"):
             next(coming)
-
-
-class TestBehind:
-    """What is ready is written while the next is made ready."""
-
-    def test_whoever_gives_goes_on_and_all_is_done_in_order(self) -> None:
-        gone_on, done = threading.Event(), list[int]()
-
-        def act(number: int) -> None:
-            assert gone_on.wait(SECONDS)
-            done.append(number)
-
-        with Behind(act) as behind:
-            behind.give(0)
-            assert done == []
-            gone_on.set()
-            for number in range(1, 50):
-                behind.give(number)
-        assert done == list(range(50))
-
-    def test_a_fault_is_raised_at_the_next_and_nothing_more_is_done(self) -> None:
-        done: list[int] = []
-
-        def act(number: int) -> None:
-            done.append(number)
-            raise StoreUnavailable("away")
-
-        with Behind(act) as behind:
-            behind.give(0)
-            with pytest.raises(StoreUnavailable, match="away"):
-                behind.give(1)
-        assert done == [0]
-
-    def test_a_fault_of_the_last_is_raised_at_the_end(self) -> None:
-        def act(number: int) -> None:
-            raise StoreUnavailable("away")
-
-        with pytest.raises(StoreUnavailable, match="away"), Behind(act) as behind:
-            behind.give(1)
 
 
 class Watched(MemoryStore):
@@ -190,14 +150,14 @@ class TestForesight:
 
 
 class TestCopying:
-    """Reading, making ready and writing."""
+    """Reading and writing."""
 
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(copying, "PAGE", 2)
         monkeypatch.setattr(patience, "FIRST_PAUSE", 0.001)
 
-    def test_the_feed_is_read_on_while_a_commit_is_written_and_commits_never_overlap(self) -> None:
+    def test_the_feed_is_read_on_while_a_commit_is_written(self) -> None:
         pages = threading.Semaphore(0)
 
         class Read(MemoryStore):
@@ -229,20 +189,3 @@ class TestCopying:
         copy(reading, target)
         assert target.waited == 3
         assert facts_of(target) == facts_of(reading)
-
-    def test_whoever_breaks_it_off_does_not_wait_for_a_target_that_is_away(self, source: MemoryStore) -> None:
-        away = threading.Event()
-
-        class Away(MemoryStore):
-            def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-                away.set()
-                raise StoreUnavailable("away")
-
-        def break_off(what: str, done: int, total: int | None) -> None:
-            assert away.wait(SECONDS)
-            raise KeyboardInterrupt
-
-        began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            copy(source, Away(), progress=break_off)
-        assert time.monotonic() - began < patience.SECONDS / 2
