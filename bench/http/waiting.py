@@ -19,8 +19,9 @@ from bench.plans import open_plan
 from bench.report import Line, at_most, percentile, show
 
 WAITERS = 1_000
-WAIT_SECONDS = 60
-IDLE_SECONDS = 10
+WAIT_SECONDS = 120
+IDLE_SECONDS = 40
+"""Several times as long as the monitor sleeps: of ten seconds some have two of its sweeps and some three."""
 WAKE_UPS = 100
 STREAMS = 100
 COMMITS = 50
