@@ -380,6 +380,29 @@ class TestTrouble:
             assert facts_of(target) == facts_of(opened(full))
 
 
+class TestProgress:
+    def test_says_from_the_start_how_much_there_is_in_all_projects_also_when_it_is_resumed(
+        self, full: str, opened: Callable[[str], Store]
+    ) -> None:
+        source, target = opened(full), MemoryStore()
+        said: list[tuple[int, int | None]] = []
+
+        def note(what: str, done: int, total: int | None) -> None:
+            if what == "events":
+                said.append((done, total))
+                if len(said) == 2:
+                    raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            copy(source, target, progress=note)
+        copy(source, target, progress=note)
+        there = sum(source.read_events(EventQuery(*place, tail=True)).position for place in source.audit().places)
+        assert len(said) > 4
+        assert {total for _, total in said} == {there}
+        assert [done for done, _ in said] == sorted(done for done, _ in said)
+        assert all(done <= there for done, _ in said)
+
+
 class TestRefused:
     """Whatever cannot be copied is left as it is, and said so."""
 

@@ -173,8 +173,8 @@ class _Copy:
         """How far each feed of the source has been copied."""
         self._fresh = {each.place for each in found if each.is_empty}
         self._noted = {each.place for each in found if each.own_note}
-        self._ends: dict[tuple[str, str], int] = {}
-        """The last position of each feed of the source, to say how much there is."""
+        self._all = 0
+        """The last positions of the source's feeds, added up, to say how much there is."""
         self.events = self.payloads = 0
         self.found = sum(each.events for each in found)
         self.missing: list[tuple[Key, str]] = []
@@ -185,7 +185,9 @@ class _Copy:
             self._copy_payloads()
             if number == 1:
                 self._begin()
-            for place in sorted({*places(self._source), *self.cursors}):
+            here = sorted({*places(self._source), *self.cursors})
+            self._all = sum(self._source.read_events(EventQuery(*place, tail=True)).position for place in here)
+            for place in here:
                 self._copy_place(place)
             if not self.has_moved():
                 return
@@ -229,7 +231,6 @@ class _Copy:
 
     def _copy_place(self, place: tuple[str, str]) -> None:
         after = self.cursors.setdefault(place, None)
-        self._ends[place] = self._source.read_events(EventQuery(*place, tail=True)).position
         states: States = {}
         for page in ahead(pages_of(self._source, place, after, PAGE)):
             if len(states) > MOST_STATES:
@@ -243,7 +244,7 @@ class _Copy:
                 hit("copy.batch")
             self.found += len(events) - (self.events - before)
             self.cursors[place] = page.cursor
-            self.progress("events", self.events + self.found, sum(self._ends.values()))
+            self.progress("events", self.events + self.found, self._all)
         self._bring_silent(place)
 
     def _look_up(self, events: Iterable[Recorded], states: States, *, fresh: bool) -> None:
