@@ -26,6 +26,9 @@ from tests.servers.proxy import Proxy, between
 from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, through
 
 
+APOLLO = "acme", "apollo"
+
+
 @pytest.fixture(name="url")
 def _url(postgres: Postgres) -> str:
     return postgres.url()
@@ -297,19 +300,59 @@ def test_a_waiter_is_woken_by_notification_or_by_polling(option: str, url: str, 
     waiter.close()
 
 
+def listen(waiter: PostgresStore, deadline: float) -> None:
+    """Lets it wait until it hears."""
+    while not waiter._listener.hears:
+        waiter.wait([APOLLO], [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor], 0.01)
+        assert time.monotonic() < deadline, "it never came to listen"
+
+
 def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, store: PostgresStore) -> None:
     waiter = PostgresStore(through(proxy, url))
-    place, deadline = ("acme", "apollo"), time.monotonic() + PATIENCE
+    place, deadline = APOLLO, time.monotonic() + PATIENCE
     for number in range(3):
-        while not waiter._listener.hears:
-            waiter.wait([place], [waiter.read_events(EventQuery(*place, tail=True)).cursor], 0.01)
-            assert time.monotonic() < deadline, "it never came to listen"
+        listen(waiter, deadline)
         since, mark = waiter._moves.now(), {waiter_mark(place)}
         commit(store, make_change(make_key(f"A-{number}")))
         assert waiter._moves.wait(mark, since, PATIENCE / 4), "nobody told"
         proxy.cut()
         while waiter._listener.hears:
             assert time.monotonic() < deadline, "the cut went unnoticed"
+    waiter.close()
+
+
+def test_who_has_just_read_the_end_of_a_feed_and_listens_asks_nothing_more(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    waiter._queries["moved"] = "SELECT a_look"
+    before = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
+    heard = waiter._moves.now()
+    commit(store, make_change(make_key("A-1")))
+    waiter._moves.wait({waiter_mark(APOLLO)}, heard, PATIENCE / 4)
+    began = time.monotonic()
+    waiter.wait([APOLLO], before, PATIENCE)  # it came between the two
+    after = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
+    commit(waiter, make_change(make_key("A-2")))
+    waiter.wait([APOLLO], after, PATIENCE)  # what is written here counts as well
+    assert time.monotonic() - began < PATIENCE / 4
+    with pytest.raises(StoreError, match="a_look"):
+        waiter.wait([APOLLO], before, PATIENCE)  # of one who has read something else since, it is looked up
+    some_way_back = waiter.read_events(EventQuery(*APOLLO, tail=True, back=2)).cursor
+    assert waiter._moves.since_look({waiter_mark(APOLLO): some_way_back}) is None
+    waiter.close()
+
+
+def test_its_own_words_wake_nobody_and_those_of_older_versions_do(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    own, others = 1, 2
+    for words, heard in ((f"{waiter._notifier._name} {own}", False), (f"{own}", True)):
+        since = waiter._moves.now()
+        with store._entered() as link:
+            link.rows(store._queries["notify"], words)
+            link.rows(store._queries["notify"], f"{store._notifier._name} {others}")
+        assert waiter._moves.wait({others}, since, PATIENCE / 4), "nobody told"
+        assert waiter._moves.wait({own}, since, 0) is heard
     waiter.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 MOST_MARKS = 10_000
 """Feeds that are remembered one by one; more are not told apart."""
@@ -17,11 +17,26 @@ class Moves:
         self._marks: dict[int, int] = {}
         self._all = 0
         self._serial = 0
+        self._looks: dict[int, tuple[str, int]] = {}
         self._closed = False
 
     def now(self) -> int:
         """A number that later moves are above."""
         return self._serial
+
+    def looked(self, mark: int, cursor: str, since: int) -> None:
+        """Somebody has looked, later than `since`, and found the feed to end at this cursor."""
+        with self._changed:
+            if len(self._looks) > MOST_MARKS:
+                self._looks.clear()
+            self._looks[mark] = cursor, since
+
+    def since_look(self, cursors: Mapping[int, str]) -> int | None:
+        """What these feeds have done since somebody found them there is above this number; None: nobody did, so it has to be looked up."""
+        with self._changed:
+            looks = [(self._looks.get(mark), cursor) for mark, cursor in cursors.items()]
+        known = [look[1] for look, cursor in looks if look is not None and look[0] == cursor]
+        return min(known, default=None) if len(known) == len(looks) else None
 
     def tell(self, marks: Iterable[int] | None) -> None:
         """These feeds have moved; None: any may have."""

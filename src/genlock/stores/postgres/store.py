@@ -56,7 +56,7 @@ from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.settings import settings_of
-from genlock.stores.postgres.waking import Listener, Notifier
+from genlock.stores.postgres.waking import Listener, Notifier, new_name
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -78,8 +78,9 @@ class PostgresStore:
         self._door = Door(self._links, self._where, _FAULTS)
         self._entered = self._door.entered
         self._moves = Moves()
-        self._notifier = Notifier(self._links.lent, self._queries["notify"])
-        self._listener = Listener(self._settings, self._queries["channel"], self._moves)
+        name = new_name()
+        self._notifier = Notifier(self._links.lent, self._queries["notify"], name)
+        self._listener = Listener(self._settings, self._queries["channel"], self._moves, name)
         try:
             with self._entered() as link:
                 server = open_schema(link, self._settings, create=create)
@@ -121,9 +122,13 @@ class PostgresStore:
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""
+        since = self._moves.now()
         with self._entered() as link:
             check_event_query(query)
-            return feed.read_events(link, self._queries, query, self._where)
+            page = feed.read_events(link, self._queries, query, self._where)
+        if query.tail and not page.more:
+            self._moves.looked(feed_mark(query.tenant, query.project), page.cursor, since)
+        return page
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""

@@ -8,6 +8,7 @@ often where nothing can be heard.
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import threading
 import time
@@ -38,12 +39,18 @@ MOST_MARKS = 500
 Lend = Callable[[], AbstractContextManager[Link]]
 
 
+def new_name() -> int:
+    """Who tells something, so that he knows his own words again. It is below zero: to whoever knows no names it is a feed that is none."""
+    return -1 - secrets.randbits(62)
+
+
 class Notifier:
     """Tells other processes what has moved here, in a thread of its own, soon after the commit."""
 
-    def __init__(self, lend: Lend, statement: str) -> None:
+    def __init__(self, lend: Lend, statement: str, name: int) -> None:
         self._lend = lend
         self._statement = statement
+        self._name = name
         self._pending: set[int] = set()
         self._bell = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -71,7 +78,7 @@ class Notifier:
     def _send(self) -> bool:
         with self._bell:
             marks, self._pending = self._pending, set()
-        payload = " ".join(map(str, marks)) if len(marks) <= MOST_MARKS else ""
+        payload = " ".join(map(str, (self._name, *marks))) if len(marks) <= MOST_MARKS else ""
         # Whoever is not told finds out by looking.
         with suppress(Unreachable, Refused, Broken, GenlockError), self._lend() as link:
             return bool(link.rows(self._statement, payload))
@@ -92,10 +99,11 @@ class Notifier:
 class Listener:
     """Hears what other processes tell, in a thread of its own, while anybody waits."""
 
-    def __init__(self, settings: Settings, channel: str, moves: Moves) -> None:
+    def __init__(self, settings: Settings, channel: str, moves: Moves, name: int) -> None:
         self._settings = settings
         self._channel = channel
         self._moves = moves
+        self._name = name
         self._lock = threading.Lock()
         self._wanted_until = 0.0
         self._thread: threading.Thread | None = None
@@ -136,7 +144,9 @@ class Listener:
         while self._is_wanted():
             ready.poll(LINGER * 1000)
             for payload in link.notified():
-                self._moves.tell([int(mark) for mark in payload.split()] or None)
+                told = [int(mark) for mark in payload.split()]
+                if not told or told[0] != self._name:  # our own we know of
+                    self._moves.tell(told or None)
 
     def _is_wanted(self) -> bool:
         with self._lock:
