@@ -12,7 +12,7 @@ from genlock.core import events as e
 from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.engine.watcher import Watcher
-from genlock.errors import Closed, TaskNotFound
+from genlock.errors import Closed, SessionEnded, StoreError, TaskNotFound
 from genlock.store import MAX_DUE, EventQuery
 from tests.engine.gates import (
     PATIENCE,
@@ -32,10 +32,13 @@ from tests.engine.gates import (
 )
 
 
-def asks_for_next(fleet: genlock.Coordinator, who: str, tracks: str | None = None, project: str = "default") -> Job:
-    """A waiter that stands in the queue when this returns."""
+def asks_for_next(
+    fleet: genlock.Coordinator, who: str, tracks: str | None = None, project: str = "default", lease: float | None = None
+) -> Job:
+    """A waiter that stands in the queue when this returns. It waits for longer than we do for its answer."""
     wanted = None if tracks is None else frozenset([tracks])
-    request = NextTask(project_key("default", project), caller(who), tracks=wanted, wait_until=time.monotonic() + PATIENCE)
+    until = time.monotonic() + 2 * PATIENCE
+    request = NextTask(project_key("default", project), caller(who), lease_seconds=lease, tracks=wanted, wait_until=until)
     return fleet.engine.submit([request], patience=PATIENCE)
 
 
@@ -351,3 +354,78 @@ def test_whoever_comes_to_wait_where_there_is_nothing_makes_nobody_look(home: Ho
 
     fleet.add_tasks(tasks=["T", "U"])
     assert {answered(first)[0].task_id, answered(others[0])[0].task_id} == {"T", "U"}
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_whoever_comes_to_wait_where_all_was_handed_out_makes_nobody_look(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[])
+    first, second = asks_for_next(fleet, "first"), asks_for_next(fleet, "second")
+    look_after_all(fleet)
+    fleet.add_tasks(tasks=["T"])
+    assert answered(first)[0].task_id == "T"
+    look_after_all(fleet)
+    before = len(store.calls)
+
+    third = asks_for_next(fleet, "third")
+    look_after_all(fleet)
+    assert waiting_at(fleet) == 2
+    assert [query for method, query in store.calls[before:] if method == "find" and query.heads] == []
+
+    fleet.add_tasks(tasks=["U", "V"])
+    assert {answered(second)[0].task_id, answered(third)[0].task_id} == {"U", "V"}
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_a_task_that_was_handed_out_and_could_not_be_written_is_the_next_waiters(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=[])
+    first, second = asks_for_next(fleet, "first"), asks_for_next(fleet, "second")
+    look_after_all(fleet)
+    assert waiting_at(fleet) == 2
+
+    def break_down() -> None:
+        raise StoreError("no room")
+
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), before=break_down)
+    fleet.add_tasks(tasks=["T"])
+
+    assert isinstance(answered(first)[0], StoreError)
+    assert answered(second)[0].task_id == "T"
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_a_task_that_one_may_not_have_is_the_next_waiters(home: Home) -> None:
+    fleet = home.connect()
+    ended, other = asks_for_next(fleet, "ended"), asks_for_next(fleet, "other")
+    fleet.register_session(session_id="s-ended")
+    fleet.end_session(session_id="s-ended")
+    look_after_all(fleet)
+    assert waiting_at(fleet) == 2
+
+    fleet.add_tasks(tasks=["T"])
+
+    assert isinstance(answered(ended)[0], SessionEnded)
+    assert answered(other)[0].task_id == "T"
+
+
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_is_told_to_the_first(home: Home) -> None:
+    fleet = home.connect()
+    fleet.set_policy(limits={"max_concurrent_claims": 1, "max_lease_duration_seconds": 600})
+    greedy, modest = asks_for_next(fleet, "greedy", lease=601), asks_for_next(fleet, "modest")
+    third, fourth = asks_for_next(fleet, "third"), asks_for_next(fleet, "fourth")
+    look_after_all(fleet)
+    assert waiting_at(fleet) == 4
+
+    fleet.add_tasks(tasks=["T"])
+    assert answered(greedy)[0].limit == "max_lease_duration_seconds"
+    assert answered(modest)[0].task_id == "T"
+    fleet.add_tasks(tasks=["U"])
+    assert answered(third)[0].limit == "max_concurrent_claims"
+    look_after_all(fleet)
+    assert fourth.left == 1
+    assert submit(fleet, "T", "modest", 1).accepted
+    assert answered(fourth)[0].task_id == "U"

@@ -25,7 +25,6 @@ from tests.servers.postgres import Postgres, binaries, running, url_for
 from tests.servers.proxy import Proxy, between
 from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, through
 
-
 APOLLO = "acme", "apollo"
 
 

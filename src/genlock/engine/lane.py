@@ -22,7 +22,7 @@ from genlock.core.task.view import claimable
 from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
-from genlock.engine.counts import Counts
+from genlock.engine.counts import Counts, claimed
 from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.inbox import Inbox
@@ -231,6 +231,7 @@ class Lane:
             committed = round.note(answers)
             if round.troubled:
                 ready = self._sort_out(flight.decided, round)
+                self._inbox.woken = True  # what was handed out and could not be written is there again
             for item in [item for item in ready if item.doubts]:
                 doubt = dispelled(item, round, self._store, flight.until)
                 if doubt is not None:
@@ -300,8 +301,7 @@ class Lane:
                     decided.append(item)
             elif isinstance(request, (Sweep, Settle)):
                 (decided if self._go_on(item, request) else self._again).append(item)
-        # What was handed out and then conflicts is there again: only where there was nothing from the start is it quiet.
-        self._waiting.quiet.update(place for place in counter.planned - counter.served if counter.offers[place].is_empty)
+        self._waiting.quiet.update(place for place in counter.planned if counter.offers[place].is_exhausted)
         return decided
 
     def _go_on(self, item: Item, request: Sweep | Settle) -> bool:
@@ -419,7 +419,8 @@ class Lane:
         for cell in cells:
             record = cell.record
             if isinstance(record, TaskRecord) and cell.key[:2] in places:
-                if claimable(record):
+                if claimable(record) or (cell.key[:2] not in self._waiting.quiet and claimed(cell.read) > claimed(record)):
+                    # One that is free, or a claim less where there are some that nobody was given: perhaps for a limit's sake.
                     self._inbox.woken = True
                 due_at = index_of(record).due_at
                 if due_at is not None:

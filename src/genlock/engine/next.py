@@ -7,6 +7,7 @@ same task.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import chain, islice
 
@@ -33,6 +34,8 @@ from genlock.store import MAX_DUE, Query, Stored
 MOST_DUE = 64
 MOST_HEADS = 512
 _WIDEST = 64
+_EVERYBODYS_LIMIT = "max_concurrent_claims"
+"""Who is denied by this one, is so in the place of all; the others are the caller's own: his lease, his being new."""
 _PAGES_OF_SPARED = 4
 """After an outage most of what is due is spared, and what is not may lie behind it."""
 
@@ -53,7 +56,11 @@ class Offer:
         self.next_due: int | None = None
         """When time will change something here next, or should have."""
         due = self._add_due(tenant, project, busy)
-        for stored in round.store.find(Query(tenant, project, heads=heads)).records:
+        found = round.store.find(Query(tenant, project, heads=heads)).records
+        self._has_all = heads not in Tally(stored.pool for stored in found).values()
+        self._in_vain = 0
+        """So many were tried and granted to nobody."""
+        for stored in found:
             if stored.key not in due and stored.key not in busy:
                 self._add(stored.pool or "", stored.order or "", stored)
         if due:
@@ -65,6 +72,11 @@ class Offer:
     def is_empty(self) -> bool:
         """Is there nothing for anybody?"""
         return not any(self._pools.values())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Is there nothing left of all that was ready? Unless what was handed out cannot be written, only news changes that."""
+        return self._has_all and not self._in_vain and self.is_empty
 
     @property
     def size(self) -> int:
@@ -115,12 +127,20 @@ class Offer:
                 return
             ready = self._pools[pool]
             at = _any_of(min(self._spread, len(ready))) if self._spread > 1 else 0
-            _, stored = ready.pop(at)
-            yield self._round.take([stored])[0]
+            self._tried = ready, at, ready.pop(at)
+            self._in_vain += 1
+            yield self._round.take([self._tried[2][1]])[0]
             tried += 1
+
+    def put_back(self) -> None:
+        """The task yielded last was not for this caller; the next one may have it."""
+        ready, at, entry = self._tried
+        ready.insert(at, entry)
+        self._in_vain -= 1
 
     def took(self, cell: Cell) -> None:
         """The task was granted: its track is no longer free for the next caller of this round."""
+        self._in_vain -= 1
         if isinstance(cell.record, TaskRecord) and cell.record.task.track:
             self._taken_tracks.add(cell.record.task.track)
 
@@ -190,11 +210,14 @@ class Counter:
             self.round.prepare_others([item])
             decision = self.round.decide(item)
             if isinstance(decision, GenlockError):
+                offer.put_back()
                 return None
             if decision is not None and decision.outcome.success:
                 offer.took(cell)
                 return None
             if decision is not None and decision.outcome.reason is ClaimReason.DENIED_LIMIT:
+                if decision.outcome.limit != _EVERYBODYS_LIMIT:
+                    offer.put_back()
                 return None
             tried += 1
         return tried
