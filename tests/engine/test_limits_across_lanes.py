@@ -10,6 +10,7 @@ import pytest
 import genlock
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask
+from genlock.core.results import ClaimResult
 from tests.engine.gates import GatedStore, Home, answered, caller, claim, granted, later, next_for, submit, task_key, writing
 
 
@@ -190,6 +191,39 @@ def test_a_claim_that_has_lapsed_takes_no_place_whether_or_not_anyone_wrote_it_d
         assert fleet.sweep().expired == 1
 
     assert claim(fleet, task, "bob").reason == "GRANTED"
+
+
+def test_a_claim_that_has_lapsed_takes_no_place_from_several_that_are_decided_together(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=3)
+    fleet.add_tasks(tasks=["A", "B", "C", "D"])
+    granted(fleet, "A", "alice", lease=300)
+    granted(fleet, "B", "alice", lease=30)
+    home.clock.advance(31)
+
+    answers = fleet.batch_claim(task_ids=["C", "D"], session_id="s-bob", agent_id="bob")
+
+    assert [answer.reason for answer in answers.values() if isinstance(answer, ClaimResult)] == ["GRANTED", "GRANTED"]
+
+
+def test_a_takeover_takes_a_place_from_what_is_decided_with_it(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=2)
+    fleet.add_tasks(tasks=["A", "B", "C"])
+    granted(fleet, "A", "alice", lease=300)
+    granted(fleet, "B", "alice", lease=30)
+    home.clock.advance(31)
+
+    answers = fleet.batch_claim(task_ids=["B", "C"], session_id="s-bob", agent_id="bob")
+
+    assert [answer.reason for answer in answers.values() if isinstance(answer, ClaimResult)] == ["GRANTED", "DENIED_LIMIT"]
+
+
+def test_a_claim_that_a_stepped_clock_has_ended_can_be_taken_over_at_the_limit(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A"])
+    granted(fleet, "A", "alice", lease=60)
+    home.clock.advance(-3600)
+
+    assert claim(fleet, "A", "bob").reason == "GRANTED"
 
 
 def test_claim_next_takes_over_at_the_limit(home: Home) -> None:

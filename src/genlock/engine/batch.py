@@ -28,10 +28,12 @@ from genlock.core.commands import (
     SubmitResult,
 )
 from genlock.core.decision import Decision
+from genlock.core.events import ClaimExpired
 from genlock.core.facts import Facts, Mercy, Seen, told, wants
 from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
 from genlock.core.model import Process, ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.reasons import Cause
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.cells import Cell, Memo
@@ -69,8 +71,11 @@ class Round:
         self._mercies: dict[tuple[str, str], Mercy | None] = {}
         self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
         self._claims: dict[str, int] = {}
-        """Live claims by tenant, where they are limited; and what this round adds to them."""
+        """Claims by tenant, where they are limited; what this round adds to them; and how many of them time has ended."""
         self._added: dict[str, int] = {}
+        self._lapsed: dict[str, int] = {}
+        self._found_lapsed: dict[str, int] = {}
+        """Of those, the ones that this round has written down."""
         self._newcomers: set[Key] = set()
         """Sessions that this round has granted something and that are not registered yet."""
         self._gone: dict[Process | None, bool] = {}
@@ -254,10 +259,18 @@ class Round:
         return known
 
     def _claims_of(self, tenant: str, limit: int) -> int:
-        """Counted once a round; what this round adds counts at once."""
+        """Live ones. Counted once a round; what this round adds counts at once.
+
+        Those that time has ended are looked for only where they would make a difference.
+        """
         if tenant not in self._claims:
-            self._claims[tenant] = self.counts.claims(tenant, self.now, limit)
-        return self._claims[tenant] + self._added.get(tenant, 0)
+            self._claims[tenant] = self.counts.claims(tenant)
+        claims = self._claims[tenant] + self._added.get(tenant, 0)
+        if claims < limit:
+            return claims
+        if tenant not in self._lapsed:
+            self._lapsed[tenant] = self.counts.lapsed(tenant, self.now, self._claims[tenant])
+        return claims - self._lapsed[tenant] + self._found_lapsed.get(tenant, 0)
 
     def _others(self, wanted: Iterable[Key]) -> Mapping[str, Seen]:
         seen = {}
@@ -330,6 +343,8 @@ class Round:
         if self._claims:
             tenant = item.command.key.tenant
             self._added[tenant] = self._added.get(tenant, 0) + claimed(decision.record) - claimed(before)
+            found = sum(type(event) is ClaimExpired and event.cause is Cause.LEASE_OVER for event in decision.events)
+            self._found_lapsed[tenant] = self._found_lapsed.get(tenant, 0) + found
         if item.wanted and decision.also and self.cells[item.wanted[0]].record is None:
             self._newcomers.add(item.wanted[0])
 

@@ -42,11 +42,10 @@ class Counts:
         self._tracks_since: dict[tuple[str, str], set[str]] = {}
         """Tracks that this lane has taken, by project, since they were last looked at."""
 
-    def claims(self, tenant: str, now: datetime, limit: int) -> int:
-        """Live claims of a tenant. Those that time has ended are looked for only where they would make a difference."""
+    def claims(self, tenant: str) -> int:
+        """Claims of a tenant that nobody has found over-due."""
         counted = self._refreshed(("claims", tenant), lambda: self._claims(tenant))
-        number = counted + self._since.get(tenant, 0)
-        return number if number < limit else number - self._lapsed(tenant, now, number)
+        return counted + self._since.get(tenant, 0)
 
     @property
     def is_kept(self) -> bool:
@@ -103,7 +102,7 @@ class Counts:
         # By session, not by state: whoever has a task that was held meanwhile is at work on it like any other.
         return sum(self._store.find(Query(tenant), count_by="session").counts.values())
 
-    def _lapsed(self, tenant: str, now: datetime, claims: int) -> int:
+    def lapsed(self, tenant: str, now: datetime, claims: int) -> int:
         """Of so many claims, those whose lease is over and which nobody has written down as such."""
         begun = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts
         lapsed = 0
