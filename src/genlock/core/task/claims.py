@@ -30,7 +30,7 @@ from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
 from genlock.core.model import Claim, Result, TaskRecord
 from genlock.core.policy import Expired, TenantLimits
-from genlock.core.reasons import ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
+from genlock.core.reasons import Cause, ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
 from genlock.core.task.draft import TaskDraft, raised, work_product_ref
 from genlock.core.task.due import catch_up, trip_breaker
@@ -113,9 +113,9 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
         return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim, detail=_mercy_shown(claim, draft.facts))
     if not live and not claimable(record):
         return _denied(draft, ClaimReason.DENIED_BLOCKED)
-    # A claim of this task that was orphaned just now still stands in the count; one that time has ended does not.
-    orphaned = sum(type(event) is e.ClaimOrphaned for event in draft.events)
-    limit = _limit(command, draft.facts, live=live, orphaned=orphaned)
+    # A claim of this task that was found over-due just now still stands in the count, unless it is time that has ended it.
+    ended = sum(isinstance(event, e.Lapsed) and event.cause is not Cause.LEASE_OVER for event in draft.events)
+    limit = _limit(command, draft.facts, live=live, ended=ended)
     return None if limit is None else _denied(draft, ClaimReason.DENIED_LIMIT, limit=limit)
 
 
@@ -127,7 +127,7 @@ def _mercy_shown(claim: Claim, facts: Facts) -> str:
     return f"its lease ran out while the coordinator was away; its holder has until {shown(until)} to come back" if until else ""
 
 
-def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, orphaned: int = 0) -> str | None:
+def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, ended: int = 0) -> str | None:
     """The name of the limit that a grant would break."""
     limits = facts.limits
     if command.lease_seconds < limits.min_lease_duration_seconds:
@@ -136,7 +136,7 @@ def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, orphaned: 
         return "max_lease_duration_seconds"
     if live:
         return None
-    if limits.max_concurrent_claims is not None and facts.claims is not None and facts.claims - orphaned >= limits.max_concurrent_claims:
+    if limits.max_concurrent_claims is not None and facts.claims is not None and facts.claims - ended >= limits.max_concurrent_claims:
         return "max_concurrent_claims"
     full = limits.max_active_sessions is not None and facts.sessions is not None and facts.sessions >= limits.max_active_sessions
     return "max_active_sessions" if full and facts.session is None else None
