@@ -10,7 +10,7 @@ import genlock
 from genlock.core import commands as c
 from genlock.core import keys
 from genlock.core.history import claim_history
-from genlock.core.model import Actor, Task
+from genlock.core.model import Actor, RefusedRecord, Task
 from genlock.core.policy import Expired, Policy
 from genlock.core.reasons import ReleaseReason, SpawnMode
 from genlock.core.results import ClaimHistory
@@ -28,16 +28,21 @@ def a_world(policy: Policy = Policy()) -> World:  # noqa: B008 - frozen
     return world
 
 
-def history(world: World, refused: frozenset[int] = frozenset()) -> tuple[ClaimHistory, ...]:
+def history(world: World, refused: frozenset[tuple[int, str]] = frozenset()) -> tuple[ClaimHistory, ...]:
     return claim_history(world.task(NAME), world.cell(T).events, refused)
 
 
-def told(world: World, refused: frozenset[int] = frozenset()) -> list[str]:
+def told(world: World, refused: frozenset[tuple[int, str]] = frozenset()) -> list[str]:
     """Each entry as `generation:reason`, with a plus if its result was accepted and a minus if one was refused."""
     return [
         f"{entry.generation}:{entry.release_reason or 'open'}{'+' * entry.result_accepted}{'-' * entry.result_rejected}"
         for entry in history(world, refused)
     ]
+
+
+def refused_in(world: World) -> frozenset[tuple[int, str]]:
+    records = [cell.record for cell in world.cells.values() if isinstance(cell.record, RefusedRecord)]
+    return frozenset((record.generation, record.session) for record in records)
 
 
 def test_a_task_that_nobody_has_claimed_has_no_history() -> None:
@@ -69,8 +74,19 @@ def test_gc_4_2_an_expired_claim_with_a_refused_result_and_the_one_that_complete
     world.claim(NAME, "s2", "bob")
     world.submit(NAME, "s2", 2)
     world.submit(NAME, "s1", 1, "late")
-    refused = frozenset(entry.generation for key, cell in world.cells.items() if key.kind == keys.REFUSED for entry in [cell.record])  # type: ignore[union-attr]
-    assert told(world, refused) == ["1:EXPIRED-", "2:COMPLETED+"]
+    assert told(world, refused_in(world)) == ["1:EXPIRED-", "2:COMPLETED+"]
+
+
+def test_what_a_stranger_handed_in_at_a_generation_is_no_refused_result_of_its_holder() -> None:
+    world = a_world()
+    world.claim(NAME)
+    world.submit(NAME, "stranger", 1, "another's")
+    world.submit(NAME, "stranger", 2, "too early")
+    world.pass_time(61)
+    world.claim(NAME, "s2", "bob")
+    world.submit(NAME, "s2", 2)
+    assert refused_in(world) == {(1, "stranger"), (2, "stranger")}
+    assert told(world, refused_in(world)) == ["1:EXPIRED", "2:COMPLETED+"]
 
 
 def test_gc_4_3_three_generations() -> None:
@@ -79,7 +95,7 @@ def test_gc_4_3_three_generations() -> None:
         world.claim(NAME, session)
         world.pass_time(61)
     world.submit(NAME, "s3", 3)
-    assert told(world, frozenset({1, 2})) == ["1:EXPIRED-", "2:EXPIRED-", "3:COMPLETED+"]
+    assert told(world, frozenset({(1, "s1"), (2, "s2")})) == ["1:EXPIRED-", "2:EXPIRED-", "3:COMPLETED+"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +178,7 @@ def test_adoption_by_an_operator_is_a_generation_of_its_own() -> None:
     world.submit(NAME, "s1", 1, "found")
     (refused,) = [key.id for key in world.cells if key.kind == keys.REFUSED]
     world.ask(c.AdoptResult(T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1"))
-    assert told(world, frozenset({1})) == ["1:SUPERSEDED-", "2:COMPLETED+"]
+    assert told(world, frozenset({(1, "s1")})) == ["1:SUPERSEDED-", "2:COMPLETED+"]
     assert [(entry.session_id, entry.work_product_ref) for entry in history(world)] == [("s1", None), ("operations", "wp-found")]
 
 

@@ -92,9 +92,9 @@ class Queries(Base):
         def read() -> Lineage:
             record = self.read_task(key)
             refused = tuple(self._refused(key, record, list(self._find(Query(*key.place, kind=REFUSED, parent=key.id)))))
-            generations = frozenset(result.generation for result in refused)
+            whose = frozenset((result.generation, result.session_id) for result in refused)
             events = (decode_event(recorded.body).event for recorded in self._events(key))
-            return Lineage(key.id, claim_history(record, events, generations), refused)
+            return Lineage(key.id, claim_history(record, events, whose), refused)
 
         lineage: Lineage = yield Read(read)
         return lineage

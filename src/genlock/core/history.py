@@ -13,15 +13,21 @@ from genlock.core.reasons import ReleaseReason
 from genlock.core.results import ClaimHistory
 
 
-def claim_history(record: TaskRecord, events: Iterable[e.Event], refused_generations: frozenset[int]) -> tuple[ClaimHistory, ...]:
-    """One entry a generation granted, in order."""
+def claim_history(record: TaskRecord, events: Iterable[e.Event], refused: frozenset[tuple[int, str]]) -> tuple[ClaimHistory, ...]:
+    """One entry a generation granted, in order. `refused` says of which generation and session a result was refused.
+
+    What a stranger hands in at another's generation says nothing of the one whose generation it is.
+    """
     entries: dict[int, ClaimHistory] = {}
     current = 0
     for event in events:
         if isinstance(event, e.ClaimAcquired):
             current = event.generation
             entries[current] = begun(
-                event, track=record.task.track, sequence=record.task.sequence, result_rejected=current in refused_generations
+                event,
+                track=record.task.track,
+                sequence=record.task.sequence,
+                result_rejected=(current, event.session_id) in refused,
             )
         elif current in entries:
             entry = continued(entries[current], event)
