@@ -599,6 +599,15 @@ def test_policy_and_limits_of_which_one_is_wrong_change_nothing(fleets: Callable
     assert fleet.content() == before
 
 
+def test_a_limit_that_is_wrong_only_beside_those_in_force_changes_no_policy_either(fleets: Callable[[], Fleet]) -> None:
+    fleet = fleets()
+    fleet.coordinator.set_policy(profile="default")
+    before = fleet.content()
+    with pytest.raises(BadArgument, match="less than min_lease_duration_seconds"):
+        fleet.coordinator.set_policy(policy={"spawn_depth": 1}, limits={"max_lease_duration_seconds": 20})
+    assert fleet.content() == before
+
+
 @pytest.mark.parametrize("levels", [50, 100, 500, 900, 2000])
 def test_a_nested_result_is_refused_or_can_be_read_again(levels: int, fleets: Callable[[], Fleet]) -> None:
     fleet = fleets().coordinator

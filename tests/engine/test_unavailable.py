@@ -105,6 +105,21 @@ def test_a_store_that_is_full_is_said_at_once_and_changes_nothing(home: Home) ->
     assert claim(fleet, "T", "alice").success
 
 
+def test_an_order_that_was_cut_off_is_an_error_and_is_brought_to_its_end_by_who_sets_it_again(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["0001", "0002"])
+    store.on("commit", when=writing(e.TaskReordered), before=raising(StoreFull("no room")), times=inf)
+    with pytest.raises(StoreFull):
+        fleet.set_policy(policy={"order": "leaf-first"})
+    store.clear()
+    assert [line.task.id for line in fleet.ready()] == ["0001", "0002"]
+
+    fleet.set_policy(policy={"order": "leaf-first"})
+
+    assert [line.task.id for line in fleet.ready()] == ["0002", "0001"]
+
+
 def test_what_must_be_decided_again_anyway_is_not_decided_twice_after_an_outage(home: Home) -> None:
     """More renewals than one change takes are put off to the next batch; the outage that meets the same batch must not double them."""
     store = home.gated()

@@ -203,16 +203,17 @@ class Operating(Base):
         limits = None if limits is None else dict(check_mapping("limits", limits))
         profile = None if profile is None else check_profile(profile)
         # Both are tried before either is written: they are two records.
-        change_policy(Policy(), policy or {})
-        change_limits(PROFILES["local"], limits or {})
+        in_force = yield Read(lambda: self.read_settings(place))
+        change_policy(in_force[0], policy or {})
+        change_limits(in_force[1] if profile is None else PROFILES[profile], limits or {})
         yield from self.ensure_place(place)
-        before: Policy = (yield Read(lambda: self.read_settings(place)))[0]
         if policy or tracks is not None:
             command = c.ChangeProject(
                 project_key(*place), self.operator(), dict(policy) if policy else None, dict(tracks) if tracks is not None else None
             )
             after: Policy = yield from self.ask_one(command)
-            if after.order is not before.order:
+            if policy and "order" in policy:
+                # Also if it is the same as before: whoever set it may not have come to the end of the tasks.
                 yield from self._reorder(place, after)
         if profile is not None or limits:
             yield from self.ask_one(
@@ -239,7 +240,11 @@ class Operating(Base):
         while True:
             page = yield Read(lambda after=after: self.store.find(Query(*place, after=after, limit=_AT_ONCE)))  # type: ignore[misc]
             if page.records:
-                yield Ask([c.ReorderTask(stored.key, self.operator(), policy.order) for stored in page.records], patience=30)
+                job: Job = yield Ask([c.ReorderTask(stored.key, self.operator(), policy.order) for stored in page.records], patience=30)
+                error = next((outcome for outcome in job.results if isinstance(outcome, GenlockError)), None)
+                if error is not None:
+                    # As far as it went it stays; asked once more, it goes on.
+                    raise error
             if page.next is None:
                 return
             after = page.next
