@@ -333,14 +333,14 @@ class Model:
     def release(self, name: str, session: str, generation: int, reason: str, operation: str = "") -> str:
         """Rule 5."""
         task = self.tasks[name]
+        last = task.released
+        if operation and last is not None and (last[0], last[1], last[3]) == (generation, session, operation):
+            if last[2] != reason:
+                raise Mistake("OperationMismatch")
+            return "RELEASED"
         if generation != task.generation:
             return "GENERATION_MISMATCH"
         if task.claim is None:
-            last = task.released
-            if operation and last is not None and (last[1], last[3]) == (session, operation):
-                if last[2] != reason:
-                    raise Mistake("OperationMismatch")
-                return "RELEASED"
             return "NO_CLAIM"
         if task.claim.session != session:
             return "SESSION_MISMATCH"

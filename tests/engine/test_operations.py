@@ -182,7 +182,7 @@ def test_a_repeated_release_is_answered_alike_and_writes_nothing(home: Home) -> 
         fleet.release_claim(**arguments, reason="ERROR", operation_id="op-1")  # type: ignore[arg-type]
 
 
-def test_a_release_that_is_repeated_after_somebody_claimed_takes_nothing_away(home: Home) -> None:
+def test_a_release_that_is_repeated_after_somebody_claimed_is_answered_alike_and_takes_nothing_away(home: Home) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     granted(fleet, "T", "alice")
@@ -191,8 +191,13 @@ def test_a_release_that_is_repeated_after_somebody_claimed_takes_nothing_away(ho
 
     again = fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-1")
 
-    assert (again.success, again.reason) == (False, "GENERATION_MISMATCH")
+    assert (again.success, again.reason) == (True, "RELEASED")
     assert fleet.get_task_state(task_id="T").state == "IN_PROGRESS"
+    # Another id, or the same at another generation, is another release.
+    other = fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-2")
+    assert (other.success, other.reason) == (False, "GENERATION_MISMATCH")
+    other = fleet.release_claim(task_id="T", expected_generation=2, session_id="s-alice", operation_id="op-1")
+    assert (other.success, other.reason) == (False, "SESSION_MISMATCH")
 
 
 # submit_result

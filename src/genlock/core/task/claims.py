@@ -256,14 +256,13 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
     """Rule 5."""
     record = present(record, unknown(command)) if record is None else record
     generation = record.generation
-    claim, last = record.claim, record.released
+    claim = record.claim
+    if _is_repeated_release(record, command):
+        return Decision(ReleaseResult(True, ReleaseAnswer.RELEASED, command.generation))
     if generation != command.generation:
         return Decision(ReleaseResult(False, ReleaseAnswer.GENERATION_MISMATCH, generation))
     if claim is None:
-        same = command.operation and last and last.operation == command.operation and last.session == command.by.session
-        if same and last and last.reason is not command.reason:
-            raise OperationMismatch(f"operation {command.operation!r} released {record.task.id!r} as {last.reason}; use a new id")
-        return Decision(ReleaseResult(bool(same), ReleaseAnswer.RELEASED if same else ReleaseAnswer.NO_CLAIM, generation))
+        return Decision(ReleaseResult(False, ReleaseAnswer.NO_CLAIM, generation))
     if claim.session != command.by.session:
         return Decision(ReleaseResult(False, ReleaseAnswer.SESSION_MISMATCH, generation))
     draft = TaskDraft(record, command, facts)
@@ -272,6 +271,18 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
     if command.reason is not ReleaseReason.VOLUNTARY:
         trip_breaker(draft)
     return draft.decided(ReleaseResult(True, ReleaseAnswer.RELEASED, generation))
+
+
+def _is_repeated_release(record: TaskRecord, command: c.ReleaseClaim) -> bool:
+    """Was this very claim given back so, and only the answer lost? Whoever waited for the task may have it by now."""
+    last = record.released
+    if last is None or not command.operation or last.operation != command.operation:
+        return False
+    if (last.session, last.generation) != (command.by.session, command.generation):
+        return False
+    if last.reason is not command.reason:
+        raise OperationMismatch(f"operation {command.operation!r} released {record.task.id!r} as {last.reason}; use a new id")
+    return True
 
 
 def fence(record: TaskRecord, session: str, generation: int) -> SubmitReason | None:
