@@ -364,6 +364,69 @@ def test_after_a_crash_a_parent_whose_last_child_is_done_is_granted(home: Home) 
     assert claim(fleet, "P", "carol").success
 
 
+def doomed_at_a_reset(home: Home) -> genlock.Coordinator:
+    """A coordinator that has completed A, and dies when it is about to tell B that A was reset."""
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=PAIR)
+    complete(doomed, "A")
+    store.on("commit", when=writing(e.DependencyReopened, "B"), before=die)
+    return doomed
+
+
+@dies
+def test_after_a_crash_who_rests_on_what_was_reset_and_done_again_is_told_so(home: Home) -> None:
+    doomed = doomed_at_a_reset(home)
+    complete(doomed, "B")
+    with pytest.raises(Closed):
+        doomed.reset_task(task_id="A")
+    fleet = home.connect()
+    complete(fleet, "A")
+
+    fleet.sweep()
+
+    after = fleet.get_task_state(task_id="B")
+    assert (after.state, after.inputs_changed, after.unmet_dependencies) == ("COMPLETED", ("A",), ())
+    assert told(fleet, "B")[-2:] == ["DEPENDENCY_REOPENED", "DEPENDENCY_MET"]
+    before = feed(fleet)
+    assert (fleet.sweep().settled, home.connect().sweep().settled) == (0, 0)
+    assert feed(fleet) == before
+
+
+@dies
+def test_after_a_crash_who_waits_for_what_was_reset_and_cancelled_is_held_if_the_policy_says_so(home: Home) -> None:
+    doomed = doomed_at_a_reset(home)
+    doomed.set_policy(policy={"cancelled_dependency": "hold"})
+    with pytest.raises(Closed):
+        doomed.reset_task(task_id="A")
+    fleet = home.connect()
+    fleet.cancel_task(task_id="A")
+
+    fleet.sweep()
+
+    assert (state(fleet, "B"), told(fleet, "B")[-2:]) == ("HELD", ["DEPENDENCY_CANCELLED", "TASK_HELD"])
+
+
+@dies
+def test_after_a_crash_a_parent_whose_child_was_reset_and_done_again_is_told_so(home: Home) -> None:
+    store = home.gated()
+    doomed = home.connect(store)
+    doomed.add_tasks(tasks=["P"])
+    parent = granted(doomed, "P", "alice")
+    doomed.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}], mode="fan-out-fan-in")
+    complete(doomed, "c1")
+    store.on("commit", when=writing(e.ChildReopened, "P"), before=die)
+    with pytest.raises(Closed):
+        doomed.reset_task(task_id="c1")
+    fleet = home.connect()
+    complete(fleet, "c1")
+
+    fleet.sweep()
+
+    after = fleet.get_task_state(task_id="P")
+    assert (after.state, after.inputs_changed, after.unfinished_children) == ("COMPLETED", ("c1",), ())
+
+
 # Settling
 
 

@@ -309,7 +309,7 @@ def look_at_children(draft: TaskDraft) -> tuple[str, ...]:
     A child may be done without the parent having heard of it: whoever completed it was killed before its reactions. Nobody need
     settle that first; like a claim, a submission looks for itself. News of a child is taken only from a later version of it than the
     one heard of last, so whatever reaction comes after this finds nothing new."""
-    hear(draft, unfinished_children(draft.task))
+    hear(draft, dict.fromkeys(unfinished_children(draft.task), 0))
     return unfinished_children(draft.task)
 
 

@@ -55,7 +55,7 @@ def catch_up(draft: TaskDraft) -> None:
     if draft.task.state is Status.HELD and held is not None and held.until is not None and now >= held.until:
         draft.happens(e.TaskReopened, by_time=True, backlog=draft.task.backlog)
     if draft.facts.others and draft.task.state is Status.BLOCKED:
-        hear(draft, list(draft.facts.others))
+        hear(draft, dict.fromkeys(draft.facts.others, 0))
     if record.state in (Status.BLOCKED, Status.HELD):
         late_fan_in(draft)
 

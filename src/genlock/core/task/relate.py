@@ -6,7 +6,7 @@ reaction may be late, repeated or out of order, and a late one cannot reopen wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from genlock.core import events as e
 from genlock.core.commands import Caller, Hear
@@ -27,20 +27,21 @@ def decide_hear(record: TaskRecord | None, command: Hear, facts: Facts) -> Decis
     if record is None:
         return Decision(Verdict.UNCHANGED)
     draft = TaskDraft(record, command, facts)
-    hear(draft, [other for other, _ in command.others], reset=command.reset)
+    hear(draft, dict(command.others), reset=command.reset)
     return draft.decided(Verdict.DONE if draft.events else Verdict.UNCHANGED)
 
 
-def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> None:
-    """Folds in what the facts say of these others, one event for each kind of news."""
+def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) -> None:
+    """Folds in what the facts say of these others, one event for each kind of news; `others` says of each at which version it moved."""
     record = draft.task
+    _catch_up_on_resets(draft, others)
     news: dict[type[e.TaskEvent], dict[str, Heard]] = {}
     for other in others:
         seen = draft.facts.others.get(other)
         if seen is None:
             continue
         # One may be both: a task that depends on its own child.
-        for kind in (_dependency_news(record, other, seen, reset), _child_news(record, other, seen, reset)):
+        for kind in (_dependency_news(draft.task, other, seen, reset), _child_news(draft.task, other, seen, reset)):
             if kind is not None:
                 news.setdefault(kind, {})[other] = Heard(seen.version, seen.status)
     begun = record.claim is not None and record.claim.state is ClaimState.ACTIVE
@@ -55,6 +56,27 @@ def hear(draft: TaskDraft, others: Iterable[str], *, reset: bool = False) -> Non
         fan_in(draft)
     elif news:
         late_fan_in(draft)
+
+
+def _catch_up_on_resets(draft: TaskDraft, others: Mapping[str, int]) -> None:
+    """Folds in that some were open in between, although each is done, as it was when it was last heard of.
+
+    Only what was reset can come to its end again. Whoever reset it may have been killed before anyone was told, or there were more to
+    tell than are told at once; but work that rests on what it was before is to know of that, however late.
+    """
+    record = draft.task
+    for kind, known in ((e.DependencyReopened, record.dependencies), (e.ChildReopened, record.children)):
+        missed = {
+            other: Heard(version - 1)
+            for other, version in others.items()
+            if other in known and known[other].finished and known[other].version < version and _is_done(draft.facts.others.get(other))
+        }
+        if missed:
+            draft.happens(kind, by=SYSTEM, others=missed)
+
+
+def _is_done(seen: Seen | None) -> bool:
+    return seen is not None and seen.status in FINISHED
 
 
 def _dependency_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type[e.TaskEvent] | None:
