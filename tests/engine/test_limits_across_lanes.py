@@ -233,3 +233,19 @@ def test_claim_next_takes_over_at_the_limit(home: Home) -> None:
     home.clock.advance(31)
 
     assert next_for(fleet, "bob").reason == "GRANTED"
+
+
+@pytest.mark.parametrize(("silent", "reason"), [(600, "DENIED_LIMIT"), (601, "GRANTED")])
+def test_who_has_handed_in_a_result_lately_is_active_although_it_holds_nothing_and_never_beats(
+    home: Home, silent: int, reason: str
+) -> None:
+    fleet = limited(home, max_active_sessions=1)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "A", "alice", lease=3600)
+    home.clock.advance(3000)
+    assert submit(fleet, "A", "alice", 1).accepted
+    home.clock.advance(silent)
+    assert [session.active for session in fleet.list_sessions()] == [reason == "DENIED_LIMIT"]
+
+    assert fleet.explain(task_id="B", session_id="s-bob", agent_id="bob").reason == reason
+    assert claim(fleet, "B", "bob").reason == reason

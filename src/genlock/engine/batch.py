@@ -233,8 +233,8 @@ class Round:
             claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
         newcomer = _newcomer(item, session, record)
         if newcomer is not None and limits.max_active_sessions is not None and newcomer not in self._newcomers:
-            sessions = self.counts.sessions(key.tenant, policy, self.now)
-            sessions += sum(other.tenant == key.tenant for other in self._newcomers)
+            added = sum(other.tenant == key.tenant for other in self._newcomers)
+            sessions = added + self.counts.sessions(key.tenant, policy, self.now, limits.max_active_sessions - added)
         return Facts(
             now=self.now,
             epoch=self.epoch,

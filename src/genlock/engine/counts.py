@@ -20,6 +20,7 @@ from genlock.core.model import Record, SessionRecord, TaskRecord
 from genlock.core.policy import Policy
 from genlock.core.reasons import Status
 from genlock.core.task.view import is_claimed, is_spared, overdue
+from genlock.engine.activity import Activity
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.store import MAX_DUE, Query, Store, Stored
@@ -33,9 +34,10 @@ T = TypeVar("T")
 class Counts:
     """What is counted, and when."""
 
-    def __init__(self, store: Store, outages: Outages | None = None) -> None:
+    def __init__(self, store: Store, outages: Outages | None = None, activity: Activity | None = None) -> None:
         self._store = store
         self._outages = outages
+        self._activity = activity
         self._kept: dict[tuple[str, ...], tuple[float, object]] = {}
         self._since: dict[str, int] = {}
         """Claims that this lane has added, by tenant, since they were last counted."""
@@ -66,21 +68,35 @@ class Counts:
         """Others were at work on the same records: count anew."""
         self._kept.clear()
 
-    def sessions(self, tenant: str, policy: Policy, now: datetime) -> int:
-        """Active sessions of a tenant. Asked for only when a session is new, so it is always counted anew."""
+    def sessions(self, tenant: str, policy: Policy, now: datetime, limit: int) -> int:
+        """Active sessions of a tenant. Asked for only when a session is new, so it is always counted anew.
+
+        Those of which only the feed can tell that they are not silent are looked for there only where they would make a difference.
+        """
         holding = self._store.find(Query(tenant), count_by="session").counts
         silent_since = now - timedelta(seconds=policy.orphan_threshold_seconds)
         active, after = 0, None
+        silent: dict[tuple[str, str], list[SessionRecord]] = {}
         while True:
             page = self._store.find(Query(tenant, kind=SESSION, state="ACTIVE", after=after, limit=500))
             for stored in page.records:
                 session = decode_record(SESSION, stored.body)
                 assert isinstance(session, SessionRecord)
-                heard = session.updated_at >= silent_since or session.id in holding
-                active += heard and not gone(session.process)
+                if session.updated_at >= silent_since or session.id in holding:
+                    active += not gone(session.process)
+                else:
+                    silent.setdefault(stored.key.place, []).append(session)
             if page.next is None:
-                return active
+                break
             after = page.next
+        if active >= limit or active + sum(map(len, silent.values())) < limit:
+            return active
+        return active + sum(self._still_heard(place, sessions, silent_since) for place, sessions in silent.items())
+
+    def _still_heard(self, place: tuple[str, str], sessions: list[SessionRecord], since: datetime) -> int:
+        """How many of these have done something to a task since then: what was handed in or given back has no claim any more."""
+        last = self._activity.of(place) if self._activity is not None else {}
+        return sum(session.id in last and last[session.id] >= since and not gone(session.process) for session in sessions)
 
     def busy_tracks(self, tenant: str, project: str) -> frozenset[str]:
         """The tracks on which someone has a live claim, looked for among the first thousand claims."""

@@ -67,7 +67,16 @@ class Engine:
         self._closers: list[Callable[[], None]] = []
         most = max(1, min(lanes, store.limits.writers))
         self._lanes = [
-            Lane(str(n), store, self._watcher, coordinator=f"{self.name}-{n}", profile=profile, observer=observer, outages=self.outages)
+            Lane(
+                str(n),
+                store,
+                self._watcher,
+                coordinator=f"{self.name}-{n}",
+                profile=profile,
+                observer=observer,
+                outages=self.outages,
+                activity=self.activity,
+            )
             for n in range(most)
         ]
 
@@ -93,7 +102,7 @@ class Engine:
 
     def look(self) -> Round:
         """A round for those who only look; nothing of it may be committed."""
-        return Round(self.store, Counts(self.store, self.outages), profile=self.profile, outages=self.outages)
+        return Round(self.store, Counts(self.store, self.outages, self.activity), profile=self.profile, outages=self.outages)
 
     def mercy(self, place: tuple[str, str], now: datetime) -> Mercy | None:
         """What an outage is an excuse for in this project, if it is one."""

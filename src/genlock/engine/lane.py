@@ -19,6 +19,7 @@ from genlock.core.index import index_of, microseconds
 from genlock.core.keys import project_key, tenant_key
 from genlock.core.model import TaskRecord
 from genlock.core.task.view import claimable
+from genlock.engine.activity import Activity
 from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
@@ -56,12 +57,13 @@ class Lane:
         profile: str,
         observer: Observer | None = None,
         outages: Outages | None = None,
+        activity: Activity | None = None,
     ) -> None:
         self._store = store
         self._outages = outages
         self._watcher = watcher
         self._profile = profile
-        self._counts = Counts(store, outages)
+        self._counts = Counts(store, outages, activity)
         self._memo = Memo()
         self._notes = None if observer is None else Notes(observer, name)
         self._upkeep = Upkeep(store, self._counts, self._memo, profile, coordinator, self._news, watcher.own, self._notes, outages)
