@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from genlock.core import events as e
@@ -260,6 +262,23 @@ def test_a_repeated_spawn_makes_its_children_once(home: Home) -> None:
     assert [(answer.success, answer.children) for answer in answers] == [(True, ("c1", "c2"))] * 2
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
     assert [told(fleet, child) for child in ("c1", "c2")] == [["TASK_ADDED"], ["TASK_ADDED"]]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(
+    "other", [{"subtasks": ["two"]}, {"subtasks": [{"id": "named"}]}, {"subtasks": ["one", "two"]}, {"mode": "sequential"}]
+)
+def test_other_subtasks_under_the_same_operation_id_are_an_error(home: Home, keep: bool, other: dict[str, Any]) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["P"])
+    granted(fleet, "P", "alice")
+    asked: dict[str, Any] = {"task_id": "P", "generation": 1, "session_id": "s-alice", "keep": keep, "operation_id": "op-1"}
+    made = fleet.spawn_subtasks(**asked, subtasks=["one"])
+
+    with pytest.raises(OperationMismatch, match="with other arguments"):
+        fleet.spawn_subtasks(**asked | {"subtasks": ["one"]} | other)
+
+    assert fleet.spawn_subtasks(**asked, subtasks=["one"]).children == made.children == ("P::1",)
 
 
 @dies

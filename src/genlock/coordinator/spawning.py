@@ -19,6 +19,7 @@ from genlock.core.plan import define_task
 from genlock.core.policy import Ids
 from genlock.core.reasons import SpawnMode
 from genlock.core.results import SpawnResult
+from genlock.core.task.operate import digest_of
 from genlock.core.task.spawn import check_spawn, spawned_before
 from genlock.errors import BadArgument, PlanInvalid
 
@@ -59,7 +60,8 @@ class Spawning(Base):
             named = [fields if "id" in fields else fields | {"id": next(unused)} for fields in given]
             tasks = [define_task(fields, hierarchical=hierarchical).task for fields in named]
             children = _children(parent.task, tasks, SpawnMode(mode))
-            return c.SpawnSubtasks(key, caller, generation, children, SpawnMode(mode), keep, operation)
+            arguments = _arguments(given, tasks, generation, mode, keep) if operation else ""
+            return c.SpawnSubtasks(key, caller, generation, children, SpawnMode(mode), keep, operation, arguments)
 
         def name(number: int) -> str:
             return child_id(key.id, number, hierarchical=hierarchical)
@@ -127,6 +129,12 @@ class Spawning(Base):
 
 def _subtask(subtask: Any) -> dict[str, Any]:
     return {"title": subtask} if isinstance(subtask, str) else dict(check_mapping("a subtask", subtask))
+
+
+def _arguments(given: list[dict[str, Any]], tasks: list[Task], generation: int, mode: str, keep: bool) -> str:
+    """What was asked, without the names that nobody gave."""
+    named = [task if "id" in fields else replace(task, id="") for fields, task in zip(given, tasks, strict=True)]
+    return digest_of((named, generation, mode, keep))
 
 
 def _children(parent: Task, tasks: list[Task], mode: SpawnMode) -> tuple[Task, ...]:

@@ -95,6 +95,8 @@ class SpawnSubtasks(Command, frozen=True):
     mode: SpawnMode = SpawnMode.PARALLEL
     keep: bool = False
     operation: str = ""
+    arguments: str = ""
+    """A digest of what was asked, whatever names the children were given that came without one."""
 
 
 class AdoptResult(Command, frozen=True):

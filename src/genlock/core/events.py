@@ -254,6 +254,8 @@ class SubtasksSpawned(Acted, frozen=True):
     children: tuple[Task, ...]
     mode: SpawnMode
     keep: bool = False
+    arguments: str = ""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
 
 # Other records

@@ -77,7 +77,7 @@ def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) ->
     check_size(task)
     draft = TaskDraft(record, command, facts)
     early = _early(task, facts.now) if "not_before" in changes else record.early
-    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, **_asked(command))
+    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, **asked(command))
     if record.state is Status.BLOCKED:
         late_fan_in(draft)
     return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
@@ -115,7 +115,7 @@ def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts
     if record.claim is not None:
         supersede(draft, "assign")
     until = _reserved_until(record.task, facts.now, facts.policy, command.hours)
-    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, **_asked(command))
+    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, **asked(command))
     return draft.decided(_result(draft, holder))
 
 
@@ -147,7 +147,7 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
         generation=draft.raised(),
         previous_state=record.state,
         reason=command.reason,
-        **_asked(command),
+        **asked(command),
         **_loser(draft),
     )
     return draft.decided(_result(draft, holder))
@@ -162,7 +162,7 @@ def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) ->
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     # A hold that time would lift becomes one that only a person lifts. Who gives no reason has nothing to add to those there are.
     if command.reason or record.hold is None or record.hold.until is not None:
-        hold(draft, command.reason or "held by an operator", **_asked(command))
+        hold(draft, command.reason or "held by an operator", **asked(command))
     return draft.decided(_result(draft, None))
 
 
@@ -198,14 +198,22 @@ def noted(command: Operation) -> dict[str, Any]:
     return {"operation": command.operation, "remembers": EARLIER_ACTS} if command.operation else {}
 
 
-def _asked(command: Operation) -> dict[str, Any]:
+def asked(command: Operation) -> dict[str, Any]:
     """The same for an act that takes arguments."""
     return noted(command) | {"arguments": _digest_of(command)} if command.operation else {}
 
 
 def _digest_of(command: Operation) -> str:
     """What was asked, in a few digits: enough to tell it from something else under the same operation id of the same session."""
+    if isinstance(command, c.SpawnSubtasks):
+        # Its children may have names by now that nobody asked for, and at every repeat others.
+        return command.arguments
     arguments = {name: getattr(command, name) for name in command.__struct_fields__ if name not in _OF_EVERY_ACT}
+    return digest_of(arguments)
+
+
+def digest_of(arguments: Any) -> str:
+    """Some digits by which arguments are told from others."""
     digest: str = codec.sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
     return digest[:16]
 

@@ -16,7 +16,7 @@ from genlock.core.results import SpawnResult, SubmissionResult
 from genlock.core.room import lacks_room
 from genlock.core.task.claims import accept, adopted_key, fence, look_at_children, unfinished_children, unknown
 from genlock.core.task.draft import TaskDraft
-from genlock.core.task.operate import check_size, is_repeated, noted, supersede, without_reservation
+from genlock.core.task.operate import asked, check_size, is_repeated, noted, supersede, without_reservation
 from genlock.core.task.relate import fan_in, grant
 from genlock.errors import BadArgument, NotAllowed, TaskExists
 
@@ -38,7 +38,7 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
     new = _new(record, command.children)
     draft = TaskDraft(record, command, facts)
     if new or not command.keep or command.mode is not record.spawn_mode:
-        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, **noted(command))
+        draft.happens(e.SubtasksSpawned, children=new, mode=command.mode, keep=command.keep, **asked(command))
         # If all of them are done already, no news of a last one will come.
         fan_in(draft)
     names = tuple(child.id for child in command.children)
@@ -47,6 +47,7 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
 
 def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult | None:
     """The answer to a spawn that was done, if only its answer was lost: whatever its subtasks are, they were found fit then."""
+    repeated = is_repeated(record, command, e.SubtasksSpawned)
     last = record.released
     ended = (
         command.operation
@@ -54,7 +55,7 @@ def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult 
         and last.operation == command.operation
         and (last.session, last.generation, last.reason) == (command.by.session, command.generation, ReleaseReason.SPAWNED)
     )
-    if not ended and not is_repeated(record, command, e.SubtasksSpawned):
+    if not ended and not repeated:
         return None
     names = tuple(child.id for child in command.children)
     act = record.remembered(command.operation, command.by.session)
