@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,10 +19,9 @@ from genlock.coordinator.arguments import (
     check_profile,
     check_text,
 )
-from genlock.coordinator.base import Base
+from genlock.coordinator.base import Base, task_of
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
-from genlock.core.codec import decode_record
 from genlock.core.index import MET
 from genlock.core.keys import REFUSED, TASK, Key, payload_key, project_key, tenant_key
 from genlock.core.model import RefusedRecord, TaskRecord
@@ -50,7 +49,7 @@ class Operating(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
     ) -> Script[OperatorResult]:
-        """Have a task done again. With `cascade` also every completed task that depends on it, listed in the answer."""
+        """Have a task done again. With `cascade` also every completed task that rests on it, listed in the answer."""
         key = self.task_key(tenant_id, project_id, task_id)
         check_flag("cascade", cascade)
         operation = check_operation(operation_id)
@@ -250,30 +249,35 @@ class Operating(Base):
             after = page.next
 
     def _completed_dependents(self, key: Key) -> list[Key]:
-        """Completed tasks that rest on this one, directly or through others.
+        """Completed tasks that rest on this one, directly or through others: those that depend on it, and the parent that it is a part of.
 
         Also through those that are open again: what was reset alone before has left those behind it as they were. A cancelled one
         will not be done again, and passes nothing on."""
-        self.read_task(key)
         completed: list[Key] = []
         seen = {key}
-        todo = [key]
+        todo = [(key, self.read_task(key))]
         while todo:
-            current, after = todo.pop(), None
-            while True:
-                # For whom it counts as met, and for whom not: that depends on what it is itself by now.
-                page = self.store.find(Query(*key.place, waits_on=(MET + current.id, current.id), after=after, limit=_AT_ONCE))
-                for stored in page.records:
-                    record = decode_record(TASK, stored.body)
-                    if isinstance(record, TaskRecord) and record.state is not Status.CANCELLED and stored.key not in seen:
-                        seen.add(stored.key)
-                        todo.append(stored.key)
-                        if record.state is Status.COMPLETED:
-                            completed.append(stored.key)
-                if page.next is None:
-                    break
-                after = page.next
+            for other, record in self._resting_on(*todo.pop()):
+                if record.state is not Status.CANCELLED and other not in seen:
+                    seen.add(other)
+                    todo.append((other, record))
+                    if record.state is Status.COMPLETED:
+                        completed.append(other)
         return completed
+
+    def _resting_on(self, key: Key, task: TaskRecord) -> Iterator[tuple[Key, TaskRecord]]:
+        """Those that depend on this task, and its parent."""
+        after: str | None = None
+        while True:
+            # For whom it counts as met, and for whom not: that depends on what it is itself by now.
+            page = self.store.find(Query(*key.place, waits_on=(MET + key.id, key.id), after=after, limit=_AT_ONCE))
+            yield from ((stored.key, task_of(stored)) for stored in page.records)
+            if page.next is None:
+                break
+            after = page.next
+        if task.task.parent is not None:
+            above = self.read_records([key.beside(TASK, task.task.parent)])
+            yield from ((parent, record) for parent, record in above.items() if isinstance(record, TaskRecord))
 
     def _adoptable(self, key: Key, refused_id: str) -> tuple[RefusedRecord, c.Content]:
         """A refused result, and what the task's will be: a copy, so that neither is lost with the other."""

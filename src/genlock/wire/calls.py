@@ -308,7 +308,7 @@ class NextId(InProject[str | tuple[str, ...]], kw_only=True):
 
 
 class ResetTask(InProject[OperatorResult], kw_only=True):
-    """Have a task done again. With `cascade` also every completed task that depends on it, listed in the answer."""
+    """Have a task done again. With `cascade` also every completed task that rests on it, listed in the answer."""
 
     task_id: str
     cascade: bool = False
