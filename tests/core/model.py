@@ -377,7 +377,7 @@ class Model:
         if reason is not None:
             if content:
                 key = (name, generation, session, content)
-                if self.refused.get(key) != "ADOPTED":
+                if not self._is_result(key):
                     self.refused[key] = "KEPT"
             return reason
         self._complete(task, same)
@@ -425,14 +425,22 @@ class Model:
                 self._take_away(task)
             self._grant(task, "genlock", "genlock", 0.0)
             session = "genlock"
-        self._complete(task, {"session": session, "generation": task.generation, "content": content, "adopted": from_session})
+        self._complete(
+            task, {"session": session, "generation": task.generation, "content": content, "adopted": from_session, "from": key[1]}
+        )
         self.refused[key] = "ADOPTED"
         return "ACCEPTED"
 
     def discard(self, key: tuple[str, int, str, str]) -> None:
-        if self.refused[key] == "ADOPTED":
+        if self._is_result(key):
             raise Mistake("NotAllowed")
         self.refused[key] = "DISCARDED"
+
+    def _is_result(self, key: tuple[str, int, str, str]) -> bool:
+        """Was it adopted, and is it still what the task came to?"""
+        name, generation, session, content = key
+        done = self.tasks[name].result
+        return done is not None and (done.get("from"), done.get("adopted"), done["content"]) == (generation, session, content)
 
     # What operators ask
 

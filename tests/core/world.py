@@ -114,7 +114,7 @@ class World:
             holder_gone=holder in sessions and holder in self.gone,
             others=others,
             refused=beside if isinstance(beside, RefusedRecord) else None,
-            task=beside if isinstance(beside, TaskRecord) and isinstance(command, c.DiscardRefused) else None,
+            task=beside if isinstance(beside, TaskRecord) and isinstance(command, (c.KeepRefused, c.DiscardRefused)) else None,
         )
 
     def _session(self, name: str) -> SessionRecord | None:

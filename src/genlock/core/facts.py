@@ -54,7 +54,7 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     refused: RefusedRecord | None = None
     """Of an adoption: what is to be adopted."""
     task: TaskRecord | None = None
-    """Of a discard: the task whose refused result it is."""
+    """Of a refused result that is kept or discarded: its task."""
     mercy: Mercy | None = None
     """After an outage, for coordinators that heed it."""
     claims: int | None = None
@@ -74,6 +74,8 @@ def told(command: c.Command) -> tuple[Key, ...]:
         return tuple([command.key.beside(TASK, other) for other, _ in command.others])
     if kind is c.AdoptResult:
         return (command.key.beside(REFUSED, command.refused),)  # type: ignore[attr-defined]
+    if isinstance(command, c.KeepRefused):
+        return (command.key.beside(TASK, command.task),)
     if isinstance(command, c.SpawnSubtasks):
         return tuple([command.key.beside(TASK, child.id) for child in command.children])
     return ()

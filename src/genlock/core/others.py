@@ -87,10 +87,16 @@ def _session(record: SessionRecord | None, command: c.Command) -> SessionRecord:
 
 
 def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Facts) -> Decision:
-    """The same thing refused again is the same record; what was discarded and comes again is kept again."""
-    if record is not None and record.state is not RefusedState.DISCARDED:
+    """The same thing refused again is the same record; what was discarded and comes again is kept again.
+
+    So is what was adopted by a task that was reset since: it is nobody's result any more."""
+    adopted = record is not None and record.state is RefusedState.ADOPTED
+    if record is not None and (record.state is RefusedState.KEPT or (adopted and _counts(record, facts))):
         return Decision(Verdict.UNCHANGED)
     content = command.content
+    if record is not None and adopted:
+        # It has these very bytes already.
+        content = replace(content, payload_id=record.payload_id)
     return _decided(
         record,
         command,
@@ -124,12 +130,16 @@ def decide_mark_adopted(record: RefusedRecord | None, command: c.MarkAdopted, fa
 def decide_discard(record: RefusedRecord | None, command: c.DiscardRefused, facts: Facts) -> Decision:
     """The outcome is the record as it was discarded: if it has a payload, it is that one whose bytes may go."""
     record = _refused(record, command)
-    # That it was adopted may not be written here yet: the task knows first.
-    if record.state is RefusedState.ADOPTED or (facts.task is not None and _is_result_of(facts.task, record)):
+    if _counts(record, facts):
         raise NotAllowed(f"refused result {command.key.id!r} was adopted; it is the task's result")
     if record.state is RefusedState.DISCARDED:
         return Decision(record)
     return _decided(record, command, facts, None, e.ResultDiscarded, task_id=record.task, generation=record.generation)
+
+
+def _counts(record: RefusedRecord, facts: Facts) -> bool:
+    """Is it the task's result? That it was adopted may not be written here yet, nor that the task was reset since: the task knows."""
+    return record.state is RefusedState.ADOPTED if facts.task is None else _is_result_of(facts.task, record)
 
 
 def _is_result_of(task: TaskRecord, record: RefusedRecord) -> bool:

@@ -21,6 +21,7 @@ from genlock.core.commands import (
     ClaimTask,
     DiscardRefused,
     Hear,
+    KeepRefused,
     NoteEpoch,
     RegisterSession,
     RenewLease,
@@ -221,7 +222,7 @@ class Round:
         refused = task = None
         if kind is AdoptResult:
             refused = cells[item.wanted[0]].record
-        elif kind is DiscardRefused and item.wanted:
+        elif (kind is DiscardRefused or kind is KeepRefused) and item.wanted:
             task = cells[item.wanted[0]].record
         if len(item.wanted) > 1 or kind is Hear or kind is CheckDue or kind is SpawnSubtasks or (item.wanted and kind is SubmitResult):
             others = self._others(item.wanted)

@@ -169,7 +169,7 @@ MEANINGS: Final[dict[str, str]] = {
     "process": "Which process the session is; it is looked after if it is on the service's own machine.",
     "source": "The plan: its mapping, its YAML text, or files as pairs of name and content (base64).",
     "prune": "Cancel the tasks that are gone from the plan; of a comparison: say which.",
-    "cascade": "Also every completed task that depends on it.",
+    "cascade": "Also every completed task that rests on it.",
     "include_settled": "Also those that were adopted or discarded.",
     "include_ended": "Also the sessions that have ended.",
     "refused_id": "The id of a refused result, as `refused` lists it.",
