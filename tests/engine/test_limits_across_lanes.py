@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 
@@ -215,6 +216,16 @@ def test_a_takeover_takes_a_place_from_what_is_decided_with_it(home: Home) -> No
     answers = fleet.batch_claim(task_ids=["B", "C"], session_id="s-bob", agent_id="bob")
 
     assert [answer.reason for answer in answers.values() if isinstance(answer, ClaimResult)] == ["GRANTED", "DENIED_LIMIT"]
+
+
+def test_a_claim_takes_its_place_although_something_else_about_its_task_is_due(home: Home) -> None:
+    fleet = limited(home, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "A", "alice", lease=300)
+    fleet.edit_task(task_id="A", changes={"not_before": home.clock.now() + timedelta(seconds=10)})
+    home.clock.advance(20)
+
+    assert claim(fleet, "B", "bob").reason == "DENIED_LIMIT"
 
 
 def test_a_claim_that_a_stepped_clock_has_ended_can_be_taken_over_at_the_limit(home: Home) -> None:

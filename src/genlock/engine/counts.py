@@ -19,7 +19,7 @@ from genlock.core.keys import SESSION, Key
 from genlock.core.model import Record, SessionRecord, TaskRecord
 from genlock.core.policy import Policy
 from genlock.core.reasons import Status
-from genlock.core.task.view import is_claimed, is_spared, overdue
+from genlock.core.task.view import is_claimed, overdue
 from genlock.engine.activity import Activity
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
@@ -121,28 +121,18 @@ class Counts:
     def lapsed(self, tenant: str, now: datetime, claims: int) -> int:
         """Of so many claims, those whose lease is over and which nobody has written down as such."""
         begun = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts
-        lapsed = 0
-        for project in begun:
-            mercy = self._mercy((tenant, project), now)
-            due = Query(tenant, project, state=Status.IN_PROGRESS, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
-            if mercy is None:
-                lapsed += sum(self._store.find(due, count_by="project").counts.values())
-            else:
-                lapsed += sum(not _is_spared(stored, now, mercy) for stored in self._store.find(due).records)
+        lapsed = sum(self._lapsed_of(Status.IN_PROGRESS, (tenant, project), now) for project in begun)
+        if claims <= sum(begun.values()):
+            return lapsed
         # The others are of tasks that are held.
-        return lapsed if claims <= sum(begun.values()) else lapsed + self._lapsed_of_held(tenant, now)
+        held = self._store.find(Query(tenant, state=Status.HELD), count_by="project").counts
+        return lapsed + sum(self._lapsed_of(Status.HELD, (tenant, project), now) for project in held)
 
-    def _lapsed_of_held(self, tenant: str, now: datetime) -> int:
-        """Looked at one by one: many have no holder, and what falls due may be the end of the hold."""
-        lapsed = 0
-        for project in self._store.find(Query(tenant, state=Status.HELD), count_by="project").counts:
-            mercy = self._mercy((tenant, project), now)
-            due = Query(tenant, project, state=Status.HELD, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
-            for stored in self._store.find(due).records:
-                record = decode_record(stored.key.kind, stored.body)
-                if isinstance(record, TaskRecord) and is_claimed(record) and record.claim is not None:
-                    lapsed += overdue(record.claim, now, mercy=mercy) is not None
-        return lapsed
+    def _lapsed_of(self, state: Status, place: tuple[str, str], now: datetime) -> int:
+        """Looked at one by one: what falls due may be the end of a hold, or the time before which a task is not to begin."""
+        mercy = self._mercy(place, now)
+        due = self._store.find(Query(*place, state=state, due_before=microseconds(now), limit=_MOST_LOOKED_AT)).records
+        return sum(_has_lapsed(stored, now, mercy) for stored in due)
 
     def _mercy(self, place: tuple[str, str], now: datetime) -> Mercy | None:
         return None if self._outages is None else self._outages.mercy(place, now)
@@ -158,9 +148,10 @@ def claimed(record: Record | None) -> int:
     return int(isinstance(record, TaskRecord) and is_claimed(record))
 
 
-def _is_spared(stored: Stored, now: datetime, mercy: Mercy) -> bool:
+def _has_lapsed(stored: Stored, now: datetime, mercy: Mercy | None) -> bool:
     record = decode_record(stored.key.kind, stored.body)
-    return isinstance(record, TaskRecord) and record.claim is not None and is_spared(record.claim, now, mercy)
+    claim = record.claim if isinstance(record, TaskRecord) and is_claimed(record) else None
+    return claim is not None and overdue(claim, now, mercy=mercy) is not None
 
 
 def _track(stored: Stored) -> str:
