@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -835,6 +836,33 @@ def test_events_can_be_watched_in_an_event_loop_while_it_does_other_things(tmp_p
             return seen
 
     assert asyncio.run(play()) == ["CLAIM_ACQUIRED", "SESSION_REGISTERED", "RESULT_ACCEPTED"]
+
+
+def test_whoever_watches_in_an_event_loop_takes_no_thread_from_others_and_leaves_none_behind(tmp_path: Path) -> None:
+    many = min(32, (os.cpu_count() or 1) + 4) + 1  # one more than the loop has threads
+
+    async def play() -> None:
+        async with genlock.aio.connect(f"sqlite://{tmp_path}/genlock.db") as fleet:
+            await fleet.add_tasks(tasks=["task"])
+            first = (await fleet.read_events(limit=1)).cursor
+            watches = [fleet.watch(after=first) for _ in range(many)]
+            for watch in watches:
+                await anext(watch)
+            watching = [asyncio.ensure_future(anext(watch)) for watch in watches]
+            assert len(await asyncio.ensure_future(fleet.ready())) == 1
+            for each in watching:
+                each.cancel()
+            await asyncio.wait(watching)
+            _join_watchers()
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def _join_watchers() -> None:
+    for thread in threading.enumerate():
+        if thread.name.startswith("genlock-watch"):
+            thread.join(10)
+            assert not thread.is_alive(), "nobody watches any more"
 
 
 def test_a_sweep_says_what_it_found(fleet: Coordinator, clock: ManualClock) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -95,6 +96,44 @@ def test_a_service_that_is_away_is_said_after_the_deadline(service: Service, pla
             list(events)
 
 
+def test_a_stream_that_is_cut_off_now_and_then_is_followed_however_quiet_it_is(service: Service, place: dict[str, Any]) -> None:
+    """What stands between client and service ends a stream after a while. Each one was open for longer than an attempt may take."""
+    names: list[str] = []
+    with between(service.port) as proxy, _far(proxy, place, deadline_seconds=0.2) as far:
+
+        def read() -> None:
+            names.append(_until(far.watch(timeout_seconds=60), "TASK_ADDED")[-1].id)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        for _ in range(5):
+            reader.join(1.3)
+            proxy.cut()
+        assert reader.is_alive(), "it has given up on a service that is there"
+        with genlock.connect(service.url, **place) as fleet:
+            fleet.add_tasks(tasks=["T"])
+        reader.join(30)
+    assert names == ["T"]
+
+
+def test_whoever_watches_takes_no_thread_from_others(service: Service, fleet: Coordinator, place: dict[str, Any]) -> None:
+    """By name, so that an address has to be looked up: that takes a thread too."""
+    many = min(32, (os.cpu_count() or 1) + 4) + 1
+    fleet.add_tasks(tasks=["T"])
+    start = fleet.read_events(limit=1).cursor
+
+    async def main() -> None:
+        async with genlock.aio.connect(service.url.replace("127.0.0.1", "localhost"), **place) as far:
+            watches = [far.watch(after=start) for _ in range(many)]
+            for watch in watches:
+                assert (await anext(watch)).id == "T"
+            watching = [asyncio.ensure_future(anext(watch)) for watch in watches]
+            assert len(await asyncio.ensure_future(far.ready())) == 1
+        assert {type(each) for each in await asyncio.gather(*watching, return_exceptions=True)} == {Closed}
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def _far(proxy: Proxy, place: dict[str, Any], **options: Any) -> Coordinator:
     return genlock.connect(
         f"http://127.0.0.1:{proxy.port}", session_id="s1", agent_id="alice", **({"deadline_seconds": 20} | options), **place
@@ -130,7 +169,11 @@ def test_a_watch_that_is_cancelled_or_closed_lets_its_thread_go() -> None:
 
     for cancel in (True, False):
         with silent(head) as (url, opened):
-            asyncio.run(main(url, opened, cancel=cancel))  # which waits for every thread of its executor
+            asyncio.run(main(url, opened, cancel=cancel))
+            for thread in threading.enumerate():
+                if thread.name.startswith("genlock-watch"):
+                    thread.join(30)
+                    assert not thread.is_alive()
 
 
 @contextmanager

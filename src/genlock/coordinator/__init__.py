@@ -6,7 +6,8 @@ import atexit
 import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from contextlib import aclosing
+from threading import Event
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from genlock.core.results import FeedEvent
 from genlock.engine.engine import Engine
 from genlock.engine.processes import identify, own
 from genlock.errors import Closed
+from genlock.threads import awaited
 
 
 class Operations(Working, Spawning, Planning, Plans, Graphs, Operating, Sessions, Feeds, Access):
@@ -224,16 +226,11 @@ class AsyncCoordinator(Connection):
         project_id: str | None = None,
     ) -> AsyncIterator[FeedEvent]:
         """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
-        operations = self._operations()
-        events = follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        while True:
-            event: Any = await loop.run_in_executor(None, next, events, None)
-            if event is None:
-                return
-            yield event
+        operations, left = self._operations(), Event()
+        events = follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds, left.is_set)
+        async with aclosing(awaited(events, left.set)) as coming:
+            async for event in coming:
+                yield event
 
     async def close(self) -> None:
         """Finishes what is under way; calling it again is fine."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from genlock.coordinator.arguments import check_flag, check_limit, check_number, check_text
@@ -43,10 +43,12 @@ class Feeds(Base):
         return Feed(tuple(feed_events(page)), page.cursor, page.more)
 
 
-def follow(operations: Base, place: tuple[str, str], after: str | None, timeout: float | None) -> Iterator[FeedEvent]:
+def follow(
+    operations: Base, place: tuple[str, str], after: str | None, timeout: float | None, is_left: Callable[[], bool] = lambda: False
+) -> Iterator[FeedEvent]:
     """Events as they come, for ever or until nothing has come for `timeout` seconds. Blocks the calling thread.
 
-    A store that is away is waited for until the deadline, as everywhere.
+    Within a second after whoever watches has left, it ends. A store that is away is waited for until the deadline, as everywhere.
     """
     if after is not None:
         after = check_text("after", after)
@@ -55,7 +57,7 @@ def follow(operations: Base, place: tuple[str, str], after: str | None, timeout:
     store, read = operations.store, operations.engine.read
     cursor = after if after is not None else read(lambda: store.read_events(EventQuery(*place, tail=True))).cursor
     quiet_since = time.monotonic()
-    while True:
+    while not is_left():
         query = EventQuery(*place, after=cursor, limit=_PAGE, cursors=True)
         page = read(lambda query=query: store.read_events(query))  # type: ignore[misc]
         yield from feed_events(page)

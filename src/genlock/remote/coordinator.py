@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, NoReturn
+from contextlib import aclosing
+from typing import NoReturn
 
 from genlock.core.identity import Identity
 from genlock.core.results import FeedEvent
@@ -13,6 +14,7 @@ from genlock.remote.ears import Ear
 from genlock.remote.link import Link
 from genlock.remote.scripts import asynchronous, synchronous
 from genlock.remote.watching import follow
+from genlock.threads import awaited
 
 
 class Connection:
@@ -180,20 +182,12 @@ class AsyncRemoteCoordinator(Connection):
         project_id: str | None = None,
     ) -> AsyncIterator[FeedEvent]:
         """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
-        import asyncio
-
         self._link.check_open()
         ear = Ear()
         events = follow(self._link, tenant_id, project_id, after, timeout_seconds, ear)
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                event: Any = await loop.run_in_executor(None, next, events, None)
-                if event is None:
-                    return
+        async with aclosing(awaited(events, ear.stop)) as coming:
+            async for event in coming:
                 yield event
-        finally:
-            ear.stop()  # the thread that still waits, if this was cancelled
 
     async def close(self) -> None:
         """Ends the connection; calling it again is fine."""

@@ -34,6 +34,10 @@ _LOOK_SECONDS: Final = 0.5
 _SILENCE_SECONDS: Final = 45.0
 """A stream that gives no sign of life for so long is dead."""
 
+_HELD_SECONDS: Final = 1.0
+"""A stream that was open for so long was no failed attempt, also if nothing happened meanwhile: what ends it now and then, as proxies do
+and whoever renews the service, does not add up."""
+
 _OURS: Final = "genlock:"
 _CLOSING: Final = "genlock:closing"
 _CURSOR_LOST: Final = "genlock:cursor-lost"
@@ -84,6 +88,8 @@ class _Feed:
         self._quiet_since = time.monotonic()
         self._broken = 0
         self._broken_since = 0.0
+        self._opened = math.inf
+        """When the stream began, on the monotonic clock; endless if it has not."""
 
     def left(self) -> float:
         """How long it may stay quiet."""
@@ -120,6 +126,7 @@ class _Feed:
         timeout = httpx2.Timeout(patience, connect=max(link.deadline_seconds, 0.1))
         link.check_open()
         address = link.url
+        self._opened = math.inf
         try:
             with link.client().stream("GET", f"{address}{events.target}/stream", headers=headers, timeout=timeout) as response:
                 ear.open(response)
@@ -128,6 +135,7 @@ class _Feed:
                     self._refused(Response(response.status_code, response.headers, response.read()))
                 if not response.headers.get("content-type", "").startswith("text/event-stream"):
                     check_service(Response(response.status_code, response.headers, response.read()), link.url, link.version)
+                self._opened = time.monotonic()
                 for message in messages(response.iter_lines()):
                     yield from self._taken(message)
                     if self.left() < patience - 1 and not message.event:
@@ -171,8 +179,8 @@ class _Feed:
     def pause(self, broken: _Broken) -> None:
         """Waits a little longer after each attempt that brought nothing, until the deadline."""
         now = time.monotonic()
-        if self._broken == 0:
-            self._broken_since = now
+        if self._broken == 0 or now - self._opened > _HELD_SECONDS:
+            self._broken, self._broken_since = 0, now
         self._broken += 1
         if now - self._broken_since > max(self._link.deadline_seconds, broken.after_seconds) and self._broken > 2:
             raise ServiceUnreachable(f"the events of {self._link.url} cannot be followed: {broken}") from None
