@@ -155,6 +155,19 @@ def test_whoever_was_granted_the_task_meanwhile_keeps_it(name: str, fleet: Coord
     assert fleet.get_task_state(task_id="T").claim == granted.claim
 
 
+def test_a_release_is_answered_alike_also_if_whoever_waited_has_the_task_by_now(fleet: Coordinator, far: Coordinator) -> None:
+    fleet.add_tasks(tasks=["T"])
+    fleet.claim_task(task_id="T")
+    first = far.release_claim(task_id="T", expected_generation=1, operation_id="op-1")
+    granted = fleet.claim_task(task_id="T", agent_id="bob", session_id="s2")
+
+    again = far.release_claim(task_id="T", expected_generation=1, operation_id="op-1")
+
+    assert first.success
+    assert again == first
+    assert fleet.get_task_state(task_id="T").claim == granted.claim
+
+
 def test_an_answer_that_never_comes_is_asked_for_again_on_another_connection(
     fleet: Coordinator, proxy: Proxy, place: dict[str, Any]
 ) -> None:
