@@ -9,7 +9,13 @@ import pytest
 
 import genlock
 from genlock import Coordinator
+from genlock.core.identity import Identity
 from genlock.errors import ServiceUnreachable
+from genlock.remote.addresses import Addresses
+from genlock.remote.patience import Patience
+from genlock.remote.replies import Lost
+from genlock.remote.requests import request_of
+from genlock.wire.calls import ClaimNext
 from genlock.wire.routes import ROUTES
 from tests.logs import PLANTED
 from tests.servers.proxy import Proxy, between
@@ -182,6 +188,17 @@ def test_an_answer_that_never_comes_is_asked_for_again_on_another_connection(
     assert claimed.success
     assert len(proxy.asked) == 2
     assert _told(fleet).count("CLAIM_ACQUIRED") == 1
+
+
+def test_each_piece_of_a_long_wait_has_its_own_patience_also_after_a_connection_broke() -> None:
+    """One that silently dies is noticed soon, however long it may wait in all: what is ready meanwhile is not to lie there."""
+    request = request_of(Identity(session_id="s1", agent_id="alice"), ClaimNext(wait_seconds=30))
+    patience = Patience(Addresses("http://127.0.0.1:8420"), deadline_seconds=5, wait_seconds=3600)
+    assert patience.read_seconds(request, 30) < 35
+
+    patience.pause(request, Lost("cut off", sent=True))
+
+    assert 30 < patience.read_seconds(request, 30) <= 35
 
 
 def test_after_the_deadline_it_is_said_that_it_may_have_been_done_and_how_to_repeat_it(service: Service, place: dict[str, Any]) -> None:

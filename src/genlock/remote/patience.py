@@ -42,7 +42,8 @@ class Patience:
         """How long the next attempt may take."""
         if request.route.call not in _QUICK:
             return SLOW_SECONDS
-        share = self._seconds / 2 if self._pauses == 0 else self._until - time.monotonic()
+        # Of a wait in pieces each has its own patience: one that has silently died is not waited for as long as for all of them.
+        share = self._seconds / 2 if self._pauses == 0 else min(self._until - time.monotonic(), self._seconds)
         return wait_seconds + max(share, LEAST_READ_SECONDS)
 
     def connect_seconds(self) -> float:
