@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
 import socket
 import subprocess
@@ -148,6 +149,17 @@ def test_what_is_no_json_is_refused_before_anything_is_sent(fleet: Coordinator, 
 def test_whatever_can_be_gone_through_is_a_list(fleet: Coordinator) -> None:
     assert len(fleet.add_tasks(tasks=(name for name in ("T", "U")))) == 2
     assert set(fleet.batch_claim(task_ids={"T", "U"})) == {"T", "U"}
+
+
+def test_what_is_looked_for_in_many_tracks_is_found_and_in_more_than_can_be_sent_is_refused_before_it_is(service: Service) -> None:
+    """Whoever speaks may have the longest names there are: what is sent of them is part of the same head."""
+    names = ["".join(letters) for letters in itertools.product("ABCDEFGHIJ", repeat=3)]
+    longest = {"session_id": "日" * 128, "agent_id": "語" * 128, "user_id": "本" * 128}
+    with genlock.connect(service.url, project_id="tracks", **longest) as fleet:
+        fleet.add_tasks(tasks=["AAA-001-x"])
+        assert [each.task.id for each in fleet.ready(tracks=names[:500])] == ["AAA-001-x"]
+        with pytest.raises(BadArgument, match="tracks is too long"):
+            fleet.ready(tracks=names)
 
 
 def test_a_batch_has_the_error_of_each(fleet: Coordinator) -> None:

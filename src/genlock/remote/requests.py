@@ -34,8 +34,8 @@ _SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult, c.CreateKey})
 _SEVERAL: Final = frozenset({"task_ids", "tasks", "results", "subtasks", "tracks"})
 
 
-_LONGEST_QUERY: Final = 32_000
-"""Longer ones are cut off or refused on the way."""
+_LONGEST_QUERY: Final = 8_000
+"""Half of what a service takes for the head of a request; names, key and whatever is added on the way have the rest."""
 
 
 class Request(NamedTuple):

@@ -17,6 +17,8 @@ from genlock.wire.calls import field_types
 from genlock.wire.routes import Route
 
 _FROM_PATH = frozenset({"tenant_id", "project_id"})
+_MOST_NAMED = 1000
+"""More than fit into a head, unless they are hardly longer than what stands between them."""
 
 
 def body_type(route: Route) -> type[msgspec.Struct]:
@@ -64,7 +66,7 @@ class Keywords:
 
     def _pairs(self, query: bytes) -> dict[str, Any]:
         try:
-            pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=100, errors="strict")
+            pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_NAMED, errors="strict")
         except ValueError as error:
             raise BadArgument(f"the query cannot be read: {error}") from None
         given: dict[str, Any] = {}
