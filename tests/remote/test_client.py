@@ -154,7 +154,7 @@ def test_whatever_can_be_gone_through_is_a_list(fleet: Coordinator) -> None:
 def test_what_is_looked_for_in_many_tracks_is_found_and_in_more_than_can_be_sent_is_refused_before_it_is(service: Service) -> None:
     """Whoever speaks may have the longest names there are: what is sent of them is part of the same head."""
     names = ["".join(letters) for letters in itertools.product("ABCDEFGHIJ", repeat=3)]
-    longest = {"session_id": "日" * 128, "agent_id": "語" * 128, "user_id": "本" * 128}
+    longest: dict[str, Any] = {"session_id": "日" * 128, "agent_id": "語" * 128, "user_id": "本" * 128}
     with genlock.connect(service.url, project_id="tracks", **longest) as fleet:
         fleet.add_tasks(tasks=["AAA-001-x"])
         assert [each.task.id for each in fleet.ready(tracks=names[:500])] == ["AAA-001-x"]
