@@ -46,3 +46,23 @@ def test_a_descendant_that_could_not_be_reset_is_an_error_and_the_next_cascade_f
     assert fleet.get_task_state(task_id="B").state == "COMPLETED"
     assert fleet.preview_reset(task_id="A") == ("B",)
     assert fleet.reset_task(task_id="A", cascade=True).cascade == ("B",)
+
+
+def test_a_cascade_that_is_repeated_lists_what_it_has_reset_and_resets_nothing_twice(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, {"id": "C", "depends_on": ["B"]}, {"id": "D", "depends_on": ["C"]}])
+    for name in "ABC":
+        complete(fleet, name)
+    first = fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
+    again = fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
+    assert again == first
+    assert set(first.cascade) == {"B", "C"}
+
+    # Also when somebody has begun anew by then, and got further than the first.
+    for name in "AB":
+        complete(fleet, name)
+    later = fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
+
+    assert set(later.cascade) == {"B", "C"}
+    assert fleet.get_task_state(task_id="B").state == "COMPLETED"
+    assert fleet.reset_task(task_id="A", cascade=True, operation_id="op-2").cascade == ("B",)

@@ -22,6 +22,7 @@ from genlock.coordinator.arguments import (
 from genlock.coordinator.base import Base, task_of
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
+from genlock.core.events import TaskReset
 from genlock.core.index import MET
 from genlock.core.keys import REFUSED, TASK, Key, payload_key, project_key, tenant_key
 from genlock.core.model import RefusedRecord, TaskRecord
@@ -53,7 +54,7 @@ class Operating(Base):
         key = self.task_key(tenant_id, project_id, task_id)
         check_flag("cascade", cascade)
         operation = check_operation(operation_id)
-        descendants: list[Key] = (yield Read(lambda: self._completed_dependents(key))) if cascade else []
+        descendants: list[Key] = (yield Read(lambda: self._completed_dependents(key, operation))) if cascade else []
         result: OperatorResult = yield from self.ask_one(c.ResetTask(key, self.operator(), operation))
         cascade_of: list[str] = []
         errors: list[GenlockError] = []
@@ -248,8 +249,10 @@ class Operating(Base):
                 return
             after = page.next
 
-    def _completed_dependents(self, key: Key) -> list[Key]:
+    def _completed_dependents(self, key: Key, operation: str = "") -> list[Key]:
         """Completed tasks that rest on this one, directly or through others: those that depend on it, and the parent that it is a part of.
+
+        Those too that this very operation has reset before its answer was lost, so that they are in the one that is given now.
 
         Also through those that are open again: what was reset alone before has left those behind it as they were. A cancelled one
         will not be done again, and passes nothing on."""
@@ -261,7 +264,7 @@ class Operating(Base):
                 if record.state is not Status.CANCELLED and other not in seen:
                     seen.add(other)
                     todo.append((other, record))
-                    if record.state is Status.COMPLETED:
+                    if record.state is Status.COMPLETED or self._was_reset_by(record, operation):
                         completed.append(other)
         return completed
 
@@ -278,6 +281,10 @@ class Operating(Base):
         if task.task.parent is not None:
             above = self.read_records([key.beside(TASK, task.task.parent)])
             yield from ((parent, record) for parent, record in above.items() if isinstance(record, TaskRecord))
+
+    def _was_reset_by(self, record: TaskRecord, operation: str) -> bool:
+        act = record.remembered(operation, self.identity.session_id or "")
+        return act is not None and act.what == TaskReset.__struct_config__.tag
 
     def _adoptable(self, key: Key, refused_id: str) -> tuple[RefusedRecord, c.Content]:
         """A refused result, and what the task's will be: a copy, so that neither is lost with the other."""
