@@ -39,6 +39,7 @@ from genlock.plans import PlanFile
 from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
 from genlock.service.building import Choices
 from genlock.wire.routes import ROUTES
+from tests.servers.proxy import Proxy
 from tests.servers.service import Service, serving
 
 METHODS = [*(route.name for route in ROUTES), "watch"]
@@ -293,6 +294,26 @@ def test_the_asynchronous_face_does_the_same(service: Service, place: dict[str, 
             await fleet.ready()
 
     asyncio.run(main())
+
+
+def test_whoever_has_one_loop_after_the_other_or_two_at_once_has_no_more_connections_than_loops(proxy: Proxy) -> None:
+    fleet = genlock.aio.connect(f"http://127.0.0.1:{proxy.port}", project_id="loops")
+    for _ in range(3):
+        asyncio.run(_asked_twice(fleet))
+    assert len(proxy.asked) == 3
+    assert fleet._link._clients == {}, "each was closed with its loop"  # type: ignore[attr-defined]
+
+    with asyncio.Runner() as one, asyncio.Runner() as other:
+        for _ in range(3):
+            one.run(_asked_twice(fleet))
+            other.run(_asked_twice(fleet))
+        assert len(proxy.asked) == 5
+    asyncio.run(fleet.close())
+
+
+async def _asked_twice(fleet: AsyncCoordinator) -> None:
+    for _ in range(2):
+        assert await fleet.ready() == ()
 
 
 def test_many_threads_share_a_connection(fleet: Coordinator) -> None:

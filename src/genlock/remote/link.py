@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -70,15 +70,16 @@ class Link:
         """As it is at first, and again in a forked child."""
         self._pid = os.getpid()
         self._client: httpx2.Client | None = None
-        self._async_client: httpx2.AsyncClient | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._of_loops: dict[asyncio.AbstractEventLoop, AsyncGenerator[httpx2.AsyncClient, None]] = {}
+        """The connections of each event loop: none can use another's."""
+        self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._headers = headers_of(self._identity, self._key, self.version)
 
     @property
     def identity(self) -> Identity:
         """Who the connection speaks for where a call does not say."""
         if self._pid != os.getpid():
-            _left_behind.append((self._client, self._async_client))
+            _left_behind.append((self._client, self._of_loops))
             self._lock = threading.Lock()
             if self._identity.own_process:
                 self._identity = replace(self._identity, process=self.identify())
@@ -116,7 +117,8 @@ class Link:
 
         address = self.url
         try:
-            found = await self._client_of_loop().request(**self._sending(address, request, connect_seconds, read_seconds))
+            client = await self._client_of_loop()
+            found = await client.request(**self._sending(address, request, connect_seconds, read_seconds))
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             self.addresses.leave(address)
             return lost(error)
@@ -153,17 +155,33 @@ class Link:
                 self._client = httpx2.Client(**self._opening())
             return self._client
 
-    def _client_of_loop(self) -> httpx2.AsyncClient:
+    async def _client_of_loop(self) -> httpx2.AsyncClient:
         import asyncio
 
         loop = asyncio.get_running_loop()
-        if self._async_client is None or self._loop is not loop:
-            import httpx2
+        found = self._clients.get(loop)
+        if found is None:
+            for other in [each for each in list(self._of_loops) if each.is_closed()]:
+                self._part(other)  # it has not told its generators that it ends
+            opened = self._of_loops[loop] = self._opened_in(loop)
+            found = await anext(opened)
+        return found
 
-            if self._async_client is not None:
-                _left_behind.append(self._async_client)  # its loop is another, and perhaps no more
-            self._async_client, self._loop = httpx2.AsyncClient(**self._opening()), loop
-        return self._async_client
+    async def _opened_in(self, loop: asyncio.AbstractEventLoop) -> AsyncGenerator[httpx2.AsyncClient, None]:
+        """The connections of an event loop. A generator, since those are closed by their loop in its end, when nothing else can be
+        awaited there any more: whoever makes one loop after the other would have ever more connections open."""
+        import httpx2
+
+        client = self._clients[loop] = httpx2.AsyncClient(**self._opening())
+        try:
+            yield client
+        finally:
+            self._part(loop)
+            await client.aclose()
+
+    def _part(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._clients.pop(loop, None)
+        self._of_loops.pop(loop, None)
 
     def _opening(self) -> dict[str, Any]:
         import httpx2
@@ -199,8 +217,9 @@ class Link:
         import asyncio
 
         self.close()
-        if self._pid == os.getpid() and self._async_client is not None and self._loop is asyncio.get_running_loop():
-            await self._async_client.aclose()
+        opened = self._of_loops.get(asyncio.get_running_loop()) if self._pid == os.getpid() else None
+        if opened is not None:
+            await opened.aclose()
 
 
 def lost(error: Exception) -> Lost:
