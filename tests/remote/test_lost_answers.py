@@ -15,7 +15,7 @@ from genlock.remote.addresses import Addresses
 from genlock.remote.patience import Patience
 from genlock.remote.replies import Lost
 from genlock.remote.requests import request_of
-from genlock.wire.calls import ClaimNext
+from genlock.wire.calls import ClaimNext, Ready
 from genlock.wire.routes import ROUTES
 from tests.logs import PLANTED
 from tests.servers.proxy import Proxy, between
@@ -199,6 +199,16 @@ def test_each_piece_of_a_long_wait_has_its_own_patience_also_after_a_connection_
     patience.pause(request, Lost("cut off", sent=True))
 
     assert 30 < patience.read_seconds(request, 30) <= 35
+
+
+def test_how_long_there_was_no_answer_is_said_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes through many records is waited for longer than the deadline, once."""
+    now = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    patience = Patience(Addresses("http://127.0.0.1:8420"), deadline_seconds=5)
+    now += 120.2
+    with pytest.raises(ServiceUnreachable, match="within 120 seconds"):
+        patience.pause(request_of(Identity(), Ready()), Lost("silent", sent=True))
 
 
 def test_after_the_deadline_it_is_said_that_it_may_have_been_done_and_how_to_repeat_it(service: Service, place: dict[str, Any]) -> None:

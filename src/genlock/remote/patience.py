@@ -34,7 +34,8 @@ class Patience:
     def __init__(self, addresses: Addresses, deadline_seconds: float, wait_seconds: float = 0) -> None:
         self._addresses = addresses
         self._seconds = deadline_seconds
-        self._until = time.monotonic() + deadline_seconds + wait_seconds
+        self._began = time.monotonic()
+        self._until = self._began + deadline_seconds + wait_seconds
         self._pauses = 0
         self._maybe_done = False
 
@@ -78,8 +79,10 @@ class Patience:
                 "connect(ca_file=…), or SSL_CERT_FILE"
             )
         why = after.why if isinstance(after, Lost) else str(after.error)
+        # One attempt at what may be slow takes longer than the deadline of all.
+        seconds = max(self._seconds, round(time.monotonic() - self._began))
         return ServiceUnreachable(
-            f"no answer from {self._addresses} within {self._seconds:g} seconds: {why}. Does the service run, and is this its address? "
+            f"no answer from {self._addresses} within {seconds:g} seconds: {why}. Does the service run, and is this its address? "
             f"To ask it: curl {self._addresses.current}/healthz{self._doubt(request)}"
         )
 
