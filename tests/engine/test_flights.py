@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask
-from genlock.core.keys import TASK, Key, project_key
+from genlock.core.commands import ClaimTask, RegisterSession
+from genlock.core.keys import SESSION, TASK, Key, project_key
 from genlock.core.results import SweepResult
 from genlock.engine.jobs import Job, NextTask, Sweep
 from genlock.engine.spans import Runs
@@ -36,7 +36,7 @@ from tests.engine.gates import (
 
 dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
-Command = ClaimTask | NextTask | Sweep
+Command = ClaimTask | RegisterSession | NextTask | Sweep
 
 
 class Overlap:
@@ -163,6 +163,18 @@ def test_a_request_that_is_repeated_during_its_own_flight_gets_the_same_claim(ho
     gate.open()
     assert answered(flying)[0].claim == answered(others[0])[0].claim
     assert state(overlap.fleet, "Y") == "PENDING"
+
+
+def test_a_request_that_is_repeated_during_its_own_flight_gets_the_same_claim_though_nothing_else_is_ready(home: Home) -> None:
+    overlap = Overlap(home, [])
+    request = NextTask(project(), caller("zoe"), operation="op-1")
+    # What comes with it can be decided beside the flight, so that the repeated one is held back alone.
+    beside = RegisterSession(Key(*PLACE, SESSION, "s-new"), caller("new"))
+    flying, others, gate = overlap.begin([request, beside], first=request)
+    gate.open()
+    first, again = answered(flying)[0], answered(others[0])[0]
+    assert (first.success, again.success) == (True, True)
+    assert first.claim == again.claim
 
 
 def test_when_only_the_flight_can_open_something_the_request_waits_for_it(home: Home) -> None:

@@ -151,7 +151,7 @@ class Lane:
             if not job.cancelled:
                 items += items_of(job)
         for item in again:
-            if isinstance(item.request, NextTask):  # it lost a race, and keeps its place among those who wait
+            if isinstance(item.request, NextTask):  # it lost a race, or was held back, and keeps its place among those who wait
                 self._waiting.add(item)
                 woken = True
         items += self._waiting.late(time.monotonic())
@@ -362,6 +362,7 @@ class Lane:
     def _find_nothing(self, item: Item, waits: bool) -> bool:
         """There is nothing for this request: it goes on waiting, or is told so."""
         if waits:
+            item.waited = True
             self._waiting.add(item)
             return False
         item.decision = Decision(NOTHING)

@@ -36,10 +36,9 @@ class Waiting:
         return self._at.keys()
 
     def add(self, item: Item) -> None:
-        """It has looked, and found nothing; at its old place if it has waited before."""
+        """It is to look, or to look again; at its old place if it has waited before."""
         request = item.request
         assert isinstance(request, NextTask)
-        item.waited = True
         group = self._at.setdefault(request.key.place, {})
         if item.number not in group:
             self._size += 1
