@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 from typing import Any
@@ -489,6 +490,26 @@ def test_a_store_that_fails_in_the_second_commit_costs_no_reaction(home: Home) -
     assert submit(fleet, "A", "alice", generation).accepted
 
     assert next_for(fleet, "bob").task_id == "B"
+
+
+@pytest.mark.parametrize("why", ["it cannot be written", "it keeps changing"])
+def test_a_reaction_that_fails_for_long_is_made_up_for_though_nobody_asks(home: Home, why: str) -> None:
+    """Other tasks are ready, so nobody finds nothing and settles; the store can be read all the time."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=PAIR)
+    generation = granted(fleet, "A", "alice")
+    numbers = iter(range(1000))
+    acts: dict[str, Callable[[], Any]] = {
+        "it cannot be written": raising(StoreUnavailable("for a while")),
+        "it keeps changing": lambda: rival.edit_task(task_id="B", changes={"title": f"edited {next(numbers)}"}),
+    }
+    # For longer than a reaction, and then the settling that makes up for it, have patience.
+    store.on("commit", when=writing(e.DependencyMet, "B"), before=acts[why], times=25)
+
+    assert submit(fleet, "A", "alice", generation).accepted
+
+    until(fleet, lambda: state(fleet, "B") == "PENDING")
 
 
 def test_a_coordinator_that_has_settled_before_does_not_take_a_failed_reaction_for_done(home: Home) -> None:

@@ -181,7 +181,8 @@ class Lane:
 
     def _rest(self) -> float | None:
         """How long nothing will happen by itself."""
-        ends = [end for end in (self._waiting.next_end, self._upkeep.flush_at) if end is not None]
+        settle_at = self._upkeep.settle_at if self._flight is None else None
+        ends = [end for end in (self._waiting.next_end, self._upkeep.flush_at, settle_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
     def _process(self, items: list[Item]) -> None:

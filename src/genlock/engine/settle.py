@@ -40,6 +40,8 @@ class Settler:
         """Where this coordinator itself has settled to, as cursor and position; the store is told only of what was worth telling."""
         self._own: dict[tuple[str, str], Runs] = {}
         """The events in the feed that are this coordinator's own, with all their reactions done."""
+        self._left: set[tuple[str, str]] = set()
+        """Where something could not be repeated the last time."""
 
     def committed(self, span: Span) -> None:
         """These events were written, and what they asked of others was done."""
@@ -69,12 +71,18 @@ class Settler:
         came, complete = self._repeat(page, until)
         if not complete:
             # The cursor must not move past what was not written; whoever settles next begins here again.
+            self._left.add(place)
             return came, False
+        self._left.discard(place)
         self._seen[place] = page.cursor, page.position
         # Where nothing came of it, the store need not know: the next one reads these few events again.
         if came or page.more:
             self._move(place, stored, page.cursor)
         return came, page.more
+
+    def has_left(self, place: tuple[str, str]) -> bool:
+        """Could something not be repeated there the last time? Then it is to be tried again."""
+        return place in self._left
 
     def begin_at(self, place: tuple[str, str], cursor: str) -> None:
         """Whoever settles this project next begins here: all before is known to be settled."""

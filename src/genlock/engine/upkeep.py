@@ -43,6 +43,8 @@ _TOURED = 1024
 _SETTLE_EVENTS = 1000
 _SETTLE_AT_LAST = 5000
 _SETTLE_PAUSE = 0.2
+_AGAIN_PAUSE = 0.5
+"""After a settling that could not write what it had to."""
 
 
 News = Callable[[Iterable[Cell], datetime], None]
@@ -77,7 +79,8 @@ class Upkeep:
         self._settler = Settler(store, counts, profile, notes, keeps_up=outages is not None)
         self._events: dict[Place, int] = {}
         """Since they were last settled."""
-        self._unsettled: set[Place] = set()
+        self._unsettled: dict[Place, float] = {}
+        """Where there is something to settle, and from when on."""
         self._settle_at: dict[Place, float] = {}
         self._postponed: dict[Place, float] = {}
         """When a settling that was left out for haste is to be made up for."""
@@ -113,11 +116,11 @@ class Upkeep:
             moved.add(place)
             self._events[place] = self._events.get(place, 0) + span.events
             if self._events[place] >= _SETTLE_EVENTS:
-                self._unsettled.add(place)
+                self._unsettled.setdefault(place, 0.0)
             if complete:
                 self._settler.committed(span)
         if not complete:
-            self._unsettled.update(moved)
+            self._unsettled.update(dict.fromkeys(moved, 0.0))
         cells = (*committed, *reactor.cells)
         self._news(cells, now)
         if self._notes is not None:
@@ -126,17 +129,22 @@ class Upkeep:
 
     def make_up_for(self, place: Place, until: float) -> None:
         """Something was done whose reactions nobody has run: settling does, at once if that is possible."""
-        self._unsettled.add(place)
+        self._unsettled[place] = 0.0
         with contextlib.suppress(StoreError):
             self._settler.settle(place, until)
-            self._unsettled.discard(place)
+            self._settled(place)
 
     # Between batches
 
     @property
     def is_due(self) -> bool:
-        """Is there anything to settle?"""
-        return bool(self._unsettled)
+        """Is there anything to settle now?"""
+        return bool(self._unsettled) and min(self._unsettled.values()) <= time.monotonic()
+
+    @property
+    def settle_at(self) -> float | None:
+        """When there will be something to settle, if there is anything."""
+        return min(self._unsettled.values(), default=None)
 
     @property
     def flush_at(self) -> float | None:
@@ -150,7 +158,8 @@ class Upkeep:
 
     def settle_now_and_then(self, land: Callable[[], bool] | None) -> None:
         """A page of each project that has had many events. `land` lets the batch under way come to its end, if there is one."""
-        for place in list(self._unsettled):
+        now = time.monotonic()
+        for place in [place for place, at in self._unsettled.items() if at <= now]:
             if land is not None and self._events.get(place, 0) < _SETTLE_AT_LAST:
                 continue  # the events under way are not known to be ours yet, and would be read for nothing
             if land is not None:
@@ -158,7 +167,14 @@ class Upkeep:
             self._events[place] = 0
             _, more = self._settler.settle_page(place, time.monotonic() + 5)
             if not more:
-                self._unsettled.discard(place)
+                self._settled(place)
+
+    def _settled(self, place: Place) -> None:
+        """As far as it went. What the store did not take, or others kept changing, is tried again soon: nobody else may come to do it."""
+        if self._settler.has_left(place):
+            self._unsettled[place] = time.monotonic() + _AGAIN_PAUSE
+        else:
+            self._unsettled.pop(place, None)
 
     def leave(self) -> None:
         """Spares whoever comes next what we know."""
@@ -175,6 +191,7 @@ class Upkeep:
         self._postponed.pop(place, None)
         self._settle_at[place] = now + _SETTLE_PAUSE
         found = self._settler.settle(place, now + 5) > 0
+        self._settled(place)
         if now >= self._looked_at.get(place, 0):
             self._looked_at[place] = now + LOOK_SECONDS
             # Those who hold tasks: lapsed, vanished, silent. The first few do for a look in passing.
@@ -201,6 +218,7 @@ class Upkeep:
             yield
             further, more = self._settler.settle_page(place, time.monotonic() + 60)
             settled += further
+        self._settled(place)
         return replace(found, settled=settled)
 
     def _walk(self, query: Query, found: SweepResult, most: int | None = None) -> Course:
