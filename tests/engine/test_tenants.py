@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, NamedTuple
 
 import pytest
 
 import genlock
-from genlock.core.keys import TASK
+from genlock.core.keys import TASK, TENANT
 from genlock.engine.payloads import payloads_of
-from genlock.errors import BadArgument, CursorLost, ResultNotFound
+from genlock.errors import BadArgument, CursorLost, ResultNotFound, StoreUnavailable
 from genlock.store import Query, Store
-from tests.engine.gates import Home
+from tests.engine.gates import Home, raising
 
 NAMES: dict[str, Any] = {"project_id": "apollo", "session_id": "s", "agent_id": "a", "user_id": "u"}
 LARGE = {"text": "x" * 40_000}
@@ -143,3 +144,18 @@ def test_what_is_no_name_is_refused_every_time_also_beside_one_that_was_good(hom
             with pytest.raises(BadArgument, match=f"^{what} "):
                 fleet.ready(tenant_id=place[0], project_id=place[1])
         assert len(fleet.ready(tenant_id="a", project_id="b")) == 1
+
+
+def test_a_tenant_that_could_not_be_listed_is_listed_by_the_next_call(home: Home) -> None:
+    """Monitors and admins find a project by its tenant's record: nothing may be written beside a tenant that has none."""
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.1)
+    away = raising(StoreUnavailable("for a while"))
+    store.on("commit", when=lambda changes: any(change.key.kind == TENANT for change in changes), before=away, times=inf)
+    with pytest.raises(StoreUnavailable):
+        fleet.add_tasks(tasks=["T"])
+    store.clear()
+
+    fleet.add_tasks(tasks=["T"])
+
+    assert [tenant.tenant_id for tenant in fleet.list_tenants()] == ["default"]

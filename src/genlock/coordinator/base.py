@@ -111,8 +111,8 @@ class Base:
         """Makes sure that the tenant is listed and the project exists, once a connection."""
         if place in self.places:
             return
-        yield Ask([ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile)])
-        yield Ask([ChangeProject(project_key(*place), self.operator())])
+        yield from self.ask_one(ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile))
+        yield from self.ask_one(ChangeProject(project_key(*place), self.operator()))
         self.places.add(place)
 
     def ask_one(self, command: Command) -> Script[Any]:
