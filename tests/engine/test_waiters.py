@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from genlock.core import events as e
 from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.engine.watcher import Watcher
-from genlock.errors import Closed, SessionEnded, StoreError, TaskNotFound
+from genlock.errors import Closed, SessionEnded, StoreError, StoreUnavailable, TaskNotFound
 from genlock.store import MAX_DUE, EventQuery
 from tests.engine.gates import (
     PATIENCE,
@@ -26,6 +27,7 @@ from tests.engine.gates import (
     granted,
     later,
     next_for,
+    raising,
     submit,
     until,
     writing,
@@ -219,6 +221,38 @@ def test_the_feed_is_watched_from_before_the_look(home: Home) -> None:
     )
     look = next(at for at, (name, given) in enumerate(store.calls) if name == "find" and given.heads)
     assert tail < look
+
+
+class Sleeper:
+    """Who is to be woken."""
+
+    def __init__(self) -> None:
+        self.poked = threading.Event()
+
+    def poke(self) -> None:
+        self.poked.set()
+
+
+def test_a_project_whose_end_could_not_be_read_leaves_the_watch_over_the_others_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, fleet = home.gated(), home.connect()
+    fleet.add_tasks(tasks=[])
+    watcher, sleeper, asleep = Watcher(store), Sleeper(), home.stop()
+    store.on("read_events", before=raising(StoreUnavailable("for a moment")))
+    # Nobody comes back for it, and what nobody asks for is forgotten at once.
+    monkeypatch.setattr("genlock.engine.watcher._LINGER_SECONDS", 0.0)
+    with pytest.raises(StoreUnavailable):
+        watcher.watch(("default", "elsewhere"), sleeper)
+    monkeypatch.setattr("genlock.engine.watcher._LINGER_SECONDS", 3600.0)
+    store.on("wait", before=asleep)
+
+    watcher.watch(PLACE, sleeper)
+
+    asleep.wait()
+    asleep.open()
+    fleet.add_tasks(tasks=["T"])
+    assert sleeper.poked.wait(PATIENCE)
+    watcher.close()
+    watcher.join()
 
 
 # Order

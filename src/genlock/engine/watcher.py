@@ -42,10 +42,12 @@ class Watcher:
     def watch(self, place: tuple[str, str], sleeper: Sleeper) -> None:
         """From now on, and for a few seconds after the last call, `sleeper` is poked when the place's feed moves."""
         with self._lock:
-            self._until[place] = time.monotonic() + _LINGER_SECONDS
             if place in self._cursors:
+                self._until[place] = time.monotonic() + _LINGER_SECONDS
                 return
             end = self._store.read_events(EventQuery(*place, tail=True))
+            # Only now: what is there to be forgotten must be there as a whole.
+            self._until[place] = time.monotonic() + _LINGER_SECONDS
             self._cursors[place], self._positions[place], self._own[place] = end.cursor, end.position, Runs()
             self._sleepers[place] = sleeper
             if self._thread is None and not self._closing:
