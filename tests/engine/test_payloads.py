@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ import genlock
 from genlock.coordinator import payloads
 from genlock.core import events as e
 from genlock.engine.payloads import missing_payloads, payloads_of
-from genlock.errors import NotAllowed, ResultNotFound
-from tests.engine.gates import GatedStore, Home, complete, granted, submit, writing
+from genlock.errors import NotAllowed, ResultNotFound, StoreUnavailable, TaskNotFound
+from tests.engine.gates import GatedStore, Home, complete, granted, raising, state, submit, writing
 
 LARGE = {"text": "x" * 50_000}
 """A result that is kept as a payload."""
@@ -233,3 +234,30 @@ def test_bytes_from_before_are_dropped_when_nobody_refers_to_them_any_more(home:
     fleet.discard_result(task_id="T", refused_id=name)
     with pytest.raises(ResultNotFound):
         fleet.read_result(task_id="T", digest=digest)
+
+
+def test_a_large_result_of_no_task_does_not_keep_the_others_of_its_batch_from_being_handed_in(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    results = [{"task_id": name, "generation": generation, "result_data": LARGE} for name in ("nobody-s", "T")]
+
+    answers = fleet.batch_submit(results=results, session_id="s-alice")
+
+    assert isinstance(answers["nobody-s"], TaskNotFound)
+    assert not isinstance(answers["T"], Exception)
+    assert answers["T"].accepted
+
+
+def test_a_large_result_that_was_accepted_is_answered_so_though_the_store_is_away_right_after(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    gone = raising(StoreUnavailable("for a while"))
+    store.on("commit", when=writing(e.ResultAccepted, "T"), after=lambda: store.on("load", before=gone, times=inf))
+
+    assert submit(fleet, "T", "alice", generation, LARGE).accepted
+
+    store.clear()
+    assert state(fleet, "T") == "COMPLETED"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
 import msgspec
 
-from genlock.coordinator.scripts import Ask, Script
+from genlock.coordinator import payloads
+from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core.codec import decode_record
-from genlock.core.commands import Caller, ChangeProject, ChangeTenant, Command
+from genlock.core.commands import AdoptResult, Caller, ChangeProject, ChangeTenant, Command, SubmitResult
 from genlock.core.identity import NO_AGENT, NO_SESSION
 from genlock.core.identity import Identity as Identity
 from genlock.core.ids import check_task_id
@@ -18,7 +20,7 @@ from genlock.core.model import Actor, ProjectRecord, Record, TaskRecord, TenantR
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.engine.engine import Engine
-from genlock.errors import BadArgument, StoreCorrupt, TaskNotFound
+from genlock.errors import BadArgument, GenlockError, StoreCorrupt, TaskNotFound
 from genlock.store import Stored
 
 _CALLERS_KEPT = 4096
@@ -114,6 +116,11 @@ class Base:
         yield from self.ask_one(ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile))
         yield from self.ask_one(ChangeProject(project_key(*place), self.operator()))
         self.places.add(place)
+
+    def tidied(self, command: SubmitResult | AdoptResult) -> Script[None]:
+        """Drops the bytes of what was handed in before. That it was answered counts: bytes that stay do no harm."""
+        with contextlib.suppress(GenlockError):
+            yield Read(lambda: payloads.drop_if_repeated(self.store, command))
 
     def ask_one(self, command: Command) -> Script[Any]:
         """One command, its outcome or its error."""

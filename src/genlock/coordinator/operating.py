@@ -160,7 +160,7 @@ class Operating(Base):
         )
         result: SubmissionResult = yield from self.ask_one(command)
         if content.payload:
-            yield Read(lambda: payloads.drop_if_repeated(self.store, command))
+            yield from self.tidied(command)
         return result
 
     def discard_result(self, *, task_id: str, refused_id: str, tenant_id: str | None = None, project_id: str | None = None) -> Script[None]:

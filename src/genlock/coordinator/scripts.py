@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from genlock.engine.engine import Engine
 from genlock.engine.jobs import Job, Request
+from genlock.errors import GenlockError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,7 +32,7 @@ class Ask(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """A blocking look at the store, or something else that may be repeated: it is, while the store is away."""
+    """A blocking look at the store, or something else that may be repeated: it is, while the store is away. Its error is the script's."""
 
     function: Callable[[], Any]
 
@@ -47,7 +48,11 @@ def run(engine: Engine, script: Script[R]) -> R:
             if type(step) is Ask:
                 answer: Any = _wait(engine, engine.submit(step.requests, patience=step.patience))
             else:
-                answer = engine.read(step.function)  # type: ignore[union-attr]
+                try:
+                    answer = engine.read(step.function)  # type: ignore[union-attr]
+                except GenlockError as error:
+                    step = script.throw(error)  # it may know what to do without
+                    continue
             step = script.send(answer)
     except StopIteration as done:
         result: R = done.value
@@ -99,7 +104,11 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
                         raise
                     answer: Any = job
                 else:
-                    answer = await loop.run_in_executor(None, engine.read, step.function)  # type: ignore[union-attr]
+                    try:
+                        answer = await loop.run_in_executor(None, engine.read, step.function)  # type: ignore[union-attr]
+                    except GenlockError as error:
+                        step = script.throw(error)
+                        continue
                 step = script.send(answer)
         except StopIteration as done:
             result: R = done.value

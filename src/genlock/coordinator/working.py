@@ -128,7 +128,7 @@ class Working(Base):
             return result
         yield Read(lambda: self._store_payload(command, data))
         result = yield from self.ask_one(command)
-        yield Read(lambda: payloads.drop_if_repeated(self.store, command))
+        yield from self.tidied(command)
         return result
 
     def claim_next(
@@ -233,7 +233,7 @@ class Working(Base):
                 yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
         answers = yield from self._each(commands)
         for command, _ in large:
-            yield Read(lambda command=command: payloads.drop_if_repeated(self.store, command))  # type: ignore[misc]
+            yield from self.tidied(command)
         return answers
 
     def _submission(
