@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
 from genlock.core import events as e
+from genlock.core.commands import ClaimTask
+from genlock.engine.jobs import Job
 from genlock.errors import OutcomeUnknown, StoreUnavailable
 from genlock.store import Change
-from tests.engine.gates import GatedStore, Home, claim, granted, next_for, raising, state, submit, task_key, told, writing
+from tests.engine.gates import (
+    GatedStore,
+    Home,
+    answered,
+    caller,
+    claim,
+    granted,
+    next_for,
+    raising,
+    state,
+    submit,
+    task_key,
+    told,
+    writing,
+)
 
 broken = raising(OutcomeUnknown("the connection broke"))
 away = raising(StoreUnavailable("the store is away"))
@@ -150,8 +167,8 @@ def test_an_outcome_that_stays_unknown_is_said_to_be_so(home: Home) -> None:
 # A commit that was sent, is not there when one looks, and is carried out all the same: the server had it and was slow.
 
 
-def lands_late(store: GatedStore, event: type) -> None:
-    """The next commit in which this happens breaks off, and is done right after somebody has looked for it in vain."""
+def lands_late(store: GatedStore, event: type, then: Callable[[], Any] = lambda: None) -> None:
+    """The next commit in which this happens breaks off, and is done right after somebody has looked for it in vain; and `then` this."""
     sent: list[Sequence[Change]] = []
 
     def suits(changes: Sequence[Change]) -> bool:
@@ -159,8 +176,12 @@ def lands_late(store: GatedStore, event: type) -> None:
             sent.append(changes)
         return bool(sent)
 
+    def land() -> None:
+        store.inner.commit(sent[0])
+        then()
+
     store.on("commit", when=suits, before=broken)
-    store.on("read_events", when=lambda query: bool(sent) and query.record is not None, after=lambda: store.inner.commit(sent[0]))
+    store.on("read_events", when=lambda query: bool(sent) and query.record is not None, after=land)
 
 
 def test_a_release_that_lands_late_is_told_as_done(home: Home) -> None:
@@ -174,6 +195,52 @@ def test_a_release_that_lands_late_is_told_as_done(home: Home) -> None:
 
     assert (result.success, result.reason) == (True, "RELEASED")
     assert told(fleet, "T").count("CLAIM_RELEASED") == 1
+
+
+def test_a_release_that_lands_late_is_told_as_done_though_the_task_is_claimed_in_the_same_round(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    claims: list[Job] = []
+    lands_late(store, e.ClaimReleased, then=lambda: claims.append(fleet.engine.submit([ClaimTask(task_key("T"), caller("bob"))])))
+
+    result = fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    assert (result.success, result.reason) == (True, "RELEASED")
+    assert answered(claims[0])[0].success
+
+
+def test_what_may_have_landed_before_the_store_went_away_is_not_said_to_be_undone(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+
+    def leave() -> None:
+        for method in ("load", "commit", "read_events"):
+            store.on(method, before=away, times=float("inf"))
+
+    lands_late(store, e.ClaimReleased, then=leave)
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    store.clear()
+    assert state(fleet, "T") == "PENDING"
+
+
+def test_what_may_have_landed_when_the_coordinator_is_closed_is_not_said_to_be_undone(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    lands_late(store, e.ClaimReleased, then=fleet.engine._lanes[0].close)
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    assert state(home.connect(), "T") == "PENDING"
 
 
 def test_claim_next_that_lands_late_takes_one_task(home: Home) -> None:

@@ -7,7 +7,7 @@ from genlock.core.decision import Decision
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Doubt, Item
 from genlock.engine.patience import patiently
-from genlock.errors import StoreError
+from genlock.errors import GenlockError, OutcomeUnknown, StoreError
 from genlock.store import EventQuery, Store
 
 
@@ -19,14 +19,19 @@ def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
     return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
 
 
-def dispelled(item: Item, round: Round, store: Store, until: float) -> Doubt | None:
+def dispelled(item: Item, store: Store, until: float) -> Doubt | None:
     """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
 
-    Claims are decided anew: what counts is who holds the task now.
+    What others write to the same record in the same round settles nothing. Claims are decided anew: what counts is who holds the task now.
     """
-    if type(item.command) is ClaimTask or round.cells[item.command.key].sealed:
+    if type(item.command) is ClaimTask or (type(item.decision) is Decision and item.decision.events):
         return None
     return next((doubt for doubt in reversed(item.doubts) if _came_true(store, doubt, until)), None)
+
+
+def undecided(item: Item, error: GenlockError) -> GenlockError:
+    """What an item is told that cannot be decided again: to one who is in doubt nobody may say that nothing was done."""
+    return OutcomeUnknown(f"{error}. An earlier attempt may have been done: look, or ask again") if item.doubts else error
 
 
 def serve_in_doubt(round: Round, item: Item) -> bool:

@@ -24,7 +24,7 @@ from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
-from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt
+from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt, undecided
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.inbox import Inbox
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
@@ -236,7 +236,7 @@ class Lane:
                 ready = self._sort_out(flight.decided, round)
                 self._inbox.woken = True  # what was handed out and could not be written is there again
             for item in [item for item in ready if item.doubts]:
-                doubt = dispelled(item, round, self._store, flight.until)
+                doubt = dispelled(item, self._store, flight.until)
                 if doubt is not None:
                     item.decision = doubt.decision
                     self._upkeep.make_up_for(doubt.key.place, flight.until)
@@ -268,7 +268,7 @@ class Lane:
             self._retry_later(items, error)
             return
         for item in items:
-            item.decision = error
+            item.decision = undecided(item, error)
         self._answer(items, None)
 
     def _put_back(self, items: list[Item]) -> None:
@@ -386,13 +386,14 @@ class Lane:
             if cells:
                 error = next((cell.error for cell in cells if cell.error), None)
                 conflicted = any(cell.conflicted for cell in cells)
-                if (conflicted or isinstance(error, StoreUnavailable)) and self._try_again(item, now):
+                if conflicted or isinstance(error, StoreUnavailable):
                     item.doubts += doubts_of(item, round)
-                    continue
+                    if self._try_again(item, now):
+                        continue
                 if error is not None:
-                    item.decision = given_up(error) if isinstance(error, StoreUnavailable) else error
+                    item.decision = undecided(item, given_up(error) if isinstance(error, StoreUnavailable) else error)
                 elif conflicted:
-                    item.decision = Busy("the record kept changing until the deadline; nothing was decided, try again")
+                    item.decision = undecided(item, Busy("the record kept changing until the deadline; nothing was decided, try again"))
             ready.append(item)
         return ready
 
@@ -407,7 +408,7 @@ class Lane:
         now = time.monotonic()
         late = [item for item in items if not self._try_again(item, now)]
         for item in late:
-            item.decision = given_up(error)
+            item.decision = undecided(item, given_up(error))
         self._answer(late, None)
 
     def _answer(self, items: list[Item], round: Round | None, flight: Flight | None = None) -> None:
@@ -455,7 +456,7 @@ class Lane:
         under_way = [item for flight in flights for item in flight.items]
         left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting.all())}.values())
         for item in left:
-            item.decision = Closed("the coordinator was closed before this was carried out")
+            item.decision = undecided(item, Closed("the coordinator was closed before this was carried out"))
         self._answer(left, None)
         for job in jobs:
             items = items_of(job)
