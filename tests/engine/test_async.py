@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -127,6 +128,28 @@ def test_a_grant_that_is_committed_when_its_call_is_cancelled_is_released(home: 
     run(scenario)
     assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED"]
     assert granted(fleet, "T", "carol") == 2
+
+
+@pytest.mark.parametrize("verb", ["claim_next", "claim_task"])
+def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_is_cancelled(home: Home, verb: str) -> None:
+    """It was written, and decided again because of the session's record: then the claim is there already, and is the call's all the same."""
+    store = home.gated()
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["T"])
+
+    async def scenario() -> None:
+        doomed = home.connect_async(store, session_id="s-bob", agent_id="bob")
+        stop = home.stop()
+        register = partial(fleet.register_session, session_id="s-bob")
+        store.on("commit", when=writing(e.ClaimAcquired, "T"), before=register, after=stop)
+        wanted = await queued(doomed.claim_next() if verb == "claim_next" else doomed.claim_task(task_id="T"))
+        await in_thread(stop.wait)
+        await cancelled(wanted)
+        stop.open()
+        await in_thread(lambda: until(fleet, lambda: "CLAIM_RELEASED" in told(fleet, "T")))
+
+    run(scenario)
+    assert store.commits[0].conflicts == ["s-bob"]
 
 
 def test_a_grant_that_was_answered_but_not_delivered_when_its_call_is_cancelled_is_released(home: Home) -> None:

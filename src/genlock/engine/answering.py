@@ -27,7 +27,7 @@ def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_b
             denials.note(item.request.key, by.session, by.agent, outcome, now)
         if job is None:
             continue
-        if type(decision) is Decision and decision.events and type(decision.events[-1]) is ClaimAcquired:
+        if _is_grant(decision) or (item.doubts and _was_granted(item, outcome)):
             job.granted.append(item.at)
         job.results[item.at] = outcome
         job.left -= 1
@@ -42,6 +42,17 @@ def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_b
     for loop, jobs in loops.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
             loop.call_soon_threadsafe(resolve_all, jobs)
+
+
+def _is_grant(decision: Any) -> bool:
+    return type(decision) is Decision and bool(decision.events) and type(decision.events[-1]) is ClaimAcquired
+
+
+def _was_granted(item: Item, outcome: Any) -> bool:
+    """Is this claim, which was there when the item was decided again, the item's own from before?"""
+    if type(outcome) is not ClaimResult or outcome.claim is None:
+        return False
+    return any(_is_grant(doubt.decision) and doubt.decision.outcome.claim.id == outcome.claim.id for doubt in item.doubts)
 
 
 def releases_of(job: Job) -> list[ReleaseClaim]:
