@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask
-from genlock.engine.jobs import Job
+from genlock.core.commands import ClaimTask, RenewLease
+from genlock.core.keys import project_key
+from genlock.engine.jobs import Job, NextTask
 from genlock.errors import OutcomeUnknown, StoreUnavailable
 from genlock.store import Change
 from tests.engine.gates import (
+    PLACE,
     GatedStore,
     Home,
     answered,
@@ -162,6 +165,27 @@ def test_an_outcome_that_stays_unknown_is_said_to_be_so(home: Home) -> None:
     # It was done; asking again by the same session and agent gives the same claim.
     again = claim(fleet, "T", "alice")
     assert (again.success, again.claim.generation if again.claim else 0) == (True, 1)
+
+
+def test_who_would_wait_long_for_a_task_does_not_make_the_others_wait_for_a_store_that_is_away(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "B", "alice")
+    deciding = home.stop()
+    store.on("load", before=deciding)
+    first = fleet.engine.submit([RenewLease(task_key("B"), caller("alice"), 1)])
+    deciding.wait()
+    # Both are in the next batch; one of them would wait for a task for hours, and there is one at once.
+    patient = NextTask(project_key(*PLACE), caller("bob"), wait_until=time.monotonic() + 7200)
+    waiting = fleet.engine.submit([patient], patience=7200)
+    other = fleet.engine.submit([RenewLease(task_key("B"), caller("alice"), 1)])
+    store.on("commit", when=writing(e.ClaimAcquired, "A"), after=broken)
+    store.on("read_events", when=lambda query: query.record is not None, before=away, times=float("inf"))
+    deciding.open()
+
+    assert answered(first)[0].success
+    assert [type(answered(job)[0]) for job in (waiting, other)] == [OutcomeUnknown, OutcomeUnknown]
 
 
 # A commit that was sent, is not there when one looks, and is carried out all the same: the server had it and was slow.

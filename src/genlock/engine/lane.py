@@ -40,6 +40,7 @@ from genlock.store import Store
 
 MOST_COMMANDS = 512
 _UPKEEP_PAUSE = 0.05
+_USUAL_PATIENCE = 5.0
 _NO_COMMANDS = frozenset({NextTask, Sweep, Settle})
 _number = attrgetter("number")
 
@@ -195,7 +196,7 @@ class Lane:
             else:
                 items = free
                 self._again += held
-        until = max([item.job.deadline for item in items if item.job], default=time.monotonic() + 5)
+        until = _patience_of(items, time.monotonic())
         round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
         start = time.perf_counter()
         try:
@@ -463,3 +464,21 @@ class Lane:
             for item in items:
                 item.decision = Closed("the coordinator was closed before this was carried out")
             self._answer(items, None)
+
+
+def _patience_of(items: Iterable[Item], now: float) -> float:
+    """Until when a batch may take to find out what came of its commit, and to write what belongs to it: everybody else waits for that.
+
+    How long somebody would wait for a task, or a sweep may take, is no reason to keep them all.
+    """
+    until = 0.0
+    for item in items:
+        request, job = item.request, item.job
+        if job is None or type(request) is Sweep or type(request) is Settle:
+            continue
+        end = job.deadline
+        if type(request) is NextTask:
+            end -= max(0.0, request.wait_until - now)
+        if end > until:
+            until = end
+    return until or now + _USUAL_PATIENCE
