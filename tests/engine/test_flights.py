@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask, RegisterSession
+from genlock.core.commands import ClaimTask, RegisterSession, ReleaseClaim
 from genlock.core.keys import SESSION, TASK, Key, project_key
 from genlock.core.results import SweepResult
 from genlock.engine.jobs import Job, NextTask, Sweep
 from genlock.engine.spans import Runs
 from genlock.errors import Closed, OutcomeUnknown, StoreUnavailable
 from tests.engine.gates import (
+    PATIENCE,
     PLACE,
     GatedStore,
     Home,
@@ -239,6 +241,34 @@ def test_when_a_lane_ends_in_a_flight_everybody_is_told(home: Home) -> None:
     flying, others, gate = overlap.begin([ClaimTask(task_key("A"), caller("alice"))], after=die)
     gate.open()
     for job in (flying, *others):
+        assert isinstance(answered(job)[0], Closed)
+
+
+@dies
+def test_when_a_lane_ends_in_a_flight_who_was_served_beside_it_is_told_too(home: Home) -> None:
+    overlap = Overlap(home, [])
+    engine, rival = overlap.fleet.engine, home.connect()
+    wanted = NextTask(project(), caller("bob"), tracks=frozenset("A"), wait_until=time.monotonic() + PATIENCE)
+    waiting = engine.submit([wanted], patience=PATIENCE)
+    assert answered(engine.submit([ClaimTask(task_key("X"), caller("alice"))]))[0].success
+    deciding, committing = home.stop(), home.stop()
+    overlap.store.on("load", before=deciding)
+    overlap.store.on("commit", before=committing, after=die)
+    flying = engine.submit([ReleaseClaim(task_key("X"), caller("alice"), 1)])
+    deciding.wait()
+    # There is something for who waits, and it looks with the batch that is decided beside the flight.
+    rival.add_tasks(tasks=["A-001-something"])
+    engine.poke()
+    other = engine.submit([RegisterSession(Key(*PLACE, SESSION, "s-new"), caller("new"))])
+    looked = home.stop()
+    overlap.store.on("load", when=lambda keys: Key(*PLACE, SESSION, "s-bob") in keys, after=looked)
+    deciding.open()
+    committing.wait()
+    looked.wait()
+    looked.open()
+    committing.open()
+
+    for job in (flying, other, waiting):
         assert isinstance(answered(job)[0], Closed)
 
 

@@ -194,7 +194,8 @@ class Lane:
             if any(isinstance(item.request, (Sweep, Settle)) for item in held) or not (free or self._looks):
                 self._land()
             else:
-                items = free
+                # Whoever is served joins these, and must be found there should the lane end here.
+                self._current = items = free
                 self._again += held
         until = _patience_of(items, time.monotonic())
         round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
