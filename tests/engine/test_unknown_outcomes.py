@@ -15,6 +15,7 @@ from genlock.engine.jobs import Job, NextTask
 from genlock.errors import OutcomeUnknown, StoreUnavailable
 from genlock.store import Change
 from tests.engine.gates import (
+    PATIENCE,
     PLACE,
     GatedStore,
     Home,
@@ -22,12 +23,14 @@ from tests.engine.gates import (
     caller,
     claim,
     granted,
+    later,
     next_for,
     raising,
     state,
     submit,
     task_key,
     told,
+    until,
     writing,
 )
 
@@ -279,6 +282,70 @@ def test_claim_next_that_lands_late_takes_one_task(home: Home) -> None:
     assert [claim.task_id for claim in held] == [result.task_id]
     assert result.claim is not None
     assert result.claim.generation == 1
+
+
+def test_claim_next_that_lands_late_takes_one_task_though_another_looks_for_one_before_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it has landed its task looks free, and is not to be given to who looks in the same round."""
+    monkeypatch.setattr("genlock.engine.next._any_of", lambda count: 0)
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["X", "t-1", "t-2", "t-3"])
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    busy = later(lambda: claim(fleet, "X", "somebody"))
+    stop.wait()
+    jobs = [fleet.engine.submit([NextTask(project_key(*PLACE), caller(who))]) for who in ("first", "second")]
+    sent: list[Change] = []
+
+    def snatched_and_broken() -> None:
+        granted(rival, "t-1", "snatcher")
+        broken()
+
+    def is_sent(changes: Sequence[Change]) -> bool:
+        sent.extend(change for change in changes if change.key == task_key("t-2"))
+        return writing(e.ClaimAcquired, "t-1")(changes)
+
+    store.on("commit", when=is_sent, before=snatched_and_broken)
+    store.on("commit", when=lambda changes: bool(sent), before=lambda: store.inner.commit(sent[:1]))
+    stop.open()
+
+    assert busy.result(PATIENCE).success
+    taken = [answered(job)[0].task_id for job in jobs]
+    assert taken == ["t-3", "t-2"]
+    for who, task in zip(("first", "second"), taken, strict=True):
+        assert [claim.task_id for claim in fleet.get_active_claims_for_session(session_id=f"s-{who}")] == [task]
+
+
+def test_claim_next_that_lands_late_is_answered_though_somebody_waits_before_it(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["B-001-one"])
+    picky = NextTask(project_key(*PLACE), caller("picky"), tracks=frozenset("A"), wait_until=time.monotonic() + PATIENCE)
+    first = fleet.engine.submit([picky], patience=PATIENCE)
+    lands_late(store, e.ClaimAcquired)
+    began = time.monotonic()
+
+    assert next_for(fleet, "bob", wait=PATIENCE).task_id == "B-001-one"
+
+    assert time.monotonic() - began < PATIENCE / 2
+    assert first.left == 1
+
+
+def test_claim_next_that_lands_late_is_given_back_when_its_call_was_cancelled(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    jobs: list[Job] = []
+    lands_late(store, e.ClaimAcquired, then=lambda: fleet.engine.abandon(jobs[0]))
+    deciding = home.stop()
+    store.on("load", before=deciding)
+    request = NextTask(project_key(*PLACE), caller("alice"), wait_until=time.monotonic() + PATIENCE)
+    jobs.append(fleet.engine.submit([request], patience=PATIENCE))
+    deciding.open()
+
+    until(fleet, lambda: "CLAIM_RELEASED" in told(fleet, "T"))
 
 
 def test_a_claim_that_lands_late_is_granted_once(home: Home) -> None:

@@ -146,13 +146,14 @@ class Lane:
             return [item for job in self._inbox.take(0) for item in items_of(job)]
         woken = self._inbox.heed()
         again, self._again = self._again, []
-        items = [item for item in again if not isinstance(item.request, NextTask)]
+        # Who is in doubt may hold its task already: it is not to wait for another, and is not forgotten though its call was cancelled.
+        items = [item for item in again if item.doubts or not isinstance(item.request, NextTask)]
         self._depth = self._inbox.depth
         for job in self._inbox.take(MOST_COMMANDS - len(items)):
             if not job.cancelled:
                 items += items_of(job)
         for item in again:
-            if isinstance(item.request, NextTask):  # it lost a race, or was held back, and keeps its place among those who wait
+            if isinstance(item.request, NextTask) and not item.doubts:  # it lost a race, or was held back, and keeps its place among those who wait
                 self._waiting.add(item)
                 woken = True
         items += self._waiting.late(time.monotonic())
@@ -295,9 +296,12 @@ class Lane:
             round.heed_epoch({item.request.key.place for item in items} | places)
         counter = Counter(round, asking, self._waiting, frozenset() if self._flight is None else self._flight.tasks)
         given, decided = list(items), []
+        # First those who may hold a task already: were it given to another in this round, they would be given a second one.
+        served = [item for item in asking if item.doubts and serve_in_doubt(round, item)]
+        decided += served
         for place in waiting:
             decided += self._serve_waiting(counter, place, items)
-        for item in given:
+        for item in [item for item in given if item not in served] if served else given:
             request = item.request
             if type(request) not in _NO_COMMANDS:
                 (self._again if round.decide(item) is None else decided).append(item)
@@ -338,8 +342,9 @@ class Lane:
         place, round = request.key.place, counter.round
         if request.operation and not item.waited and repeated(round, item):
             return True
-        if item.doubts and serve_in_doubt(round, item):
-            return True
+        if item.doubts and item.job is not None and item.job.cancelled:
+            # What it may have held cannot be had any more, and nobody asks for anything else.
+            return self._find_nothing(item, waits=False)
         waits = request.wait_until > time.monotonic()
         if place in self._waiting.quiet and (waits or item.waited):
             return self._find_nothing(item, waits)
