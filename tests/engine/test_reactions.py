@@ -14,9 +14,10 @@ from genlock.core import events as e
 from genlock.core.codec import decode_record
 from genlock.core.commands import AddTask, ClaimTask, Content, Hear, SubmitResult
 from genlock.core.facts import Seen
-from genlock.core.keys import REFUSED, SETTLED, TASK, Key
+from genlock.core.keys import REFUSED, SETTLED, TASK, Key, project_key
 from genlock.core.model import SettledRecord, Task
 from genlock.core.reasons import Status
+from genlock.engine.jobs import NextTask
 from genlock.errors import Closed, NotAllowed, StoreFull, StoreUnavailable
 from genlock.store import Committed, Conflict, EventQuery
 from tests.engine.gates import (
@@ -346,6 +347,33 @@ def test_after_a_crash_the_children_of_a_spawn_are_created_by_the_next_who_looks
 
     assert {next_for(fleet, "bob").task_id, next_for(fleet, "bob").task_id} == {"c1", "c2"}
     assert next_for(fleet, "bob").reason == "NOTHING_READY"
+
+
+@dies
+def test_a_child_that_is_created_after_its_parent_was_looked_at_is_given_to_who_looks_in_the_same_round(home: Home) -> None:
+    store = home.gated()
+    doomed, rival = home.connect(store), home.connect()
+    doomed.add_tasks(tasks=["P"])
+    generation = granted(doomed, "P", "alice")
+    store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
+    with pytest.raises(Closed):
+        doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "c1"}])
+    watched = home.gated()
+    fleet, deciding = home.connect(watched), home.stop()
+    watched.on("load", before=deciding)
+    first = fleet.engine.submit([ClaimTask(task_key("P"), caller("bob"))])
+    deciding.wait()
+    # Of one batch: the claim of the parent looks for the child, which is not there yet; it is when the next task is looked for.
+    jobs = [
+        fleet.engine.submit([request])
+        for request in (ClaimTask(task_key("P"), caller("bob")), NextTask(project_key(*PLACE), caller("bob")))
+    ]
+    watched.on("find", when=lambda query: query.heads > 0, before=rival.sweep)
+    deciding.open()
+
+    assert answered(first)[0].reason == "DENIED_BLOCKED"
+    assert answered(jobs[0])[0].reason == "DENIED_BLOCKED"
+    assert answered(jobs[1])[0].task_id == "c1"
 
 
 @dies

@@ -108,11 +108,11 @@ class Round:
             cells[key] = Cell(key, stored, None if stored is None else decode(stored))
 
     def take(self, found: Iterable[Stored]) -> list[Cell]:
-        """Makes cells of records that `find` has just read."""
+        """Makes cells of records that `find` has just read. What was loaded before and has changed since is known anew, if it is untouched."""
         cells = []
         for stored in found:
             cell = self.cells.get(stored.key)
-            if cell is None:
+            if cell is None or (not cell.sealed and cell.read_digest != stored.digest):
                 cell = self.cells[stored.key] = Cell(stored.key, stored, self.memo.decode(stored))
             cells.append(cell)
         return cells
