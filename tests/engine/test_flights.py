@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask, RegisterSession, ReleaseClaim
+from genlock.core.commands import ClaimTask, EditTask, RegisterSession, ReleaseClaim
 from genlock.core.keys import SESSION, TASK, Key, project_key
 from genlock.core.results import SweepResult
 from genlock.engine.jobs import Job, NextTask, Sweep
@@ -185,6 +185,29 @@ def test_when_only_the_flight_can_open_something_the_request_waits_for_it(home: 
     gate.open()
     assert answered(flying)[0].success
     assert answered(others[0])[0].reason == "NOTHING_READY"
+
+
+def test_what_was_left_out_beside_a_flight_is_offered_once_it_has_landed_also_in_another_project(home: Home) -> None:
+    overlap = Overlap(home, [])
+    engine, there = overlap.fleet.engine, ("default", "there")
+    overlap.fleet.add_tasks(tasks=["Y", "Z"], project_id="there")
+    deciding, committing = home.stop(), home.stop()
+    overlap.store.on("load", before=deciding)
+    overlap.store.on("commit", when=writing(e.TaskEdited, "Z"), before=committing)
+    # Z is ready before, during and after this.
+    flying = engine.submit([EditTask(Key(*there, TASK, "Z"), caller("zoe"), {"title": "another"})])
+    deciding.wait()
+    asking = (("alice", there), ("bob", PLACE), ("bob", PLACE), ("carol", there))
+    jobs = [engine.submit([NextTask(project_key(*place), caller(who))]) for who, place in asking]
+    deciding.open()
+    committing.wait()
+    committing.open()
+
+    assert answered(flying)[0].task_id == "Z"
+    alice, bob, again, carol = [answered(job)[0] for job in jobs]
+    assert (alice.task_id, carol.task_id) == ("Y", "Z")
+    # There is one task for bob, who lets the flight land to see whether there is another: it is not given to him twice.
+    assert (bob.task_id, again.reason) == ("X", "NOTHING_READY")
 
 
 def test_limits_count_what_is_under_way(home: Home) -> None:

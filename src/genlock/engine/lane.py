@@ -153,7 +153,9 @@ class Lane:
             if not job.cancelled:
                 items += items_of(job)
         for item in again:
-            if isinstance(item.request, NextTask) and not item.doubts:  # it lost a race, or was held back, and keeps its place among those who wait
+            if (
+                isinstance(item.request, NextTask) and not item.doubts
+            ):  # it lost a race, or was held back, and keeps its place among those who wait
                 self._waiting.add(item)
                 woken = True
         items += self._waiting.late(time.monotonic())
@@ -355,9 +357,9 @@ class Lane:
             return True
         if self._flight is not None:
             # What is under way may be what opens the next one.
-            counter.busy = frozenset()
-            if self._land() and counter.serve(item, place, anew=True):
-                return True
+            counter.landed(self._land())
+        if counter.may_have_more(place) and counter.serve(item, place, anew=True):
+            return True
         if place not in counter.searched and not (waits and place in counter.served):
             counter.searched.add(place)
             if self._upkeep.look_harder(place, waits) and counter.serve(item, place, anew=True):

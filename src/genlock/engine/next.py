@@ -61,7 +61,7 @@ class Offer:
         self._in_vain = 0
         """So many were tried and granted to nobody."""
         for stored in found:
-            if stored.key not in due and stored.key not in busy:
+            if stored.key not in due and stored.key not in busy and not self._is_taken(stored.key):
                 self._add(stored.pool or "", stored.order or "", stored)
         if due:
             for ready in self._pools.values():
@@ -82,6 +82,11 @@ class Offer:
     def size(self) -> int:
         """For how many there is something."""
         return sum(map(len, self._pools.values()))
+
+    def _is_taken(self, key: Key) -> bool:
+        """Was it handed out in this round? The store does not know yet, and to the same session and agent it would be given once more."""
+        cell = self._round.cells.get(key)
+        return cell is not None and bool(cell.sealed) and not (isinstance(cell.record, TaskRecord) and claimable(cell.record))
 
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
@@ -165,7 +170,9 @@ class Counter:
         self.round = round
         self._asking, self._waiting = asking, waiting
         self._prepared: set[tuple[str, str]] = set()
-        self.busy = busy
+        self._busy = busy
+        self._beside: set[tuple[str, str]] = set()
+        """Where what is under way was left out of the offer."""
         self.offers: dict[tuple[str, str], Offer] = {}
         self.searched: set[tuple[str, str]] = set()
         """The projects in which nothing was ready and a closer look was taken."""
@@ -179,7 +186,8 @@ class Counter:
         request = item.request
         assert isinstance(request, NextTask)
         if anew or place not in self.offers:
-            self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self.busy)
+            self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self._busy)
+            (self._beside.add if self._busy else self._beside.discard)(place)
         if self.offers[place].is_empty:
             return False
         self._load_sessions(place)
@@ -189,9 +197,19 @@ class Counter:
         refused = self._serve(item, request, self.offers[place])
         if refused:
             # The first ones turned out to be nobody's (held there and then, say): look further down.
-            self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt, self.busy)
+            self.offers[place] = Offer(self.round, place, _WIDEST, item.attempt, self._busy)
             refused = self._serve(item, request, self.offers[place])
         return refused is None
+
+    def landed(self, opened: bool) -> None:
+        """What was under way no longer is: where it was left out, one may have to look once more."""
+        self._busy = frozenset()
+        if not opened:
+            self._beside.clear()
+
+    def may_have_more(self, place: tuple[str, str]) -> bool:
+        """Was something left out of the offer that is no longer under way?"""
+        return not self._busy and place in self._beside
 
     def _load_sessions(self, place: tuple[str, str]) -> None:
         """Those of so many callers as there is something for, at once: often a thousand wait for one task."""
