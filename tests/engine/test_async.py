@@ -132,7 +132,7 @@ def test_a_grant_that_is_committed_when_its_call_is_cancelled_is_released(home: 
 
 @pytest.mark.parametrize("verb", ["claim_next", "claim_task"])
 def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_is_cancelled(home: Home, verb: str) -> None:
-    """It was written, and decided again because of the session's record: then the claim is there already, and is the call's all the same."""
+    """It was written, and decided again because of the session's record: then the claim is there already, and is the call's own."""
     store = home.gated()
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])

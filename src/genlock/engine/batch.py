@@ -108,7 +108,7 @@ class Round:
             cells[key] = Cell(key, stored, None if stored is None else decode(stored))
 
     def take(self, found: Iterable[Stored]) -> list[Cell]:
-        """Makes cells of records that `find` has just read. What was loaded before and has changed since is known anew, if it is untouched."""
+        """Makes cells of records that `find` has just read. What has changed since it was loaded is known anew, if it is untouched."""
         cells = []
         for stored in found:
             cell = self.cells.get(stored.key)
