@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask, RenewLease
+from genlock.core.commands import ClaimTask, ForceRelease, RenewLease
 from genlock.core.keys import project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.errors import OutcomeUnknown, StoreUnavailable
@@ -236,6 +236,26 @@ def test_a_release_that_lands_late_is_told_as_done_though_the_task_is_claimed_in
 
     assert (result.success, result.reason) == (True, "RELEASED")
     assert answered(claims[0])[0].success
+
+
+def test_a_release_that_lands_late_is_told_as_done_though_what_others_write_then_lands_late_too(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    others: list[Job] = []
+
+    def others_go_on() -> None:
+        granted(rival, "T", "bob")
+        others.append(fleet.engine.submit([ForceRelease(task_key("T"), caller("operator"))]))
+        lands_late(store, e.ClaimSuperseded)
+
+    lands_late(store, e.ClaimReleased, then=others_go_on)
+
+    result = fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    assert (result.success, result.reason) == (True, "RELEASED")
+    assert answered(others[0])[0].task_id == "T"
 
 
 def test_what_may_have_landed_before_the_store_went_away_is_not_said_to_be_undone(home: Home) -> None:

@@ -12,9 +12,12 @@ from genlock.store import EventQuery, Store
 
 
 def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
-    """The change of this item's own record, if it was done although another was not, or if nobody knows whether it will be."""
+    """The change of this item's own record, if it was done although another was not, or if nobody knows whether it will be.
+
+    What others write to that record is no doubt of this item's.
+    """
     cell = round.cells[item.command.key]
-    if not cell.sealed or cell.error or (cell.conflicted and not cell.unsure):
+    if not _has_written(item) or not cell.sealed or cell.error or (cell.conflicted and not cell.unsure):
         return ()
     return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
 
@@ -24,9 +27,10 @@ def dispelled(item: Item, store: Store, until: float) -> Doubt | None:
 
     What others write to the same record in the same round settles nothing. Claims are decided anew: what counts is who holds the task now.
     """
-    if type(item.command) is ClaimTask or (type(item.decision) is Decision and item.decision.events):
+    if type(item.command) is ClaimTask or _has_written(item):
         return None
-    return next((doubt for doubt in reversed(item.doubts) if _came_true(store, doubt, until)), None)
+    # The first of them that was done: whatever was decided later was decided because of it.
+    return next((doubt for doubt in item.doubts if _came_true(store, doubt, until)), None)
 
 
 def undecided(item: Item, error: GenlockError) -> GenlockError:
@@ -39,6 +43,10 @@ def serve_in_doubt(round: Round, item: Item) -> bool:
     round.prepare([item])
     decision = round.decide(item)
     return type(decision) is Decision and decision.outcome.success is True
+
+
+def _has_written(item: Item) -> bool:
+    return type(item.decision) is Decision and bool(item.decision.events)
 
 
 def _came_true(store: Store, doubt: Doubt, until: float) -> bool:
