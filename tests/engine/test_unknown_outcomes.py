@@ -173,8 +173,9 @@ def test_an_outcome_that_stays_unknown_is_said_to_be_so(home: Home) -> None:
 def test_who_would_wait_long_for_a_task_does_not_make_the_others_wait_for_a_store_that_is_away(home: Home) -> None:
     store = home.gated()
     fleet = home.connect(store, deadline_seconds=0.2)
-    fleet.add_tasks(tasks=["A", "B"])
-    granted(fleet, "B", "alice")
+    fleet.add_tasks(tasks=["A", "B", "C"])
+    for name in ("B", "C"):
+        granted(fleet, name, "alice")
     deciding = home.stop()
     store.on("load", before=deciding)
     first = fleet.engine.submit([RenewLease(task_key("B"), caller("alice"), 1)])
@@ -182,7 +183,7 @@ def test_who_would_wait_long_for_a_task_does_not_make_the_others_wait_for_a_stor
     # Both are in the next batch; one of them would wait for a task for hours, and there is one at once.
     patient = NextTask(project_key(*PLACE), caller("bob"), wait_until=time.monotonic() + 7200)
     waiting = fleet.engine.submit([patient], patience=7200)
-    other = fleet.engine.submit([RenewLease(task_key("B"), caller("alice"), 1)])
+    other = fleet.engine.submit([RenewLease(task_key("C"), caller("alice"), 1)])
     store.on("commit", when=writing(e.ClaimAcquired, "A"), after=broken)
     store.on("read_events", when=lambda query: query.record is not None, before=away, times=float("inf"))
     deciding.open()
