@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any
 
 import pytest
 
 import genlock
+from genlock.core import events as e
 from genlock.core.keys import ACCESS
+from genlock.errors import StoreUnavailable
 from genlock.store import Query
-from tests.engine.gates import PLACE, Home, claim, complete, granted, next_for, told, until
+from tests.engine.gates import PATIENCE, PLACE, Home, claim, complete, granted, next_for, told, until, writing
 
 
 def denials(fleet: genlock.Coordinator) -> list[dict[str, Any]]:
@@ -73,6 +76,25 @@ def test_denials_are_written_at_most_once_a_second(home: Home) -> None:
     assert all(change.key.kind == ACCESS for commit in store.commits for change in commit.changes), "a denial is no write"
     fleet.close()
     assert sum(counted(home.connect()).values()) == 50
+
+
+def test_denials_that_could_not_be_written_are_with_the_next_ones(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A"])
+    granted(fleet, "A", "alice")
+    failed = threading.Event()
+
+    def fail() -> None:
+        failed.set()
+        raise StoreUnavailable("gone")
+
+    store.on("commit", when=writing(e.ClaimDenied), before=fail)
+    claim(fleet, "A", "bob")
+    assert failed.wait(PATIENCE)
+    claim(fleet, "A", "bob")
+
+    until(fleet, lambda: counted(fleet) == {("A", "s-bob", "bob", "DENIED_ACTIVE_CLAIM"): 2})
 
 
 @pytest.mark.large

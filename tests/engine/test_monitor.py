@@ -13,7 +13,7 @@ from genlock.core.commands import ClaimTask, Content, SubmitResult
 from genlock.engine.check import check
 from genlock.engine.monitor import Monitor
 from genlock.engine.processes import identify
-from genlock.errors import Closed
+from genlock.errors import Closed, StoreCorrupt
 from tests.engine.gates import (
     PATIENCE,
     Home,
@@ -25,6 +25,7 @@ from tests.engine.gates import (
     granted,
     later,
     next_for,
+    raising,
     state,
     submit,
     task_key,
@@ -193,6 +194,18 @@ def test_a_monitor_keeps_the_retention(home: Home) -> None:
     fleet = with_old_events(home)
 
     Monitor(fleet.engine).sweep()
+
+    assert told(fleet, "A") == ["RESULT_ACCEPTED"]
+
+
+def test_a_project_that_is_damaged_does_not_keep_a_monitor_from_the_others(home: Home) -> None:
+    fleet = with_old_events(home)
+    store = home.gated()
+    other = home.connect(store)
+    fleet.add_tasks(tasks=["X"], project_id="and-before")
+    store.on("read_events", when=lambda query: query.project == "and-before" and query.record, before=raising(StoreCorrupt("no event")))
+
+    Monitor(other.engine).sweep()
 
     assert told(fleet, "A") == ["RESULT_ACCEPTED"]
 

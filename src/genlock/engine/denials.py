@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
@@ -37,12 +38,14 @@ class Denials:
 
     def note(self, key: Key, session: str, agent: str, outcome: ClaimResult, now: datetime) -> None:
         """One more denial."""
-        line = _Line(key[:2], key.id, session, agent, outcome.reason)
+        self._add(_Line(key[:2], key.id, session, agent, outcome.reason), 1, now)
+
+    def _add(self, line: _Line, count: int, at: datetime) -> None:
         if line not in self._counts and len(self._counts) >= _MOST_KEPT:
-            self.dropped += 1
+            self.dropped += count
             return
-        self._counts[line] = self._counts.get(line, 0) + 1
-        self._last[line] = now
+        self._counts[line] = self._counts.get(line, 0) + count
+        self._last[line] = max(at, self._last.get(line, at))
 
     def flush(self) -> list[NoteDenials]:
         """What is to be written now."""
@@ -58,3 +61,10 @@ class Denials:
             for key, denials in by_key.items()
             for start in range(0, len(denials), _MOST_A_COMMAND)
         ]
+
+    def put_back(self, commands: Iterable[NoteDenials]) -> None:
+        """These could not be written; they are with the next ones."""
+        for command in commands:
+            for denial in command.denials:
+                line = _Line(command.key.place, denial.task, denial.session, denial.agent, ClaimReason(denial.reason))
+                self._add(line, denial.count, denial.at)

@@ -153,9 +153,8 @@ class Lane:
             if not job.cancelled:
                 items += items_of(job)
         for item in again:
-            if (
-                isinstance(item.request, NextTask) and not item.doubts
-            ):  # it lost a race, or was held back, and keeps its place among those who wait
+            if isinstance(item.request, NextTask) and not item.doubts:
+                # It lost a race, or was held back, and keeps its place among those who wait.
                 self._waiting.add(item)
                 woken = True
         items += self._waiting.late(time.monotonic())

@@ -16,7 +16,7 @@ from genlock.engine.check import places
 from genlock.engine.engine import Engine
 from genlock.engine.jobs import Sweep
 from genlock.engine.retention import purge_old
-from genlock.errors import GenlockError
+from genlock.errors import GenlockError, StoreCorrupt
 
 INTERVAL_SECONDS = 5.0
 
@@ -41,13 +41,18 @@ class Monitor:
         if self._place is not None:
             self._engine.submit([Sweep(project_key(*self._place))], patience=120).wait()
             return
+        for tenant, project in places(self._engine.store)[1:]:
+            # One that is damaged is not to keep the others from being looked after.
+            with contextlib.suppress(StoreCorrupt):
+                self._look_after(tenant, project)
+
+    def _look_after(self, tenant: str, project: str) -> None:
         store = self._engine.store
-        for tenant, project in places(store)[1:]:
-            self._engine.submit([Sweep(Key(tenant, project, PROJECT, project), tour=True)], patience=60).wait()
-            stored = store.load([tenant_key(tenant)]).records.get(tenant_key(tenant))
-            record = decode_record(TENANT, stored.body) if stored is not None else None
-            if isinstance(record, TenantRecord):
-                purge_old(store, (tenant, project), record.limits)
+        self._engine.submit([Sweep(Key(tenant, project, PROJECT, project), tour=True)], patience=60).wait()
+        stored = store.load([tenant_key(tenant)]).records.get(tenant_key(tenant))
+        record = decode_record(TENANT, stored.body) if stored is not None else None
+        if isinstance(record, TenantRecord):
+            purge_old(store, (tenant, project), record.limits)
 
     def _run(self) -> None:
         while not self._stop.wait(self._interval):

@@ -152,9 +152,13 @@ class Upkeep:
         return self._flushed + FLUSH_SECONDS if self.denials else None
 
     def flush_denials(self) -> None:
-        """Writes them down."""
+        """Writes them down; what the store does not take, the next time."""
         self._flushed = time.monotonic()
-        self._run_own(self.denials.flush())
+        commands, written = self.denials.flush(), set()
+        try:
+            written = {cell.key for cell in self._run_own(commands)}
+        finally:
+            self.denials.put_back(command for command in commands if command.key not in written)
 
     def settle_now_and_then(self, land: Callable[[], bool] | None) -> None:
         """A page of each project that has had many events. `land` lets the batch under way come to its end, if there is one."""
