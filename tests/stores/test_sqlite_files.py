@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -311,3 +311,27 @@ def test_a_store_is_closed_although_somebody_reads_on(tmp_path: Path, monkeypatc
         with pytest.raises(Closed):
             store.load([])
     assert store._readers.inherited() == []
+
+
+def replaced_by_another(path: Path) -> None:
+    SQLiteStore(path.with_name("other.db")).close()
+    path.with_name("other.db").replace(path)
+
+
+@pytest.mark.parametrize("happens", [Path.unlink, lambda path: path.rename(path.with_name("moved.db")), replaced_by_another])
+def test_a_file_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_nothing_is_granted_twice(
+    happens: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / "genlock.db"
+    first, second = make_change(make_key("A-001")), make_change(make_key("A-002"))
+    with closing(SQLiteStore(path)) as store:
+        store.commit([first])
+        happens(path)
+        for act in (
+            lambda: store.commit([second]),
+            lambda: store.load([first.key]),
+            lambda: store.purge(first.key, 1, b"{}"),
+            lambda: store.set_epoch(7),
+        ):
+            with pytest.raises(StoreForeign, match=r"genlock\.db was deleted, moved or replaced while it was open; nothing was written"):
+                act()

@@ -15,6 +15,7 @@ Implementation notes:
 - **Plans are fixed** (SQLITE_DBCONFIG_ENABLE_QPSG): without it SQLite compiles some statements anew at every call, for 15 µs each.
 - **Names are interned**: projects, pools and sessions as integers. Their numbers are cached, except those of a transaction that was
   rolled back.
+- **A file that was deleted or replaced** under us is noticed before anything is decided on it or written to it; see presence.py.
 - **data_version** tells a waiter that something was committed; when to ask for it, he knows from watching the log; see waiting.py.
 - **Forks**: a child must not use, nor even close, what it inherited. Its every call is an error, and its interpreter never frees it.
 """
@@ -137,6 +138,8 @@ class SQLiteStore:
         """The records found among `keys`, the clock and the epoch."""
         writer = self._writer
         records: dict[Key, Stored]
+        if writer is not None:
+            writer.presence.check()  # also for who is denied something by what he loads, and writes nothing
         if writer is not None and writer.lock.acquire(blocking=False):
             try:
                 records, epoch = self._loader.load(writer.db, keys, with_index=with_index)

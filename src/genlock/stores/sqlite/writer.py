@@ -17,6 +17,7 @@ from genlock.stores.sqlite.connections import Connect
 from genlock.stores.sqlite.faults import is_certain
 from genlock.stores.sqlite.gate import Gate
 from genlock.stores.sqlite.names import Names
+from genlock.stores.sqlite.presence import Presence
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.stores.sqlite.writing import POSITIONS, Answers, Batch, Memory, Misfit
 
@@ -38,6 +39,7 @@ class Writer:
         self._gate = gate
         self._path = path
         self._names = Names()
+        self.presence = Presence(path)
 
     def commit(self, changes: Sequence[Change]) -> Answers:
         """Writes each change that still fits. Nearly always that is all of them, and then it is known by one number."""
@@ -108,6 +110,7 @@ class Writer:
         db.execute("BEGIN IMMEDIATE")
         hit("sqlite.commit.begun")
         try:
+            self.presence.check()
             yield db
             hit("sqlite.commit.before_commit")
         except BaseException:
