@@ -13,7 +13,17 @@ import pymysql
 import pytest
 
 import genlock
-from genlock.errors import BadArgument, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
+from genlock.errors import (
+    BadArgument,
+    OutcomeUnknown,
+    OverLimit,
+    StoreCorrupt,
+    StoreError,
+    StoreForeign,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from genlock.store import Change, Clock, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.mysql import MySQLStore, opening, writing
 from genlock.stores.mysql.link import Answer, Link
@@ -271,6 +281,21 @@ def test_a_server_that_does_not_keep_or_take_everything_is_known_for_it(setting:
     store.close()
 
 
+@pytest.mark.parametrize("setting", ["sql_safe_updates = 1", "sql_select_limit = 1", "max_join_size = 1"])
+def test_what_a_server_sets_for_people_who_type_statements_does_not_count(setting: str, odd: MariaDB) -> None:
+    odd.run(f"SET GLOBAL {setting}")
+    try:
+        with closing(MySQLStore(odd.url())) as store:
+            changes = [make_change(make_key("A-001")), make_change(make_key("A-002"))]
+            commit(store, *changes)
+            assert len(store.load([change.key for change in changes]).records) == 2
+            assert len(read_feed(store)) == 2
+            store.purge(changes[0].key, 2, b"{}")
+            store.set_epoch(1)
+    finally:
+        odd.run(f"SET GLOBAL {setting.partition(' ')[0]} = DEFAULT")
+
+
 # Time
 
 
@@ -335,6 +360,43 @@ def test_a_connection_that_an_operator_ends_inside_a_commit_is_of_unknown_outcom
     commit(store, make_change(first.key, first))
 
 
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        (1020, StoreUnavailable),
+        (1026, OutcomeUnknown),
+        (1047, StoreUnavailable),
+        (1062, StoreCorrupt),
+        (1114, StoreFull),
+        (1180, OutcomeUnknown),
+        (1290, StoreReadOnly),
+        (1317, OutcomeUnknown),
+        (1412, StoreUnavailable),
+        (1598, OutcomeUnknown),
+        (1836, StoreReadOnly),
+        (1969, StoreUnavailable),
+        (2003, StoreUnavailable),
+        (3100, OutcomeUnknown),
+        (3101, StoreUnavailable),
+        (9001, StoreUnavailable),
+    ],
+)
+def test_what_a_server_a_cluster_or_a_proxy_says_inside_a_commit_is_told_as_what_it_means(
+    code: int, error: type[StoreError], mariadb: MariaDB, url: str
+) -> None:
+    with closing(MySQLStore(f"{url}&lock_timeout=0.1")) as store:
+        mariadb.run(
+            f"CREATE TRIGGER {prefix_of(url)}trouble BEFORE INSERT ON {prefix_of(url)}event FOR EACH ROW"
+            f" SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {code}, MESSAGE_TEXT = 'trouble'"
+        )
+        with pytest.raises(error, match="trouble") as raised:
+            store.commit([make_change(make_key())])
+        assert raised.type is error
+        mariadb.run(f"DROP TRIGGER {prefix_of(url)}trouble")
+        assert store.load([make_key()]).records == {}
+        commit(store, make_change(make_key()))
+
+
 # Locks
 
 
@@ -349,6 +411,19 @@ def test_a_lock_that_others_hold_too_long_is_unavailable_and_nothing_is_written(
     assert list(store.load([first.key, make_key("B-001")]).records) == [first.key]
     commit(store, make_change(first.key, first))
     store.close()
+
+
+@pytest.mark.parametrize("locking", ["LOCK TABLES {}record READ", "FLUSH TABLES WITH READ LOCK"])
+def test_tables_that_a_backup_locks_are_unavailable_in_good_time_and_nothing_is_written(locking: str, odd: MariaDB) -> None:
+    with closing(MySQLStore(url := odd.url(lock_timeout="0.5"))) as store, odd.connected() as rival, rival.cursor() as cursor:
+        cursor.execute(locking.format(prefix_of(url)))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match=r"Lock wait timeout exceeded.*nothing was written"):
+            store.commit([make_change(make_key())])
+        assert time.monotonic() - began < 5
+        cursor.execute("UNLOCK TABLES")
+        assert store.load([make_key()]).records == {}
+        commit(store, make_change(make_key()))
 
 
 def test_a_commit_that_ends_in_a_deadlock_is_tried_again_and_takes_effect_once(mariadb: MariaDB, url: str, store: MySQLStore) -> None:

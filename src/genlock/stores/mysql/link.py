@@ -16,6 +16,8 @@ from genlock.stores.mysql.text import Statement, Value
 SILENCE = 5.0
 """Seconds after its own time limit that a server may be silent before it is given up."""
 
+_NO_LIMIT = 2**64 - 1
+
 Row = tuple[Any, ...]
 
 
@@ -53,11 +55,15 @@ class Link:
     def prepare(self) -> None:
         """Settles what this connection is to be like, whatever the server's settings are."""
         limit = self._settings.statement_timeout
+        # For rows, and for whole tables, which backups lock. The server waits in whole seconds. Half of the time, so that there is time to
+        # try again.
+        wait = max(1, math.floor(self._settings.lock_timeout / 2))
         maria = "mariadb" in self._connection.get_server_info().lower()  # type: ignore[no-untyped-call]
         self.run(
             "SET NAMES binary; SET SESSION autocommit = 1, SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
-            # The server waits in whole seconds. Half of the time, so that there is time to try again.
-            f" SESSION innodb_lock_wait_timeout = {max(1, math.floor(self._settings.lock_timeout / 2))},"
+            f" SESSION innodb_lock_wait_timeout = {wait}, SESSION lock_wait_timeout = {wait},"
+            # Somebody may have set these for all, against slips of people who type statements.
+            f" SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit = {_NO_LIMIT},"
             f" SESSION {f'max_statement_time = {limit}' if maria else f'max_execution_time = {round(limit * 1000)}'};"
             " SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".encode()
         )

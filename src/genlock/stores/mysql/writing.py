@@ -16,7 +16,7 @@ import msgspec
 
 from genlock.errors import OverLimit, StoreCorrupt
 from genlock.store import Change, Committed, Conflict
-from genlock.stores.mysql.faults import DEADLOCK, LOCK_WAIT, TOO_MANY_ROWS, Refused
+from genlock.stores.mysql.faults import PASSING, TOO_MANY_ROWS, Refused
 from genlock.stores.mysql.link import Answer, Link
 from genlock.stores.mysql.queries import Queries
 from genlock.stores.mysql.text import Sql, quoted
@@ -60,7 +60,7 @@ def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: fl
                 left = packet.fitting(link.run(packet.question()), emptied)
             else:
                 link.roll_back()
-                if refused.code not in (DEADLOCK, LOCK_WAIT) or time.monotonic() > deadline:
+                if refused.code not in PASSING or time.monotonic() > deadline:
                     raise
                 time.sleep(random.uniform(0, pause))
                 pause = min(2 * pause, LONGEST_PAUSE)
