@@ -64,6 +64,12 @@ class Postgres:
         """As if it had crashed."""
         self.stop("immediate")
 
+    def demote(self) -> None:
+        """Makes a standby of it, whose primary is away; it is promoted by pg_promote()."""
+        self.stop()
+        (self._data / "standby.signal").touch()
+        self.start()
+
     @property
     def address(self) -> str:
         """A URL without options."""

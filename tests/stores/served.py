@@ -103,6 +103,19 @@ def follow_a_switchover(store: Any, way: Proxy, switch_over: Callable[[], object
         assert Committed in [type(store.commit([change])[0]) for _ in range(2)]
 
 
+def outlive_a_promotion(store: Store, promote: Callable[[], object]) -> None:
+    """A store that was opened on a replica can only be read, until that is promoted: then it is written to, and nobody opens it anew."""
+    change = make_change(make_key("A-002"))
+    assert store.limits.read_only
+    with pytest.raises(StoreReadOnly):
+        store.commit([change])
+    promote()
+    # The first commit after a promotion may be a conflict, where the store has noticed it.
+    assert Committed in [type(store.commit([change])[0]) for _ in range(2)]
+    assert not store.limits.read_only
+    assert [event.key.id for event in read_feed(store)] == ["A-001", "A-002"]
+
+
 class ServedStore:
     """Tests for whoever inherits them."""
 

@@ -36,7 +36,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.mariadb import MariaDB, running, url_for
 from tests.servers.proxy import Proxy, between
-from tests.stores.served import ServedStore, eventually, follow_a_switchover, lose_nothing_in_a_crash, through
+from tests.stores.served import ServedStore, eventually, follow_a_switchover, lose_nothing_in_a_crash, outlive_a_promotion, through
 
 
 @pytest.fixture(name="url")
@@ -265,20 +265,33 @@ def test_the_tables_that_are_looked_for_are_those_that_there_are(mariadb: MariaD
     assert sorted(str(name) for (name,) in found) == sorted(tables_for(prefix))
 
 
+def test_a_store_on_a_replica_is_written_to_once_that_is_promoted(odd: MariaDB) -> None:
+    with closing(MySQLStore(url := odd.url())) as store:
+        commit(store, make_change(make_key("A-001")))
+    odd.run("SET GLOBAL read_only = 1")
+    try:
+        with closing(MySQLStore(url)) as store:
+            outlive_a_promotion(store, lambda: odd.run("SET GLOBAL read_only = 0"))
+    finally:
+        odd.run("SET GLOBAL read_only = 0")
+
+
 @pytest.mark.parametrize("setting", ["innodb_flush_log_at_trx_commit", "read_only"])
 def test_a_server_that_does_not_keep_or_take_everything_is_known_for_it(setting: str, odd: MariaDB) -> None:
     MySQLStore(url := odd.url()).close()
     if setting == "read_only":
         odd.run("SET GLOBAL read_only = 1")
-    store = MySQLStore(url)
-    odd.run("SET GLOBAL read_only = 0")
-    assert not store.limits.durable
-    assert store.limits.read_only == (setting == "read_only")
-    if store.limits.read_only:
-        with pytest.raises(StoreReadOnly, match="read_only"):
-            store.commit([make_change(make_key())])
-        assert store.load([make_key()]).records == {}
-    store.close()
+    try:
+        store = MySQLStore(url)
+        assert not store.limits.durable
+        assert store.limits.read_only == (setting == "read_only")
+        if store.limits.read_only:
+            with pytest.raises(StoreReadOnly, match="read_only"):
+                store.commit([make_change(make_key())])
+            assert store.load([make_key()]).records == {}
+        store.close()
+    finally:
+        odd.run("SET GLOBAL read_only = 0")
 
 
 @pytest.mark.parametrize("setting", ["sql_safe_updates = 1", "sql_select_limit = 1", "max_join_size = 1"])

@@ -23,7 +23,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.postgres import Postgres, binaries, running, url_for
 from tests.servers.proxy import Proxy, between
-from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, through
+from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, outlive_a_promotion, through
 
 APOLLO = "acme", "apollo"
 
@@ -417,3 +417,22 @@ def test_commits_follow_the_address_of_the_primary_to_another_server(postgres: P
 
         with closing(PostgresStore(through(way, url))) as store:
             follow_a_switchover(store, way, switch_over, postgres.port)
+
+
+def test_a_store_on_a_standby_is_written_to_once_that_is_promoted() -> None:
+    with running() as server:
+        with closing(PostgresStore(url := server.url())) as store:
+            commit(store, make_change(make_key("A-001")))
+        server.demote()
+        with closing(PostgresStore(url)) as store:
+            outlive_a_promotion(store, lambda: run_sql(url, "SELECT pg_promote()"))
+
+
+def test_a_connection_that_breaks_before_the_commit_is_sent_leaves_no_doubt(proxy: Proxy, url: str, store: PostgresStore) -> None:
+    with closing(PostgresStore(through(proxy, url))) as other:
+        proxy.cut()
+        proxy.cut_at_the_answer_to(b"default_transaction_isolation")
+        with pytest.raises(StoreUnavailable, match="nothing was written"):
+            other.commit([make_change(make_key())])
+        assert proxy.swallowed.is_set()
+        commit(other, make_change(make_key()))

@@ -27,6 +27,7 @@ from genlock.errors import (
 from genlock.store import Change, EventQuery, Index, Key, Query
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import RedisStore
+from genlock.stores.redis.scripts import SCRIPTS, Script
 from genlock.testing.clock import ManualClock
 from genlock.testing.concurrency import PATIENCE
 from genlock.testing.contract_base import commit
@@ -261,6 +262,21 @@ def test_a_server_that_is_busy_with_a_script_is_unavailable_and_nothing_is_writt
             client.script_kill()
             endless.join()
         eventually(store, make_change(make_key()))
+
+
+def test_a_look_that_an_operator_ends_is_unavailable(own: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(own.url("ended")) as store, own.client() as client:
+        monkeypatch.setitem(SCRIPTS, "load", Script("#!lua flags=no-writes\nwhile true do end", "0" * 40))
+
+        def end() -> None:
+            _await_busy(client)
+            client.script_kill()
+
+        operator = threading.Thread(target=end)
+        operator.start()
+        with pytest.raises(StoreUnavailable, match=r"SCRIPT KILL.*nothing was written"):
+            store.load([make_key()])
+        operator.join()
 
 
 def test_a_server_that_is_still_loading_is_unavailable_and_waited_for() -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import genlock
-from genlock.errors import CursorLost, OutcomeUnknown, StoreForeign, StoreUnavailable
+from genlock.errors import CursorLost, OutcomeUnknown, StoreError, StoreForeign, StoreUnavailable
 from genlock.store import Change, Committed, Conflict, EventQuery, Key, Store
 from genlock.stores.redis import RedisStore
 from genlock.testing.concurrency import PATIENCE, together
@@ -20,7 +20,7 @@ from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
 from tests.servers.redis import Redis, await_replica, running
-from tests.stores.served import follow_a_switchover, lose_nothing_in_a_crash
+from tests.stores.served import follow_a_switchover, lose_nothing_in_a_crash, outlive_a_promotion
 
 FEED = EventQuery("acme", "apollo")
 
@@ -260,6 +260,34 @@ def test_a_master_that_has_become_a_replica_is_unavailable_and_nothing_is_writte
         pair.master.tell("REPLICAOF", "127.0.0.1", pair.replica.port)
         with pytest.raises(StoreUnavailable, match="has become a replica; nothing was written"):
             store.commit([make_change(first.key, first)])
+
+
+def test_a_store_on_a_replica_is_written_to_once_that_is_promoted(pair: Pair) -> None:
+    with opened(pair.master.url("x", wait=1, wait_timeout=9)) as store:
+        commit(store, make_change(make_key("A-001")))
+    with opened(pair.replica.url("x")) as store:
+        outlive_a_promotion(store, pair.promote)
+
+
+def test_a_replica_that_is_promoted_and_keeps_less_than_the_url_promises_is_not_written_to(pair: Pair) -> None:
+    with opened(pair.master.url("x", wait=1, wait_timeout=9)) as store:
+        commit(store, make_change(make_key("A-001")))
+    with opened(pair.replica.url("x", durability="always")) as store:
+        pair.promote()
+        with pytest.raises(StoreError, match="durability=always, and the server has appendfsync everysec"):
+            store.commit([make_change(make_key("A-002"))])
+
+
+def test_a_server_whose_master_is_away_and_that_shows_nothing_old_is_unavailable_until_it_shows_something() -> None:
+    with running(replica_serve_stale_data="no") as server, opened(server.url("x")) as store:
+        commit(store, make_change(make_key()))
+        server.tell("REPLICAOF", "127.0.0.1", 1)
+        with pytest.raises(StoreUnavailable, match="Link with MASTER is down"):
+            store.load([make_key()])
+        with pytest.raises(StoreUnavailable, match="Link with MASTER is down"):
+            RedisStore(server.url("x"))
+        server.tell("REPLICAOF", "NO", "ONE")
+        assert list(store.load([make_key()]).records) == [make_key()]
 
 
 def test_commits_follow_the_address_of_the_master_to_another_server(pair: Pair) -> None:

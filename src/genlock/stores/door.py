@@ -38,28 +38,32 @@ class Door(Generic[L]):
         self.is_shut = False
         self.read_only = ""
         """Why nothing can be written here, if that is so."""
+        self.look_again: Callable[[L], object] = lambda link: None
+        """Asks the server whether that is still so: a replica may have been promoted. It sets `read_only` anew."""
 
     @property
     def is_ours(self) -> bool:
         """Is this the process that opened it? A forked child must not touch what it inherited."""
         return os.getpid() == self._pid
 
-    def check(self, *, writes: bool = False) -> None:
+    def check(self) -> None:
         """An error unless one may enter."""
         if self.is_shut:
             raise Closed(f"{self._where} is closed")
         if not self.is_ours:
             raise StoreError(f"{self._where} was opened by process {self._pid}; a store does not survive fork: open it anew")
-        if writes and self.read_only:
-            raise StoreReadOnly(f"{self._where} {self.read_only}")
 
     @contextmanager
     def entered(self, *, writes: bool = False) -> Iterator[L]:
         """A connection for as long as the block lasts."""
-        self.check(writes=writes)
+        self.check()
+        fault_of = self._faults.of
         try:
             with self._links.lent() as link:
                 try:
+                    if writes:
+                        self._refuse_reader(link)
+                        fault_of = self._faults.of_commit  # not before: until here nothing was sent that writes
                     yield link
                 except self._faults.kinds as error:
                     if self._faults.stepped_down(error):
@@ -70,6 +74,13 @@ class Door(Generic[L]):
         except self._faults.kinds as error:
             if self.is_shut and isinstance(error, Unreachable):
                 raise Closed(f"{self._where} was closed during this call") from error
-            raise (self._faults.of_commit if writes else self._faults.of)(error, self._where) from error
+            raise fault_of(error, self._where) from error
         except self._faults.unstorable as error:
             raise BadArgument(f"there is something that cannot be stored ({error})") from error
+
+    def _refuse_reader(self, link: L) -> None:
+        """`StoreReadOnly` where nothing can be written, unless that has changed."""
+        if self.read_only:
+            self.look_again(link)
+        if self.read_only:
+            raise StoreReadOnly(f"{self._where} {self.read_only}")

@@ -51,7 +51,7 @@ from genlock.stores.links import Links
 from genlock.stores.moves import Moves
 from genlock.stores.mysql import feed, finding, loading, writing
 from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of, stepped_down
-from genlock.stores.mysql.link import open_link
+from genlock.stores.mysql.link import Link, open_link
 from genlock.stores.mysql.opening import open_schema
 from genlock.stores.mysql.payloads import TablePayloads
 from genlock.stores.mysql.queries import queries_for
@@ -83,13 +83,19 @@ class MySQLStore:
         self._watcher = Watcher(self._entered, self._queries, self._moves)
         try:
             with self._entered() as link:
-                server = open_schema(link, self._settings, create=create)
+                self._open(link, create=create)
         except BaseException:
             self.close()
             raise
+        self._door.look_again = self._open
+
+    def _open(self, link: Link, *, create: bool = False) -> None:
+        """Also for a replica that may have been promoted since."""
+        server = open_schema(link, self._settings, create=create)
         self._most_bytes = server.most_bytes
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clock is None, read_only=server.standby)
-        self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if self.limits.read_only else ""
+        clocked = self._clock is None
+        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby)
+        self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""

@@ -157,9 +157,13 @@ class Link:
 
 
 def prepared_link(settings: Settings) -> Link:
-    """A connection as it is to be."""
+    """A connection as it is to be; `Unreachable` if there is none to be had."""
     link = Link(settings)
-    link.prepare()
+    try:
+        link.prepare()
+    except (Broken, Refused) as error:
+        link.close()
+        raise Unreachable(str(error)) from None
     return link
 
 

@@ -51,7 +51,7 @@ from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
 from genlock.stores.postgres import feed, finding, loading, waiting, writing
 from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of, fault_of, stepped_down
-from genlock.stores.postgres.link import prepared_link
+from genlock.stores.postgres.link import Link, prepared_link
 from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
@@ -83,12 +83,18 @@ class PostgresStore:
         self._listener = Listener(self._settings, self._queries["channel"], self._moves, name)
         try:
             with self._entered() as link:
-                server = open_schema(link, self._settings, create=create)
+                self._open(link, create=create)
         except BaseException:
             self.close()
             raise
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clock is None, read_only=server.standby)
-        self._door.read_only = "is a standby, which can only be read" if self.limits.read_only else ""
+        self._door.look_again = self._open
+
+    def _open(self, link: Link, *, create: bool = False) -> None:
+        """Also for a standby that may have been promoted since."""
+        server = open_schema(link, self._settings, create=create)
+        clocked = self._clock is None
+        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby)
+        self._door.read_only = "is a standby, which can only be read" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from genlock.stores.links import Unreachable
 from genlock.stores.migrations import About, Migrated, applied_of, migrated
 from genlock.stores.postgres.faults import Broken, Refused, commit_fault_of
-from genlock.stores.postgres.link import Link
+from genlock.stores.postgres.link import Link, prepared_link
 from genlock.stores.postgres.opening import examine, missing, run_migrations
 from genlock.stores.postgres.queries import FORMAT, migrations_for, queries_for
 from genlock.stores.postgres.settings import Settings, settings_of
@@ -43,9 +43,8 @@ def migrate(url: str) -> Migrated:
 def _linked(settings: Settings) -> Iterator[Link]:
     """A connection for as long as the block lasts, and out of it only errors of ours."""
     try:
-        link = Link(settings)
+        link = prepared_link(settings)
         try:
-            link.prepare()
             yield link
         finally:
             link.close()

@@ -35,7 +35,11 @@ _CODES: dict[type[Exception], str] = {
     driver.NoPermissionError: "NOPERM",
     driver.AuthenticationError: "NOAUTH",
     driver.AuthenticationWrongNumberOfArgsError: "NOAUTH",
+    driver.MasterDownError: "MASTERDOWN",
+    driver.ClusterDownError: "CLUSTERDOWN",
+    driver.TryAgainError: "TRYAGAIN",
 }
+"""Of these the driver leaves the code out of the text."""
 
 
 def refusal_of(error: Exception) -> Refused | None:
@@ -45,6 +49,8 @@ def refusal_of(error: Exception) -> Refused | None:
             return Refused(_CODES[kind], _one_line(error))
     if "user executing the script" in str(error):
         return Refused("NOPERM", _one_line(error))
+    if "SCRIPT KILL" in str(error):  # which the server allows only as long as the script has written nothing
+        return Refused("KILLED", _one_line(error))
     if isinstance(error, driver.ResponseError):
         return Refused(str(error).partition(" ")[0], _one_line(error))
     return None
@@ -70,7 +76,7 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
             return StoreError(f"{message}: the user in the URL may not do that; docs/how-to/redis.md says what it needs")
         case "WRONGTYPE":
             return StoreCorrupt(f"{message}: a key of the store holds what should not be there")
-        case "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "NOREPLICAS" | "TRYAGAIN" | "CLUSTERDOWN":
+        case "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "NOREPLICAS" | "TRYAGAIN" | "CLUSTERDOWN" | "KILLED":
             return StoreUnavailable(f"{message}; nothing was written")
         case _:
             return StoreError(f"{message}; nothing was written")
@@ -78,7 +84,7 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
 
 def stepped_down(error: Refused | Broken | Unreachable) -> bool:
     """Is it a server that can only be read, such as a primary that has become a replica?"""
-    return isinstance(error, Refused) and error.code == "READONLY"
+    return isinstance(error, Refused) and error.code in ("READONLY", "MASTERDOWN")
 
 
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:

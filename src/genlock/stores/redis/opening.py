@@ -31,7 +31,9 @@ def open_store(link: Link, settings: Settings, names: Names, *, create: bool) ->
     said = _said(info)
     _check_server(settings, said)
     if said["role"] != "master":
-        if isinstance(found, Refused) or found[0] is None:
+        if isinstance(found, Refused):
+            raise found
+        if found[0] is None:
             raise StoreReadOnly(f"{settings.where} is a replica without a store: open its master once")
         return Opened(_birth(found, settings), read_only=True)
     _check_durability(settings, said, config)

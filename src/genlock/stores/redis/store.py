@@ -86,15 +86,20 @@ class RedisStore:
         self._listener = Listener(self._settings, self._names.moves, self._moves)
         try:
             with self._entered() as link:
-                opened = open_store(link, self._settings, self._names, create=create)
+                self._birth = self._open(link, create=create)
         except BaseException:
             self.close()
             raise
-        self._birth = opened.birth
-        self._context = writing.Context(self._settings, self._names, opened.birth)
-        durable = self._settings.durability == "always"
-        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clock is None, read_only=opened.read_only)
-        self._door.read_only = "is a replica, which can only be read" if self.limits.read_only else ""
+        self._context = writing.Context(self._settings, self._names, self._birth)
+        self._door.look_again = self._open
+
+    def _open(self, link: Link, *, create: bool = False) -> bytes:
+        """The store's birth. Also for a replica that may have been promoted since: of that one it was never asked what it keeps."""
+        opened = open_store(link, self._settings, self._names, create=create)
+        durable, clocked = self._settings.durability == "always", self._clock is None
+        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only)
+        self._door.read_only = "is a replica, which can only be read" if opened.read_only else ""
+        return opened.birth
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
