@@ -105,8 +105,8 @@ def follow_a_switchover(store: Any, way: Proxy, switch_over: Callable[[], object
 
 def outlive_a_promotion(store: Store, promote: Callable[[], object]) -> None:
     """A store that was opened on a replica can only be read, until that is promoted: then it is written to, and nobody opens it anew."""
-    change = make_change(make_key("A-002"))
-    assert store.limits.read_only
+    change, before = make_change(make_key("A-002")), store.limits
+    assert before.read_only
     with pytest.raises(StoreReadOnly):
         store.commit([change])
     promote()
