@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import genlock
-from genlock.core.codec import decode_record, encode_base
+from genlock.core.codec import decode_event, decode_record, encode_base
 from genlock.core.keys import KINDS, SETTLED, Key
 from genlock.core.policy import TenantLimits
 from genlock.core.reasons import Status
-from genlock.engine.check import check
+from genlock.engine.check import check, folded
 from genlock.engine.payloads import missing_payloads
 from genlock.engine.retention import purge_old
 from genlock.engine.walk import pages_of, records_of
@@ -29,7 +29,7 @@ from genlock.keeping.batches import batches
 from genlock.keeping.beginning import TargetTaken
 from genlock.keeping.comparing import CopyDiffers
 from genlock.keeping.copy import OutOfOrder, SourceMoving, TargetMoving, copy
-from genlock.store import Change, Committed, Conflict, EventQuery, Limits, Store, Stored
+from genlock.store import Change, Committed, Conflict, EventPage, EventQuery, Limits, Store, Stored
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.sample import make_change, make_key
@@ -206,6 +206,36 @@ INSIDE = {
     "postgres": ("postgres.commit.after:1", "postgres.commit.after:2"),
 }
 """Where a commit is all or nothing, it may also be cut off inside."""
+
+
+WORKED_ON = Key("default", "default", "task", "A-001-task")
+
+
+def purge(store: Store, key: Key, before: int) -> None:
+    """Drops the events of a record below a version."""
+    record: Any = None
+    version, digest = 0, b""
+    for recorded in store.read_events(EventQuery(*key.place, record=key)).events:
+        if recorded.version < before:
+            record = folded(key, record, recorded, decode_event(recorded.body).event)
+            version, digest = recorded.version, recorded.digest
+    if version:
+        store.purge(key, before, encode_base(version, digest, record))
+
+
+class Interrupted(MemoryStore):
+    """Something happens before the commit of this number."""
+
+    def __init__(self, number: int, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._left = number
+        self._happens = happens
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        self._left -= 1
+        if self._left == 0:
+            self._happens()
+        return super().commit(changes)
 
 
 class TestBrokenOff:
@@ -514,6 +544,39 @@ class TestMoving:
         target = MemoryStore()
         assert copy(small, target, progress=self.writer(small, "events", 3)).moved
         assert facts_of(target) == facts_of(small)
+
+    @pytest.mark.parametrize("kept", [2, 3, 4])
+    def test_what_is_purged_between_two_copies_is_purged_in_the_target_too(self, small: MemoryStore, kept: int) -> None:
+        target = MemoryStore()
+        copy(small, target)
+        purge(small, WORKED_ON, kept)
+        copy(small, target)
+        assert facts_of(target) == facts_of(small)
+        assert target.read_events(EventQuery(*WORKED_ON.place, record=WORKED_ON)).base is not None
+
+    @pytest.mark.parametrize("commit", range(1, 9))
+    def test_what_is_purged_during_a_copy_does_not_end_it(self, small: MemoryStore, commit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(copying, "PAGE", 1)
+        target = Interrupted(commit, lambda: purge(small, WORKED_ON, 2))
+        assert copy(small, target).verified
+        assert facts_of(target) == facts_of(small)
+
+    def test_what_is_purged_before_all_of_it_was_copied_is_said_and_what_to_do(
+        self, small: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(copying, "PAGE", 1)
+        target = Interrupted(5, lambda: purge(small, WORKED_ON, 3))
+        with pytest.raises(TargetTaken, match=r"at version 1, and the source has kept nothing before version 3.*empty the target"):
+            copy(small, target)
+
+    def test_one_that_is_purged_all_the_time_is_not_followed_for_ever(self, small: MemoryStore) -> None:
+        def lose(query: EventQuery) -> EventPage:
+            raise CursorLost("purged")
+
+        source = small.handle()
+        source.read_events = lose  # type: ignore[method-assign]
+        with pytest.raises(SourceMoving):
+            copy(source, MemoryStore())
 
     def test_one_that_never_stands_still_is_not_followed_for_ever(self, small: MemoryStore) -> None:
         with pytest.raises(SourceMoving, match="end whatever works on it, and type the same again"):

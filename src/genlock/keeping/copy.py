@@ -11,7 +11,7 @@
 While one page of the feed is at work the next is read.
 
 Whoever kills this at any step leaves a beginning; the same command goes on from there. So it does by itself after a fault that may pass,
-and after the target's epoch has risen, by which a server says that it may have lost what was written last.
+after the target's epoch has risen, by which a server says that it may have lost what was written last, and after the source was purged.
 
 Positions are the target's own, and its birth is another: cursors of the source are told that they are lost.
 """
@@ -31,8 +31,8 @@ from genlock.errors import BadArgument, CursorLost, NotAllowed, OutcomeUnknown, 
 from genlock.failpoints import hit
 from genlock.keeping.ahead import ahead
 from genlock.keeping.batches import States, batches, begun_at, state_of
-from genlock.keeping.beginning import Beginning, beginnings
-from genlock.keeping.comparing import compare
+from genlock.keeping.beginning import Beginning, beginnings, is_purged_since
+from genlock.keeping.comparing import CopyDiffers, compare
 from genlock.keeping.patience import Patience
 from genlock.keeping.settling import settle_alike
 from genlock.store import Change, Committed, Conflict, EventPage, EventQuery, Query, Recorded, Store
@@ -99,6 +99,12 @@ def copy(source: Store, target: Store, *, verify: bool = True, any_order: bool =
             return _copied(target, job, verify=verify, seconds=time.monotonic() - began)
         except (StoreUnavailable, OutcomeUnknown) as fault:
             tally.patience.wait(fault)
+        except CursorLost as lost:  # the source was purged meanwhile, or the epoch of one of the two has risen
+            tally.start_again(lost)
+        except CopyDiffers as differs:
+            if not is_purged_since(source, target):
+                raise
+            tally.start_again(differs)
 
 
 def _copied(target: Store, job: _Copy, *, verify: bool, seconds: float) -> Copied:
@@ -152,6 +158,14 @@ class _Tally:
         self.moved = False
         self.has_doubts = False
         """Was there a commit of unknown outcome? It may still be done after one has looked for it."""
+        self._starts = 0
+
+    def start_again(self, why: CursorLost | CopyDiffers) -> None:
+        """From what is there by now, unless that has been tried too often."""
+        self.moved = True
+        self._starts += 1
+        if self._starts > MOST_ROUNDS:
+            raise _moving() from why
 
     def first(self, found: list[Beginning]) -> None:
         """Later ones find what the first has written."""
