@@ -33,7 +33,7 @@ from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query,
 from genlock.stores.dynamodb import DynamoDBStore, calls, create_table, driver, keys
 from genlock.stores.dynamodb.faults import Cancelled, Trouble, cancelled_by, fault_of, trouble_of
 from genlock.stores.dynamodb.holes import HOLE_SECONDS
-from genlock.stores.dynamodb.items import key_item, whole
+from genlock.stores.dynamodb.items import INDEX_FIELDS, Item, at_of, key_item, whole
 from genlock.stores.dynamodb.settings import settings_of
 from genlock.stores.dynamodb.store import THREADS
 from genlock.stores.dynamodb.writing import ACTIONS, Plan, Result, grouped
@@ -527,6 +527,29 @@ def test_positions_at_which_nothing_stands_wake_nobody(store: DynamoDBStore) -> 
     began = time.monotonic()
     store.wait([("acme", "apollo")], [tail], 0.3)
     assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.parametrize("begins", ["a reader", "a reader of one record", "a writer"])
+def test_a_table_that_was_restored_under_our_hands_is_not_taken_for_what_it_was(
+    begins: str, store: DynamoDBStore, other: DynamoDBStore
+) -> None:
+    def everything(fields: str) -> list[Item]:
+        return list(store._table.scan(fields))
+
+    commit(store, make_change(make_key("A-001")))
+    backup = everything(f"{INDEX_FIELDS}, #b, #k, #i, #n, #p, #h, #so, #pt, #pu, #bi, #e, #f")
+    for number in range(2, 9):
+        commit(store, make_change(make_key(f"A-{number:03}")))
+    assert len(read_feed(store)) == 8
+    store._table.write_many(backup, [at for at in map(at_of, everything("#pk, #sk")) if at not in map(at_of, backup)])
+    if begins == "a writer":
+        commit(store, make_change(make_key("B-001")))
+    elif begins == "a reader of one record":
+        store.read_events(EventQuery("acme", "apollo", record=make_key("A-001")))
+    cursor = store.read_events(FEED).cursor
+    assert cursor == store.read_events(replace(FEED, tail=True)).cursor == other.read_events(FEED).cursor
+    commit(other, *(make_change(make_key(f"C-{number:03}")) for number in range(9)))
+    assert len(store.read_events(replace(FEED, after=cursor)).events) == 9
 
 
 def test_how_far_a_feed_is_solid_is_noted_now_and_then(store: DynamoDBStore, other: DynamoDBStore) -> None:

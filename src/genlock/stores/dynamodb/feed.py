@@ -87,13 +87,16 @@ class Feeds:
 
     def states(self, places: Sequence[tuple[str, str]]) -> list[FeedState]:
         """The states of several, in one request."""
+        known = [self._holes.solid(place) for place in places]
         items = self._table.get_many([META, *(keys.head_at(*place) for place in places)])
-        return [self._state(*place, items) for place in places]
+        return [self._state(*place, items, solid) for place, solid in zip(places, known, strict=True)]
 
-    def _state(self, tenant: str, project: str, items: dict[At, Item]) -> FeedState:
+    def _state(self, tenant: str, project: str, items: dict[At, Item], known: int) -> FeedState:
+        """From its items, and what was `known` to be solid before they were read."""
         meta, head = items.get(META), items.get(keys.head_at(tenant, project), {})
         epoch = epoch_of(meta, self._table.name)
         assert meta is not None
+        self._holes.doubt((tenant, project), known, int_of(head, "h"))
         self._holes.learn((tenant, project), int_of(head, "so"))
         mark = feed_mark(tenant, project)
         return FeedState(meta["bi"]["B"], epoch, mark, int_of(head, "h"), int_of(head, "pt"), int_of(head, "pu"))
@@ -147,12 +150,13 @@ class Feeds:
             positions = _positions(entries, after)
             wanted = positions[: query.limit]
             feed, head, base_at = keys.feed_of(*key.place), keys.head_at(*key.place), keys.base_at(key)
+            known = self._holes.solid(key.place)
             items = self._table.get_many([META, head, base_at, *(At(feed, keys.number(position)) for position in wanted)])
             base = items.get(base_at)
             if base is not None and after < int_of(base, "v") - 1 and (not entries or entries[0].first < int_of(base, "v")):
                 after = int_of(base, "v") - 1
                 continue
-            state = self._state(*key.place, items)
+            state = self._state(*key.place, items, known)
             found = [items.get(At(feed, keys.number(position))) for position in wanted]
             events = [recorded_in(item, *key.place) for item in found if item is not None and is_event(item)]
             missing = len(wanted) - len(events)

@@ -53,6 +53,17 @@ class Holes:
             self._solid[place] = known = max(solid, self._solid.get(place, 0))
         return known
 
+    def doubt(self, place: Place, known: int, head: int) -> bool:
+        """Is the feed, by its head, shorter than what was known of it before the table was asked? Then the table is an older copy, put in
+        the place of the one that we knew, and what we knew is forgotten.
+        """
+        if head >= known:
+            return False
+        with self._lock:
+            self._solid.pop(place, None)
+            self._noted.pop(place, None)
+        return True
+
     def closed(self, place: Place, first: int, last: int) -> None:
         """From the first to the last position there are events and tombstones. Joined to what is solid, they are solid."""
         with self._lock:

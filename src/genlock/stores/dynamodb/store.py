@@ -12,6 +12,7 @@ Implementation notes:
   `ClientRequestToken`. If that, too, leaves doubt, or if only a part of a commit was done, the commit is `OutcomeUnknown`.
 - **Positions are given before the commit**, by one ADD a project and commit; so a feed has holes, which readers wait for or close
   (holes.py). A position that was closed is a tombstone: positions rise, but not by one.
+- **A table that was restored** under its old name while we were at it is noticed by a feed that is shorter than it was (`Holes.doubt`).
 - **The event is kept once**, in its feed. A record's history has an item a change that says where its events are.
 - **A load of several records is of one instant**: TransactGetItems, and where that is cancelled by a writer or would be too large, batches
   until two readings agree (loading.py). Either way it costs twice the read units of a consistent read.

@@ -193,14 +193,20 @@ class Writer:
         for place in sorted({plan.change.key.place for plan in plans}):
             own = [plan for plan in plans if plan.change.key.place == place]
             if place not in self._places:
-                self._table.put(key_item(keys.place_at(*place)))
-                self._places.add(place)
-            number = sum([plan.events for plan in own])
+                self._list(place)
+            number, known = sum([plan.events for plan in own]), self._holes.solid(place)
             position = int_of(self._table.update(keys.head_at(*place), "ADD #h :n", {":n": whole(number)}), "h") - number
+            if self._holes.doubt(place, known, position):
+                self._places.clear()  # an older copy of the table need not have them all
+                self._list(place)
             for plan in own:
                 position += plan.events
                 last[plan.number] = position
         return last
+
+    def _list(self, place: Place) -> None:
+        self._table.put(key_item(keys.place_at(*place)))
+        self._places.add(place)
 
     def _add_early(self, plans: list[Plan]) -> None:
         """Of a change that adds more than a transaction can hold, some before it: who is found there is asked whether he waits."""
