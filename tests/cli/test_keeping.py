@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -517,6 +517,23 @@ def test_ctrl_c_in_the_middle_leaves_nothing_half_done(store: Path, tmp_path: Pa
     assert {name for name in left if not name.endswith(("-wal", "-shm", ".payloads"))} <= {"s.db.before-epoch-1"}
 
 
+def damage_payloads(store: Path) -> None:
+    """As a disk may do, or who fills it up."""
+    for file in Path(f"{store}.payloads").glob("[0-9a-f][0-9a-f]/*"):
+        file.write_bytes(file.read_bytes()[:-1])
+
+
+def test_a_result_whose_bytes_were_damaged_is_named_by_a_backup_and_by_a_copy_and_not_brought_there(store: Path, tmp_path: Path) -> None:
+    damage_payloads(store)
+    made = run("backup", tmp_path / "b.db", "--url", url_of(store))
+    copied = run("copy", url_of(store), url_of(tmp_path / "c.db"))
+    for ran in (made, copied):
+        assert ran.code == 0, ran.err
+        assert [name.rpartition(" ")[0] for name in ran.json()["missing_payloads"]] == ["default/default A-001-old"]
+        assert "not there, or damaged" in ran.err
+    assert not list(Path(f"{tmp_path / 'c.db'}.payloads").glob("[0-9a-f][0-9a-f]/*"))
+
+
 class TestExport:
     def test_every_record_and_event_is_a_line_in_a_stable_order(self, store: Path) -> None:
         ran = run("export", "--url", url_of(store))
@@ -545,6 +562,22 @@ class TestExport:
         assert (event["event"]["event_type"], event["version"], event["digest"]) == ("CLAIM_ACQUIRED", task["version"], task["digest"])
         payload: Any = next(line for line in lines if line["type"] == "payload")
         assert (payload["task"], payload["data"]) == ("A-001-old", {"text": LARGE})
+
+    @pytest.mark.parametrize("body", [b'1{"a":', b'1{"event":{"a":tru}}', b"1\xff{"])
+    @pytest.mark.parametrize("table", ["record", "event"])
+    def test_what_is_damaged_is_named_and_never_written_as_it_is(self, store: Path, table: str, body: bytes) -> None:
+        with closing(apsw.Connection(str(store))) as connection:
+            connection.execute(f"UPDATE {table} SET body = ?", (body,))
+        ran = run("export", "--url", url_of(store))
+        assert (ran.code, ran.error()["code"]) == (1, "STORE_CORRUPT"), ran.err
+        assert "is no JSON" in ran.error()["message"]
+        for line in ran.out.splitlines():
+            json.loads(line)
+
+    def test_a_result_whose_bytes_were_damaged_is_null(self, store: Path) -> None:
+        damage_payloads(store)
+        lines = [json.loads(line) for line in run("export", "--url", url_of(store)).out.splitlines()]
+        assert [line["data"] for line in lines if line["type"] == "payload"] == [None]
 
     def test_to_a_file_it_appears_whole_and_replaces_nothing_unasked(self, store: Path, tmp_path: Path) -> None:
         target = tmp_path / "all.jsonl"

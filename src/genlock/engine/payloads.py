@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 
 from genlock.core.codec import decode_record
 from genlock.core.keys import REFUSED, TASK, Key, payload_key
@@ -24,16 +25,28 @@ def payloads_of(store: Store, places: Iterable[tuple[str, str]] | None = None) -
                     yield from _referred(stored.key, stored.body)
 
 
-def missing_payloads(store: Store, payloads: Payloads | None = None) -> list[tuple[Key, str]]:
-    """Those of them that are not there, or not among these payloads."""
+def missing_payloads(store: Store, payloads: Payloads | None = None, *, read: bool = False) -> list[tuple[Key, str]]:
+    """Those of them that are not there, or not among these payloads. With `read` also those that are not what was put."""
     payloads = payloads or store.payloads()
     missing = []
     for key, digest in payloads_of(store):
         try:
-            payloads.open(key, digest).close()
+            if read:
+                read_whole(payloads, key, digest)
+            else:
+                payloads.open(key, digest).close()
         except ResultNotFound:
             missing.append((key, digest))
     return missing
+
+
+def read_whole(payloads: Payloads, key: Key, digest: str) -> bytes:
+    """The bytes of a payload as they were put; `ResultNotFound` if they are not there, or are others by now."""
+    with payloads.open(key, digest) as file:
+        data = file.read()
+    if sha256(data).hexdigest() != digest:
+        raise ResultNotFound(f"{'/'.join(key)} has a payload {digest} whose bytes are not those that were submitted: it was damaged since")
+    return data
 
 
 def _referred(key: Key, body: bytes) -> Iterator[tuple[Key, str]]:

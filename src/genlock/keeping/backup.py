@@ -29,7 +29,7 @@ class Backup(Struct, frozen=True):
     payloads: int
     """How many files lie in the folder of payloads beside it."""
     missing_payloads: tuple[str, ...] = ()
-    """Results whose bytes were not there to be copied, by task and digest."""
+    """Results whose bytes were not there to be copied, or not what was submitted, by task and digest."""
 
 
 def backup(source: Path, target: Path, *, force: bool = False, progress: Progress | None = None) -> Backup:
@@ -82,7 +82,7 @@ def _copy(source: Path, staged: Path, target: Path, progress: Progress | None) -
         store = SQLiteStore(staged, read_only=True)
         try:
             epoch = store.load([]).epoch
-            missed = missing_payloads(store, payloads_beside(target))
+            missed = missing_payloads(store, payloads_beside(target), read=True)
         finally:
             store.close()
         if set(missed) <= set(lacking):  # also if there are none

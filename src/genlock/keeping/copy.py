@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from genlock.core.keys import KINDS, NOWHERE, SETTLED, Key, payload_task
 from genlock.engine.check import places
-from genlock.engine.payloads import payloads_of
+from genlock.engine.payloads import payloads_of, read_whole
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import BadArgument, CursorLost, NotAllowed, OutcomeUnknown, ResultNotFound, StoreCorrupt, StoreUnavailable
 from genlock.failpoints import hit
@@ -74,7 +74,7 @@ class Copied(Struct, frozen=True):
     verified: bool
     seconds: float
     missing_payloads: tuple[str, ...] = ()
-    """Results whose bytes were not in the source, by task and digest."""
+    """Results whose bytes were not in the source, or not what was submitted, by task and digest."""
 
 
 def copy(source: Store, target: Store, *, verify: bool = True, any_order: bool = False, progress: Progress | None = None) -> Copied:
@@ -233,8 +233,7 @@ class _Copy:
                 theirs.open(key, digest).close()
             except ResultNotFound:
                 try:
-                    with ours.open(key, digest) as file:
-                        data = file.read()
+                    data = read_whole(ours, key, digest)
                 except ResultNotFound:
                     self.missing.append((key, digest))
                     continue

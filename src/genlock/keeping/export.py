@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from genlock.core.keys import KINDS, Key, payload_task
-from genlock.engine.payloads import payloads_of
+from genlock.engine.payloads import payloads_of, read_whole
 from genlock.engine.walk import pages_of, records_of
 from genlock.errors import ResultNotFound, StoreCorrupt
 from genlock.store import Store
@@ -61,7 +61,7 @@ def _events(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
     for page in pages_of(store, place):
         for recorded in page.events:
             key, body = recorded.key, _body(recorded.key, recorded.body)
-            event = decode(body, _Envelope).event
+            event = _event(key, body)
             yield _line("event", key, position=recorded.position, version=recorded.version, digest=recorded.digest.hex(), event=event)
 
 
@@ -69,6 +69,13 @@ class _Envelope(msgspec.Struct):
     """An event's bytes, to be passed on as they are."""
 
     event: Raw
+
+
+def _event(key: Key, body: Raw) -> Raw:
+    try:
+        return decode(bytes(body), _Envelope).event
+    except msgspec.MsgspecError as error:
+        raise _damaged(key, bytes(body)) from error
 
 
 def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
@@ -80,10 +87,9 @@ def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
 
 
 def _payload(store: Store, key: Key, digest: str) -> bytes:
-    """One result; null if its bytes are gone, which is no reason to give nothing of the rest."""
+    """One result; null if its bytes are gone or damaged, which is no reason to give nothing of the rest."""
     try:
-        with store.payloads().open(key, digest) as file:
-            data = Raw(file.read())
+        data = Raw(read_whole(store.payloads(), key, digest))
     except ResultNotFound:
         data = Raw(b"null")
     return _encode(
@@ -92,11 +98,19 @@ def _payload(store: Store, key: Key, digest: str) -> bytes:
 
 
 def _body(key: Key, body: bytes) -> Raw:
-    """The JSON behind the digits of the format."""
+    """The JSON behind the digits of the format. It is passed on as it is, so it is made sure that it can be read."""
     start = body.find(b"{")
-    if start < 1:
-        raise StoreCorrupt(f"{key.tenant}/{key.project} {key.kind} {key.id} is no JSON: {body[:20]!r}…; type: genlock doctor")
-    return Raw(body[start:])
+    try:
+        str(body, "utf-8")
+        if start < 1:
+            raise _damaged(key, body)
+        return decode(body[start:], Raw).copy()
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise _damaged(key, body) from error
+
+
+def _damaged(key: Key, body: bytes) -> StoreCorrupt:
+    return StoreCorrupt(f"{key.tenant}/{key.project} {key.kind} {key.id} is no JSON: {body[:20]!r}…; type: genlock doctor")
 
 
 def _line(what: str, key: Key, **fields: Any) -> bytes:

@@ -38,7 +38,7 @@ def copy(app: App, source: str, target: str, verify: bool, any_order: bool) -> N
     with closing(open_source(source)) as opened, closing(open_target(target)) as other, bars(app.answers) as advance:
         made = make(opened, other, verify=verify, any_order=any_order, progress=advance)
     for name in made.missing_payloads:
-        app.answers.say(f"the bytes of a result are not there, and so not in the copy: {name}")
+        app.answers.say(f"the bytes of a result are not there, or damaged, and so not in the copy: {name}")
     if made.moved:
         app.answers.say(f"{_shown(source)} was written to during the copy: end whatever works on it before anything works on the new store")
     app.answers.give(made, text=lambda console: _show(console, made, _checked(made, any_order), source, target), bare=[made.events])

@@ -74,7 +74,7 @@ def backup(app: App, target: Path, force: bool) -> None:
     with bar(app.answers, "copying") as advance:
         made = make(source, target, force=force, progress=advance)
     for name in made.missing_payloads:
-        app.answers.say(f"the bytes of a result are not there, and so not in the backup: {name}")
+        app.answers.say(f"the bytes of a result are not there, or damaged, and so not in the backup: {name}")
 
     def text(console: Console) -> None:
         _print(console, f"backup of {made.source}: {made.target}, {made.bytes:,} bytes, {made.payloads} payloads")
