@@ -260,3 +260,14 @@ def test_who_has_handed_in_a_result_lately_is_active_although_it_holds_nothing_a
 
     assert fleet.explain(task_id="B", session_id="s-bob", agent_id="bob").reason == reason
     assert claim(fleet, "B", "bob").reason == reason
+
+
+def test_a_silent_session_takes_no_place_because_a_namesake_in_another_project_is_at_work(home: Home) -> None:
+    fleet = limited(home, max_active_sessions=2)
+    fleet.add_tasks(tasks=["A"])
+    fleet.add_tasks(tasks=["A"], project_id="other")
+    fleet.register_session(session_id="s-alice")
+    home.clock.advance(601)
+    assert fleet.claim_task(task_id="A", agent_id="alice", session_id="s-alice", project_id="other").success
+
+    assert claim(fleet, "A", "bob").reason == "GRANTED"

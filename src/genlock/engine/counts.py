@@ -7,7 +7,7 @@ A refresh happens whenever one is asked for, unless the last one was dear: count
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -73,19 +73,23 @@ class Counts:
 
         Those of which only the feed can tell that they are not silent are looked for there only where they would make a difference.
         """
-        holding = self._store.find(Query(tenant), count_by="session").counts
         silent_since = now - timedelta(seconds=policy.orphan_threshold_seconds)
         active, after = 0, None
         silent: dict[tuple[str, str], list[SessionRecord]] = {}
+        holding: dict[tuple[str, str], Mapping[str, int]] = {}
         while True:
             page = self._store.find(Query(tenant, kind=SESSION, state="ACTIVE", after=after, limit=500))
             for stored in page.records:
                 session = decode_record(SESSION, stored.body)
                 assert isinstance(session, SessionRecord)
-                if session.updated_at >= silent_since or session.id in holding:
+                place = stored.key.place
+                if session.updated_at < silent_since and place not in holding:
+                    # A session is of one project: what its namesake in another holds is another's.
+                    holding[place] = self._store.find(Query(*place), count_by="session").counts
+                if session.updated_at >= silent_since or session.id in holding[place]:
                     active += not gone(session.process)
                 else:
-                    silent.setdefault(stored.key.place, []).append(session)
+                    silent.setdefault(place, []).append(session)
             if page.next is None:
                 break
             after = page.next
