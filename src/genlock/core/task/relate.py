@@ -133,10 +133,12 @@ def fan_in(draft: TaskDraft) -> None:
 def late_fan_in(draft: TaskDraft) -> None:
     """For a parent that something else held back when its last child finished.
 
-    Only if nobody has taken it up since it was split: one that was, or was reset, waits for a merging agent.
+    Only if nobody has taken it up since it was split: one that was, or was reset, waits for a merging agent. Its generation tells: it
+    is still the one at which it was split.
     """
-    last = draft.task.released
-    if last is not None and last.reason is ReleaseReason.SPAWNED:
+    record = draft.task
+    last = record.released
+    if last is not None and last.reason is ReleaseReason.SPAWNED and last.generation == record.generation:
         fan_in(draft)
 
 
