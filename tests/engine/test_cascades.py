@@ -8,7 +8,7 @@ import pytest
 
 from genlock.core import events as e
 from genlock.errors import StoreFull
-from tests.engine.gates import Home, complete, granted, raising, writing
+from tests.engine.gates import Home, complete, granted, raising, submit, writing
 
 
 def test_what_has_been_begun_anew_meanwhile_is_neither_reset_nor_listed(home: Home) -> None:
@@ -64,5 +64,27 @@ def test_a_cascade_that_is_repeated_lists_what_it_has_reset_and_resets_nothing_t
     later = fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
 
     assert set(later.cascade) == {"B", "C"}
+    assert fleet.get_task_state(task_id="B").state == "COMPLETED"
+    assert fleet.reset_task(task_id="A", cascade=True, operation_id="op-2").cascade == ("B",)
+
+
+def test_a_cascade_that_is_repeated_leaves_alone_what_was_completed_since_and_finishes_what_was_cut_off(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, {"id": "C", "depends_on": ["A"]}])
+    complete(fleet, "A")
+    complete(fleet, "C")
+    generation = granted(fleet, "B", "bob")
+    store.on("commit", when=writing(e.TaskReset, "C"), before=raising(StoreFull("no room")), times=inf)
+    with pytest.raises(StoreFull):
+        fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
+    store.clear()
+    home.clock.advance(1)
+    # Whoever was at work keeps what it has, and has handed it in by now.
+    assert submit(fleet, "B", "bob", generation).accepted
+
+    again = fleet.reset_task(task_id="A", cascade=True, operation_id="op-1")
+
+    assert again.cascade == ("C",)
     assert fleet.get_task_state(task_id="B").state == "COMPLETED"
     assert fleet.reset_task(task_id="A", cascade=True, operation_id="op-2").cascade == ("B",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from genlock.coordinator.arguments import (
 from genlock.coordinator.base import Base, task_of
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
+from genlock.core.codec import decode_event
 from genlock.core.events import TaskReset
 from genlock.core.index import MET
 from genlock.core.keys import REFUSED, TASK, Key, payload_key, project_key, tenant_key
@@ -33,7 +35,7 @@ from genlock.core.results import OperatorResult, Settings, SubmissionResult, Swe
 from genlock.engine.jobs import Job, Sweep
 from genlock.engine.retention import purge_old
 from genlock.errors import GenlockError, NotAllowed, ResultNotFound
-from genlock.store import Query
+from genlock.store import EventQuery, Query
 
 _AT_ONCE = 500
 
@@ -252,19 +254,21 @@ class Operating(Base):
     def _completed_dependents(self, key: Key, operation: str = "") -> list[Key]:
         """Completed tasks that rest on this one, directly or through others: those that depend on it, and the parent that it is a part of.
 
-        Those too that this very operation has reset before its answer was lost, so that they are in the one that is given now.
+        Those too that this very operation has reset before its answer was lost, so that they are in the one that is given now; but not
+        those that were completed only after it had begun: it was not about them.
 
         Also through those that are open again: what was reset alone before has left those behind it as they were. A cancelled one
         will not be done again, and passes nothing on."""
         completed: list[Key] = []
         seen = {key}
         todo = [(key, self.read_task(key))]
+        begun = self._when_reset_by(*todo[0], operation)
         while todo:
             for other, record in self._resting_on(*todo.pop()):
                 if record.state is not Status.CANCELLED and other not in seen:
                     seen.add(other)
                     todo.append((other, record))
-                    if record.state is Status.COMPLETED or self._was_reset_by(record, operation):
+                    if _is_completed(record, begun) or self._was_reset_by(record, operation):
                         completed.append(other)
         return completed
 
@@ -285,6 +289,20 @@ class Operating(Base):
     def _was_reset_by(self, record: TaskRecord, operation: str) -> bool:
         act = record.remembered(operation, self.identity.session_id or "")
         return act is not None and act.what == TaskReset.__struct_config__.tag
+
+    def _when_reset_by(self, key: Key, record: TaskRecord, operation: str) -> datetime | None:
+        """When this operation has reset the task; None if it has not, or so long ago that its event is gone."""
+        if not self._was_reset_by(record, operation):
+            return None
+        whose = (operation, self.identity.session_id or "")
+        found, after, more = None, 0, True
+        while more:
+            page = self.store.read_events(EventQuery(*key.place, record=key, after_version=after, limit=_AT_ONCE))
+            for event in (decode_event(recorded.body).event for recorded in page.events):
+                if isinstance(event, TaskReset) and (event.operation, event.session_id) == whose:
+                    found = event.timestamp
+            after, more = page.events[-1].version if page.events else after, page.more
+        return found
 
     def _adoptable(self, key: Key, refused_id: str) -> tuple[RefusedRecord, c.Content]:
         """A refused result, and what the task's will be: a copy, so that neither is lost with the other."""
@@ -312,6 +330,13 @@ class Operating(Base):
         if not isinstance(record, RefusedRecord) or record.task != key.id:
             raise ResultNotFound(f"task {key.id!r} has no refused result {refused_id!r}; the list of refused results has those there are")
         return record
+
+
+def _is_completed(record: TaskRecord, before: datetime | None) -> bool:
+    """Is it completed, and was it so by then?"""
+    if record.state is not Status.COMPLETED:
+        return False
+    return before is None or record.result is None or record.result.submitted_at <= before
 
 
 def _is_done(outcome: Any) -> bool:
