@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 import genlock
@@ -137,3 +139,27 @@ def test_coordinators_whose_clocks_differ_by_a_day_fence_each_other(home: Home) 
 
     assert [submit(here, "T", who, generation).reason for who, generation in (("alice", 1), ("bob", 2))] == ["STALE_GENERATION"] * 2
     assert submit(there, "T", "carol", 3).accepted
+
+
+@pytest.mark.parametrize("many", [65, 200])
+def test_claim_next_finds_what_time_has_opened_behind_much_else_that_is_due(home: Home, many: int) -> None:
+    fleet = home.connect()
+    monday = (home.clock.now() + timedelta(seconds=100)).isoformat()
+    others = [{"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]} for n in range(1, many + 1)]
+    fleet.add_tasks(tasks=[{"id": "Z-001-first", "not_before": monday}, *others])
+    home.clock.advance(100)
+
+    assert [ready.task.id for ready in fleet.ready()] == ["Z-001-first"]
+    assert next_for(fleet, "alice").task_id == "Z-001-first"
+    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+
+
+@pytest.mark.large
+def test_what_time_has_opened_is_ready_behind_much_else_that_is_due(home: Home) -> None:
+    fleet = home.connect()
+    monday = (home.clock.now() + timedelta(seconds=100)).isoformat()
+    others = [{"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]} for n in range(1, 601)]
+    fleet.add_tasks(tasks=[{"id": "Z-001-first", "not_before": monday}, *others])
+    home.clock.advance(100)
+
+    assert [ready.task.id for ready in fleet.ready()] == ["Z-001-first"]

@@ -148,9 +148,13 @@ class Queries(Base):
 
         def read() -> tuple[BlockedTask, ...]:
             found = []
+            now = self.store.load([]).now
             for stored in self._find(Query(*place, state=Status.BLOCKED), behind):
                 record = task_of(stored)
-                found.append(BlockedTask(record.task, waits_for(record)))
+                waiting = waits_for(record, now)
+                if record.early and not waiting:
+                    continue  # time has opened it: it is among those that are ready
+                found.append(BlockedTask(record.task, waiting))
                 if len(found) == limit:
                     break
             return tuple(found)
@@ -356,13 +360,18 @@ class Queries(Base):
     def _due(self, place: tuple[str, str]) -> list[tuple[Key, Any, str, Any]]:
         """What time has opened, as it would be if someone claimed it now; nothing is written for a look."""
         now = self.store.load([]).now
-        found = self.store.find(Query(*place, due_before=microseconds(now), limit=_PAGE)).records
-        if not found:
-            return []
-        round = self.engine.look()
-        checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in found]
-        round.prepare(checks)
-        return list(opened_by_time(round, checks))
+        opened: list[tuple[Key, Any, str, Any]] = []
+        after: str | None = None
+        while True:
+            page = self.store.find(Query(*place, due_before=microseconds(now), after=after, limit=_PAGE))
+            if page.records:
+                round = self.engine.look()
+                checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in page.records]
+                round.prepare(checks)
+                opened += opened_by_time(round, checks)
+            if page.next is None:
+                return opened
+            after = page.next
 
     def _progress(self, place: tuple[str, str]) -> dict[str, Progress]:
         counts: dict[str, dict[str, int]] = {}

@@ -359,6 +359,10 @@ class Lane:
             counter.landed(self._land())
         if counter.may_have_more(place) and counter.serve(item, place, anew=True):
             return True
+        if not waits and counter.offers[place].has_more_due and item.job is not None and time.monotonic() < item.job.deadline:
+            # What is due is written down some at a time: behind those that were not for this caller there may be one.
+            self._again.append(item)
+            return False
         if place not in counter.searched and not (waits and place in counter.served):
             counter.searched.add(place)
             if self._upkeep.look_harder(place, waits) and counter.serve(item, place, anew=True):

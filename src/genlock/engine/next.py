@@ -8,7 +8,7 @@ same task.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from itertools import chain, islice
 
 from msgspec.structs import replace
@@ -55,6 +55,8 @@ class Offer:
         self._pools: dict[str, list[tuple[str, Stored]]] = {}
         self.next_due: int | None = None
         """When time will change something here next, or should have."""
+        self.has_more_due = False
+        """Is there more that is due than was looked at, and less of it once this round is written?"""
         due = self._add_due(tenant, project, busy)
         found = round.store.find(Query(tenant, project, heads=heads)).records
         self._has_all = heads not in Tally(stored.pool for stored in found).values()
@@ -99,7 +101,9 @@ class Offer:
         if self.next_due is None or self.next_due > now:
             return set()
         mercy = self._round.mercy(self._place)
-        due = [stored for stored in self._due(now, 1 if mercy is None else _PAGES_OF_SPARED) if stored.key not in busy]
+        found, more = self._due(now, 1 if mercy is None else _PAGES_OF_SPARED)
+        due = [stored for stored in found if stored.key not in busy]
+        self.has_more_due = more and len(due) < len(found)
         if not due:
             return set()
         cells = self._round.take(due)
@@ -109,19 +113,22 @@ class Offer:
             self._round.decide(check)
             if isinstance(cell.record, TaskRecord) and claimable(cell.record):
                 self._add(pool_of(cell.record), order_of(cell.record), stored)
+        self.has_more_due = more and (self.has_more_due or any(cell.sealed for cell in cells))
         if mercy is not None:
             self.next_due = _next_due_of(cells, mercy, self.next_due)
         return {cell.key for cell in cells}
 
-    def _due(self, now: int, pages: int) -> Iterator[Stored]:
-        """What is due, as far as these pages go."""
+    def _due(self, now: int, pages: int) -> tuple[list[Stored], bool]:
+        """What is due, as far as these pages go, and whether there is more."""
         query = Query(*self._place, due_before=now, limit=MOST_DUE)
+        found: list[Stored] = []
         for _ in range(pages):
             page = self._round.store.find(query)
-            yield from page.records
+            found += page.records
             if page.next is None:
-                return
+                return found, False
             query = replace(query, after=page.next)
+        return found, True
 
     def choose(self, request: NextTask) -> Iterable[Cell]:
         """Candidates for this caller, best first; each is gone from the offer once it has been yielded."""

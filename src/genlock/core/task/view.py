@@ -76,13 +76,15 @@ def holder_of(claim: Claim, *, alive: bool) -> Holder:
     return Holder(claim.agent, claim.session, claim.user, claim.claimed_at, claim.expires_at, alive)
 
 
-def waits_for(record: TaskRecord) -> tuple[str, ...]:
-    """What keeps a task blocked: unmet dependencies, then unfinished children, then `not before …`."""
+def waits_for(record: TaskRecord, now: datetime | None = None) -> tuple[str, ...]:
+    """What keeps a task blocked: unmet dependencies, then unfinished children, then `not before …`.
+
+    With `now`, that instant is none that has passed, whether or not anyone has written that down."""
     # Spelt out, since whole plans are gone through: a call of `finished` for each would be a tenth of such a look.
     waiting = [name for name, heard in record.dependencies.items() if heard.status is not _COMPLETED and heard.status is not _CANCELLED]
     if record.children:
         waiting += [other for other, heard in record.children.items() if not heard.finished]
-    if record.early and record.task.not_before:
+    if record.early and record.task.not_before and (now is None or now < record.task.not_before):
         waiting.append(f"not before {record.task.not_before.isoformat().replace('+00:00', 'Z')}")
     return tuple(waiting)
 
