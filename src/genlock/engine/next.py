@@ -19,6 +19,7 @@ from genlock.core.facts import Mercy, told
 from genlock.core.index import index_of, microseconds
 from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import TaskRecord
+from genlock.core.policy import Order
 from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
@@ -160,7 +161,9 @@ class Offer:
         suiting = [pool for pool, ready in self._pools.items() if ready and self._suits(self._parsed[pool], request)]
         if not suiting:
             return None
-        if len(suiting) == 1 or len({self._parsed[pool].track for pool in suiting}) == 1:
+        # Leaf-first is an order of all tasks, whoever is on which track.
+        spreads = self.policy.order is Order.TRACK
+        if not spreads or len(suiting) == 1 or len({self._parsed[pool].track for pool in suiting}) == 1:
             return min(suiting, key=lambda pool: self._pools[pool][0][0])
         busy = self._round.counts.busy_tracks(*self._place) | self._taken_tracks
         return min(suiting, key=lambda pool: (self._parsed[pool].track in busy, self._pools[pool][0][0]))
