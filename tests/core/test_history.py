@@ -203,6 +203,16 @@ def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(keep: 
         assert [entry.event for entry in fleet.get_session_memory().task_log] == log
 
 
+def test_a_sessions_log_names_the_track_of_a_task_whose_id_does_not() -> None:
+    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+        fleet.import_plan(source={"tracks": {"B": [{"id": "choose-a-database"}]}, "tasks": [{"id": "announce"}]})
+        fleet.claim_task(task_id="choose-a-database")
+        fleet.claim_task(task_id="announce")
+        memory = fleet.get_session_memory()
+        assert [(entry.task_id, entry.track) for entry in memory.task_log] == [("choose-a-database", "B"), ("announce", None)]
+        assert memory.track_assignments == {"B": "alice"}
+
+
 @pytest.mark.parametrize("session", ['a "quoted" one', "back\\slash", "naïve", "plain"])
 def test_a_sessions_log_is_found_whatever_its_name_is_made_of(session: str) -> None:
     with genlock.connect("memory://", clock=ManualClock(), session_id=session, agent_id="alice") as fleet:

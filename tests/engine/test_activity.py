@@ -32,6 +32,19 @@ def test_a_submission_is_activity_whoever_took_it_and_whatever_became_of_it(home
     assert fleet.get_session_memory(session_id="s-bob").last_activity == submitted
 
 
+def test_a_spawn_whose_parent_is_kept_is_activity_in_the_list_and_in_the_memory(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["a"])
+    generation = granted(fleet, "a", "alice")
+    home.clock.advance(100)
+    assert fleet.spawn_subtasks(task_id="a", generation=generation, subtasks=["part"], keep=True, session_id="s-alice").success
+    home.clock.advance(100)
+
+    seen = heard(fleet)["s-alice"]
+    assert (home.clock.now() - seen).total_seconds() == 100
+    assert fleet.get_session_memory(session_id="s-alice").last_activity == seen
+
+
 def test_what_others_did_to_its_claim_is_no_activity_of_a_session(home: Home) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["a", "b"])

@@ -17,7 +17,7 @@ from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.codec import decode_event, encode_json, event_to_builtins
 from genlock.core.ids import parse_task_id
-from genlock.core.keys import SESSION, Key
+from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import Process, SessionRecord, TaskRecord
 from genlock.core.names import check_session, check_user
 from genlock.core.processes import check_process
@@ -204,18 +204,19 @@ class Sessions(Queries):
     def _memory(self, place: tuple[str, str], name: str) -> SessionMemory:
         key = Key(*place, SESSION, name)
         session = self._session(key)
-        log = list(self._log(place, name))
+        log = self._placed(place, list(self._log(place, name)))
         held = self._held(place, name)
         completed = dict.fromkeys(entry.task_id for entry in log if entry.event == "RESULT_SUBMITTED" and entry.outcome == "ACCEPTED")
-        # That it lost a claim was found out by others.
-        heard = max((entry.timestamp for entry in log if entry.event != "CLAIM_LOST"), default=None)
+        # That it lost a claim was found out by others; and not all that it did has a word in the log.
+        signs = [entry.timestamp for entry in log if entry.event != "CLAIM_LOST"]
+        signs += filter(None, [self.engine.activity.of(place).get(name)])
         return SessionMemory(
             session_id=name,
             tenant_id=place[0],
             project_id=place[1],
             user_id=session.user,
             created_at=session.created_at,
-            last_activity=_last_activity(session, held, heard),
+            last_activity=_last_activity(session, held, max(signs, default=None)),
             task_log=tuple(log),
             active_claims=tuple(_claim_ref(record) for _, record in held),
             completed_tasks=tuple(completed),
@@ -224,6 +225,15 @@ class Sessions(Queries):
             },
             track_progress=self._progress(place),
         )
+
+    def _placed(self, place: tuple[str, str], log: list[TaskLogEntry]) -> list[TaskLogEntry]:
+        """The same, with the tracks of those tasks whose ids do not name theirs."""
+        names = list(dict.fromkeys(entry.task_id for entry in log if entry.track is None))
+        tracks: dict[str, str | None] = {}
+        for start in range(0, len(names), _PAGE):
+            records = self.read_records([Key(*place, TASK, each) for each in names[start : start + _PAGE]])
+            tracks |= {key.id: record.task.track for key, record in records.items() if isinstance(record, TaskRecord)}
+        return [msgspec.structs.replace(entry, track=tracks[entry.task_id]) if tracks.get(entry.task_id) else entry for entry in log]
 
     def _log(self, place: tuple[str, str], session: str) -> Iterator[TaskLogEntry]:
         cursor: str | None = None

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from genlock.core.codec import decode_record
 from genlock.core.facts import Mercy
 from genlock.core.ids import Grammar, parse_task_id
@@ -143,13 +145,20 @@ class Counts:
 
     def _tracks(self, tenant: str, project: str) -> frozenset[str]:
         self._tracks_since.pop((tenant, project), None)
-        query = Query(tenant, project, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_LOOKED_AT)
-        return frozenset(track for track in map(_track, self._store.find(query).records) if track)
+        begun = Query(tenant, project, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_LOOKED_AT)
+        # Whoever has a task that was held meanwhile is at work on it like any other.
+        held = replace(begun, state=Status.HELD)
+        found = [*self._store.find(begun).records, *filter(_is_claimed, self._store.find(held).records)]
+        return frozenset(track for track in map(_track, found) if track)
 
 
 def claimed(record: Record | None) -> int:
     """One if someone is at work on it, as the store counts it."""
     return int(isinstance(record, TaskRecord) and is_claimed(record))
+
+
+def _is_claimed(stored: Stored) -> bool:
+    return bool(claimed(decode_record(stored.key.kind, stored.body)))
 
 
 def _has_lapsed(stored: Stored, now: datetime, mercy: Mercy | None) -> bool:
