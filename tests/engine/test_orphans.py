@@ -174,6 +174,40 @@ def test_the_system_is_asked_once_a_round_for_each_process_that_holds_something(
     assert asked == [other_victim.pid]
 
 
+def test_a_tool_that_is_started_anew_under_its_name_is_not_taken_for_the_one_that_died(home: Home) -> None:
+    died = home.connect(session_id="nightly", agent_id="alice", process=_gone())
+    died.add_tasks(tasks=["T", "U"])
+    assert died.claim_task(task_id="U").success
+    anew = home.connect(session_id="nightly", agent_id="alice")
+    assert anew.claim_task(task_id="T").success
+
+    assert claim(anew, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
+    assert [session.pid for session in anew.list_sessions()] == [os.getpid()]
+    # Nobody else is to have what it was at, either: it has the name and may go on with it.
+    assert claim(anew, "U", "bob").reason == "DENIED_ACTIVE_CLAIM"
+
+
+def test_of_several_processes_of_one_session_none_is_lost_because_another_ends(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    first = home.connect(session_id="crew", agent_id="alice", process=identify(victim.pid))
+    first.add_tasks(tasks=["T", "U"])
+    assert first.claim_task(task_id="U").success
+    second = home.connect(session_id="crew", agent_id="carol")
+    assert second.claim_task(task_id="T").success
+    kill(victim)
+
+    assert claim(second, "T", "bob").reason == "DENIED_ACTIVE_CLAIM"
+    assert [session.pid for session in second.list_sessions()] == [None]
+
+
+def test_a_session_is_the_process_that_was_said_whoever_claims_for_it(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    kill(victim)
+
+    assert granted(fleet, "T", "bob") == 2
+    assert [event["cause"] for event in orphaned(fleet)] == ["PROCESS_GONE"]
+
+
 def test_a_session_that_has_ended_holds_nothing(home: Home) -> None:
     fleet = home.connect()
     held_by(fleet)

@@ -290,6 +290,8 @@ class SessionRegistered(Occurrence, frozen=True):
 
     process: Process | None = None
     agent_type: str = ""
+    implied: bool = False
+    """By a claim; the process is that which claimed."""
 
 
 class SessionHeartbeat(Occurrence, frozen=True):

@@ -218,6 +218,8 @@ class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     heartbeat_at: datetime | None = None
     ended_at: datetime | None = None
     metadata: dict[str, Any] = {}
+    implied: bool = False
+    """Nobody has said which process it is: it is the one that claims for it, and none if there are several."""
 
 
 class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -41,7 +41,7 @@ def decide_register(record: SessionRecord | None, command: c.RegisterSession, fa
     """A session begins, or says more about itself. One that has ended does not come back."""
     if record is not None:
         if command.implied:
-            return Decision(Verdict.UNCHANGED)
+            return _follow(record, command, facts)
         if record.ended_at is not None:
             raise SessionEnded(f"session {record.id!r} has ended; register a new one")
         same = record.process == command.by.process and record.agent_type == command.agent_type and record.metadata == command.metadata
@@ -60,7 +60,36 @@ def decide_register(record: SessionRecord | None, command: c.RegisterSession, fa
         process=command.by.process,
         agent_type=command.agent_type,
         metadata=command.metadata,
+        implied=command.implied,
     )
+
+
+def _follow(record: SessionRecord, command: c.RegisterSession, facts: Facts) -> Decision:
+    """Another process claims for a session of which nobody has said which it is.
+
+    If the one before is gone, the tool was started anew under the same name: what it claims now must not pass for a dead one's. If not,
+    they are several, and that one of them ends says nothing of the others: their leases decide."""
+    if not moved(record, command.by):
+        return Decision(Verdict.UNCHANGED)
+    by = command.by
+    actor = replace(by.actor, user_id=by.actor.user_id or record.user)
+    return _decided(
+        record,
+        replace(command, by=replace(by, actor=actor)),
+        facts,
+        Verdict.DONE,
+        e.SessionRegistered,
+        session_id=record.id,
+        process=by.process if facts.holder_gone else None,
+        agent_type=record.agent_type,
+        metadata=record.metadata,
+        implied=True,
+    )
+
+
+def moved(session: SessionRecord, by: c.Caller) -> bool:
+    """Does another process act for a session than the one that it was taken to be?"""
+    return session.implied and session.process is not None and by.process is not None and session.process != by.process
 
 
 def decide_heartbeat(record: SessionRecord | None, command: c.HeartbeatSession, facts: Facts) -> Decision:
@@ -249,6 +278,7 @@ def _registered(record: SessionRecord | None, event: e.SessionRegistered) -> Ses
         process=event.process,
         heartbeat_at=event.timestamp,
         metadata=event.metadata,
+        implied=event.implied,
     )
 
 

@@ -230,6 +230,8 @@ class Round:
                 cell = cells.get(key.beside(SESSION, record.claim.session))
                 holder = cell.record if cell else None
                 holder_gone = isinstance(holder, SessionRecord) and self._is_gone(holder.process)
+        if kind is RegisterSession and isinstance(record, SessionRecord):
+            holder_gone = self._is_gone(record.process)
         if kind is ClaimTask and limits.max_concurrent_claims is not None:
             claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
         newcomer = _newcomer(item, session, record)

@@ -29,6 +29,7 @@ from genlock.core.decision import Decision, present
 from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
 from genlock.core.model import Claim, Result, TaskRecord
+from genlock.core.others import moved
 from genlock.core.policy import Expired, TenantLimits
 from genlock.core.reasons import Cause, ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
@@ -213,8 +214,8 @@ def _acquired(record: TaskRecord, command: c.ClaimTask, facts: Facts, at: dateti
 
 
 def _registration(command: c.ClaimTask, facts: Facts) -> tuple[c.Command, ...]:
-    """A granted claim registers its session."""
-    if facts.session is not None:
+    """A granted claim registers its session, or says that it is another process by now."""
+    if facts.session is not None and not moved(facts.session, command.by):
         return ()
     return (c.RegisterSession(command.key.beside(SESSION, command.by.session), command.by, implied=True),)
 
