@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -587,6 +588,26 @@ class TestExport:
         refused = run("export", target, "--url", url_of(store))
         assert (refused.code, refused.error()["message"]) == (4, f"{target} exists; --force replaces it")
         assert run("export", target, "--force", "--url", url_of(store)).code == 0
+
+    def test_a_database_is_never_replaced_not_even_by_force(self, store: Path, tmp_path: Path) -> None:
+        before = run("export", "--url", url_of(store)).out
+        assert run("backup", tmp_path / "b.db", "--url", url_of(store)).code == 0
+        for target in (store, tmp_path / "b.db"):
+            refused = run("export", target, "--force", "--url", url_of(store))
+            assert (refused.code, refused.error()["message"]) == (
+                4,
+                f"{target} is a database, which an export never replaces; name another file",
+            )
+        assert run("export", "--url", url_of(store)).out == before
+
+    def test_a_place_where_no_file_can_be_is_refused(self, store: Path, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        for verb in ("export", "backup"):
+            refused = run(verb, tmp_path / "pipe", "--force", "--url", url_of(store))
+            assert refused.code == 2
+            assert refused.error()["message"] == f"{tmp_path}/pipe is no ordinary file, and would be replaced by one; name another"
+        refused = run("export", tmp_path / "nowhere" / "all.jsonl", "--url", url_of(store))
+        assert (refused.code, refused.error()["message"]) == (2, f"there is no folder {tmp_path}/nowhere; make it, or name another")
 
     def test_it_is_of_one_instant_while_a_process_works(self, tmp_path: Path) -> None:
         store = tmp_path / "s.db"

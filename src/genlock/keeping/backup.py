@@ -11,7 +11,7 @@ from genlock.core.keys import Key, payload_task
 from genlock.engine.payloads import missing_payloads
 from genlock.errors import BadArgument, NotAllowed
 from genlock.failpoints import hit
-from genlock.keeping.files import drop_database, payload_folder, payloads_beside
+from genlock.keeping.files import check_target, drop_database, payload_folder, payloads_beside
 from genlock.stores.files import sync_folder
 from genlock.stores.sqlite import SQLiteStore
 from genlock.stores.sqlite.backup import Progress, copy_file, copy_payloads, user_of
@@ -51,16 +51,11 @@ def backup(source: Path, target: Path, *, force: bool = False, progress: Progres
 
 def _check_target(source: Path, target: Path, *, force: bool) -> None:
     """An error if nothing may be written there."""
-    if target.is_dir():
-        raise BadArgument(f"{target} is a folder; name a file in it, for example {target / 'genlock-backup.db'}")
-    if not target.parent.is_dir():
-        raise BadArgument(f"there is no folder {target.parent}; make it, or name another")
+    if target.exists() and target.samefile(source):
+        raise BadArgument(f"{target} is the store itself; name another file")
+    check_target(target, "genlock-backup.db", force=force)
     if not target.exists():
         return
-    if target.samefile(source):
-        raise BadArgument(f"{target} is the store itself; name another file")
-    if not force:
-        raise NotAllowed(f"{target} exists; --force replaces it")
     log = target.with_name(target.name + "-wal")
     if user_of(target) is not None or (log.exists() and log.stat().st_size):
         raise NotAllowed(f"{target} is in use as a store, which a backup never replaces; name another file")

@@ -29,7 +29,11 @@ def export(app: App, target: Path | None, force: bool) -> None:
     from genlock.cli.opening import by_the_short_way, open_instant
     from genlock.cli.progress import bar
     from genlock.keeping.export import export as lines_of
+    from genlock.keeping.files import check_target, refuse_database, write_lines
 
+    if target is not None:
+        check_target(target, "genlock.jsonl", force=force)
+        refuse_database(target)
     with by_the_short_way(app):
         store = open_instant(app.store_url)
     try:
@@ -48,9 +52,7 @@ def export(app: App, target: Path | None, force: bool) -> None:
                     out.write(line + b"\n")
                 out.flush()
                 return
-            from genlock.keeping.files import write_lines
-
-            write_lines(target, lines, force=force)
+            write_lines(target, lines)
     finally:
         store.close()
     answer = {"target": str(target), "bytes": target.stat().st_size}
