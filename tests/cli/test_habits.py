@@ -270,6 +270,22 @@ def test_closed_streams_are_borne(project: Path) -> None:
     assert done.stdout == "3\n", "what was meant for stderr does not land on stdout"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("plan import -", "a plan is a mapping with project, tracks and tasks, not nothing"),
+        ("submit task -g 1 --result-file -", "--result-file - is no JSON"),
+        ("spawn task -g 1 --from -", "--from - is no JSON"),
+        ("reset task --cascade", "There is no terminal to ask on"),
+    ],
+)
+def test_in_a_closed_stdin_there_is_nothing(project: Path, arguments: str, says: str) -> None:
+    command = " ".join(f"'{word}'" for word in COMMAND)
+    done = call(project, ["sh", "-c", f"{command} {arguments} <&-"])
+    assert done.returncode == 2
+    assert says in _error(done.stderr)["message"]
+
+
 BROKEN = """
 import sys
 from genlock.cli import app

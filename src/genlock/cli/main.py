@@ -145,7 +145,12 @@ def show_version(*, as_json: bool, quiet: bool) -> None:
 
 
 def _open_closed_streams() -> None:
-    """A caller may have closed stdout or stderr; what is meant for one must not land in the other, or in a file opened later."""
+    """A caller may have closed stdout or stderr; what is meant for one must not land in the other, or in a file opened later.
+
+    In a closed stdin there is nothing to be read.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - until the end
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
