@@ -218,6 +218,15 @@ def test_a_claim_whose_reader_has_gone_is_given_back(stage: Stage) -> None:
     assert stage.run("show", TASK, "-q").out == "PENDING\n"
 
 
+@pytest.mark.parametrize("options", [[], ["--export"], ["--quiet"]])
+def test_a_claim_that_could_not_be_written_down_is_given_back(stage: Stage, options: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        call = [*COMMAND, "next", *options]
+        ran = subprocess.run(call, cwd=stage.folder, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, "No space left on device" in ran.stderr) == (1, True)
+    assert stage.run("show", TASK, "-q").out == "PENDING\n"
+
+
 # For shells
 
 

@@ -130,12 +130,12 @@ def release(app: App, task: str | None, generation: int | None, error: bool, ope
 
 
 def _claim(app: App, ask: Callable[[], ClaimResult], export: bool, operation: str | None) -> None:
-    """Asks for a claim and answers. A claim of which nobody was told, for Ctrl-C or a closed pipe, is given back."""
+    """Asks for a claim and answers. A claim of which nobody was told, for Ctrl-C, a closed pipe or a full disk, is given back."""
     result: ClaimResult | None = None
     try:
         result = ask()
         _give(app, result, export)
-    except (KeyboardInterrupt, BrokenPipeError):
+    except (KeyboardInterrupt, OSError):
         forget_stdout()
         # With an operation id whoever asked can ask again for the same claim.
         if result is not None and result.claim is not None and operation is None and _is_new(result.claim):
