@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 import pytest
@@ -97,6 +98,15 @@ def test_a_name_with_blanks_and_percents_is_taken_as_written(tmp_path: Path) -> 
     assert (tmp_path / "a b%.db").is_file()
 
 
+@pytest.mark.parametrize("name", ["[a", "[a]", "[::1]", "a\tb", "a\nb", "a[1]"])
+def test_a_files_name_may_have_brackets_and_tabs_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    genlock.connect(f"sqlite://{name}/genlock.db").close()
+    genlock.connect(f"sqlite://{name}.db").close()
+    assert (tmp_path / name / "genlock.db").is_file()
+    assert (tmp_path / f"{name}.db").is_file()
+
+
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     with genlock.connect(f"sqlite://{tmp_path}/a/b/c.db") as fleet:
         fleet.add_tasks(tasks=["task"])
@@ -178,7 +188,14 @@ def test_a_process_that_is_none_is_refused(process: object) -> None:
     ("url", "says"),
     [
         ("", "URL"),
-        ("genlock.db", "sqlite:///genlock.db"),
+        ("genlock.db", f"for a file write sqlite://{quote(os.getcwd())}/genlock.db"),
+        ("my plans/genlock.db", f"for a file write sqlite://{quote(os.getcwd())}/my%20plans/genlock.db"),
+        (":memory:", "memory://"),
+        ("sqlite://:memory:", "memory://"),
+        ("sqlite:///:memory:", "memory://"),
+        ("redis://[::1", "no Redis URL"),
+        ("redis://localhost?payloads=s3://[::1", "payloads=s3://[::1: there is no such place"),
+        ("dynamodb://[::1", "names no table"),
         ("/tmp/genlock.db", "sqlite:///tmp/genlock.db"),
         ("sqlite", "no URL"),
         ("sqlite:/tmp/x.db", "no URL"),
@@ -188,6 +205,7 @@ def test_a_process_that_is_none_is_refused(process: object) -> None:
         ("sqlite:///tmp/x.db?mode=ro", "names no file"),
         ("sqlite:///tmp/x.db#here", "names no file"),
         ("sqlite:///tmp/a%00b.db", "NUL"),
+        ("sqlite:///tmp/\ud800.db", "no file's name has"),
         ("ftp://somewhere/x", "ftp://"),
         ("://x", "there is no store"),
         ("SQLITE:///tmp/x.db", "SQLITE://"),

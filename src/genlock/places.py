@@ -16,6 +16,7 @@ environment asks for something unusual, git is asked.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from genlock.errors import BadArgument, NotFound, StoreError
@@ -82,14 +83,20 @@ def sqlite_path(url: str) -> Path | None:
     """The file of a sqlite:// URL; None for any other URL."""
     if not url.startswith("sqlite://"):
         return None
-    from urllib.parse import unquote_to_bytes, urlsplit
+    from urllib.parse import unquote_to_bytes
 
-    parts = urlsplit(url)
-    path = os.fsdecode(unquote_to_bytes(parts.netloc + parts.path))
+    # Not by urlsplit: a file's name may have brackets in it, which are no address, and a tab, which it would drop.
+    name, *more = re.split("[?#]", url.removeprefix("sqlite://"), maxsplit=1)
+    try:
+        path = os.fsdecode(unquote_to_bytes(name.encode(errors="surrogateescape")))
+    except UnicodeEncodeError:
+        raise BadArgument(f"{url!r} has a character that no file's name has") from None
     if "\0" in path:
         raise BadArgument(f"{url!r} has a NUL in it, which no file's name has")
-    if not path or path.endswith("/") or parts.query or parts.fragment:
+    if not path or path.endswith("/") or any(more):
         raise BadArgument(f"{url!r} names no file; write sqlite:///absolute/path/file.db")
+    if path in (":memory:", "/:memory:"):
+        raise BadArgument(f"{url!r} would be a file of that name; for a store in memory write memory://")
     return Path(path)
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from genlock.errors import BadArgument, StoreError
-from genlock.places import sqlite_path
+from genlock.places import sqlite_path, sqlite_url, working_folder
 from genlock.store import Clock, Store
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ def _no_url(url: str) -> str:
     """What to say of what is no URL at all, without showing what may be a password."""
     if not url.strip() or "@" in url or url.partition(":")[0] in _OURS:
         return f"this is no URL: a store's begins with one of {', '.join(f'{name}://' for name in _OURS)}"
-    return f"{url!r} is no URL; for a file write sqlite:///{url.lstrip('/')}"
+    if url == ":memory:":
+        return f"{url!r} is no URL; for a store in memory write memory://"
+    return f"{url!r} is no URL; for a file write {sqlite_url(working_folder() / url)}"
 
 
 def _check_characters(url: str) -> None:

@@ -54,7 +54,10 @@ def payloads_for(option: str | None) -> Payloads | None:
     """Where a store's URL wants payloads; None if it does not say. `BadArgument` if that cannot be meant."""
     if option is None:
         return None
-    parts = urlsplit(option)
+    try:
+        parts = urlsplit(option)
+    except ValueError:
+        parts = SplitResult("", "", "", "", "")
     match parts.scheme:
         case "file":
             return FolderPayloads(_folder(option, parts))

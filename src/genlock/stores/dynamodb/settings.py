@@ -23,7 +23,10 @@ class Settings(NamedTuple):
 
 def settings_of(url: str) -> Settings:
     """The settings in a URL; `BadArgument` if it cannot be meant."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise BadArgument(f"{url!r} names no table; write dynamodb://table?region=…") from None
     table = unquote(parts.netloc + parts.path)
     if parts.scheme != "dynamodb" or not table or "/" in table or parts.fragment:
         raise BadArgument(f"{url!r} names no table; write dynamodb://table?region=…")

@@ -51,7 +51,7 @@ class Settings(NamedTuple):
 def settings_of(url: str) -> Settings:
     """The settings in a URL; `BadArgument` if it cannot be meant."""
     options = Options(url, "Redis", _OWN)
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0]
     secure = scheme == "rediss"
     arguments = _arguments(options.rest, secure=secure)
     prefix = options.read("prefix", _prefix, "genlock")
