@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
@@ -120,7 +121,7 @@ class TestMigrate:
         assert "type: genlock db migrate URL" in ran.error()["message"]
         ill = run("doctor", "--url", server)
         assert ill.code == 1
-        assert ill.json()["findings"][-1]["try_next"] == ["genlock db migrate URL"]
+        assert ill.json()["findings"][-1]["try_next"] == [f"genlock db migrate --url {shlex.quote(without_password(server))}"]
         assert run("db", "migrate", server).code == 0
         assert run("ready", "--url", server).code == 0
 

@@ -172,7 +172,10 @@ class TestDamage:
         assert found(ran, "replay")["items"] == [
             "default/default task A-001-x: index field state is 'COMPLETED', the record says 'PENDING'",
         ]
-        assert found(ran, "replay")["try_next"] == ["genlock backup COPY, to keep what there is", "genlock restore BACKUP --force"]
+        assert found(ran, "replay")["try_next"] == [
+            f"genlock backup COPY --url sqlite://{store}, to keep what there is",
+            f"genlock restore BACKUP --force --url sqlite://{store}",
+        ]
 
     def test_nothing_is_written_to_a_damaged_store(self, store: Path) -> None:
         with connect(store) as fleet:
@@ -371,8 +374,8 @@ class TestPlans:
         assert found(ran, "cycles")["items"] == ["A → B → C → A"]
         # What it says to type opens the circle.
         (command,) = found(ran, "cycles")["try_next"]
-        assert command == "genlock edit A --depends-on D"
-        assert run(*command.split()[1:], "--url", f"sqlite://{home.path}").code == 0
+        assert command == f"genlock edit A --depends-on D --url sqlite://{home.path}"
+        assert run(*command.split()[1:]).code == 0
         assert doctor(home.path).code == 0
 
     def test_what_waits_for_a_person_is_a_note(self, store: Path) -> None:
@@ -384,16 +387,22 @@ class TestPlans:
             fleet.release_claim(task_id="A-002-y", expected_generation=1)
         ran = doctor(store)
         assert (ran.code, not_ok(ran)) == (0, [("held", "note"), ("refused", "note")])
-        assert (found(ran, "held")["items"], found(ran, "held")["try_next"]) == (["A-001-x: a question"], ["genlock reopen A-001-x"])
+        assert found(ran, "held")["items"] == ["A-001-x: a question"]
+        assert found(ran, "held")["try_next"] == [f"genlock reopen A-001-x --url sqlite://{store}"]
+        assert run("doctor", env={"GENLOCK_URL": f"sqlite://{store}"}).json()["findings"][-2]["try_next"] == ["genlock reopen A-001-x"]
         assert found(ran, "refused")["items"] == [late.refused_id]
 
     def test_other_projects_are_looked_at_too_and_named(self, store: Path) -> None:
         with connect(store, tenant_id="acme", project_id="apollo") as fleet:
             fleet.add_tasks(tasks=["A-001-x"])
             fleet.hold_task(task_id="A-001-x", reason="a question")
-        held = found(doctor(store), "held")
+            late = fleet.submit_result(task_id="A-001-x", generation=7, result_data={"by": "ada"})
+        ran = run("doctor", env={"GENLOCK_URL": f"sqlite://{store}"})
+        held, refused = found(ran, "held"), found(ran, "refused")
         assert held["items"] == ["acme/apollo A-001-x: a question"]
         assert held["try_next"] == ["genlock reopen A-001-x --tenant acme --project apollo"]
+        assert refused["items"] == [f"acme/apollo {late.refused_id}"]
+        assert refused["try_next"][0] == "genlock refused --tenant acme --project apollo"
 
 
 def test_fix_removes_no_file_and_no_lock(store: Path) -> None:

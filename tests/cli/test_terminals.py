@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from genlock.places import sqlite_url
+from tests.cli.console import run
 from tests.cli.stage import Stage
 from tests.cli.terminal import Terminal, shown
 
@@ -163,6 +167,72 @@ def test_a_long_table_ends_with_how_to_see_the_rest(tmp_path: Path) -> None:
     )
 
 
+# What is to be typed next
+
+
+def typed(lines: list[str], before: str) -> list[str]:
+    """The words of the command that follows these ones, as a shell would read them."""
+    (line,) = [line for line in lines if before in line]
+    return shlex.split(line.partition(before)[2])
+
+
+def test_what_is_said_to_be_typed_is_of_the_same_session_and_place(tmp_path: Path) -> None:
+    there = Stage(tmp_path / "the project")
+    elsewhere = Stage(tmp_path / "elsewhere")
+    place = ["--url", f"sqlite://{there.folder}/.genlock/genlock.db", "--project", "shop"]
+    assert run("add", "one", *place).code == 0
+    wide = {**PLAIN, "GENLOCK_SESSION": "s1"}
+    _, lines = shown("next", *place, "--session", "worker 7", "--agent", "ada", cwd=elsewhere.folder, columns=300, env=wide)
+    assert typed(lines, "when done: genlock ") == ["submit", "one", "-g", "1", *place, "--session", "worker 7"]
+    _, lines = shown("claim", "one", *place, "--session", "other", "--agent", "bob", cwd=elsewhere.folder, columns=300, env=wide)
+    asked = typed(lines, "see: genlock ")
+    assert asked == ["explain", "one", *place, "--session", "other", "--agent", "bob"]
+    as_ada = {**wide, "GENLOCK_AGENT": "ada"}
+    _, lines = shown("explain", "one", *place, "--session", "worker 7", cwd=elsewhere.folder, columns=300, env=as_ada)
+    done = typed(lines, "genlock submit ")
+    assert run("submit", *done, cwd=elsewhere.folder).json()["reason"] == "ACCEPTED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ready", "--limit", "1", "--track", "A"], "there are more: genlock ready --all --track A --project shop"),
+        (["ready", "--limit", "1", "--agent", "a b"], "there are more: genlock ready --all --agent 'a b' --project shop"),
+        (["edit", "A-001-x"], "name what is to be another: genlock edit A-001-x --title TEXT --project shop"),
+        (["spawn", "A-001-x", "-g", "1"], "genlock spawn A-001-x -g 1 'first part' 'second part' --project shop"),
+        (["graph", "--track", "Z"], "to import a plan, type: genlock plan import FILE --project shop"),
+        (["plan", "show", "--track", "Z"], "to import a plan, type: genlock plan import FILE --project shop"),
+    ],
+)
+def test_what_is_said_to_be_typed_names_the_project(tmp_path: Path, arguments: list[str], says: str) -> None:
+    stage = Stage(tmp_path / "project")
+    for name in ("A-001-x", "A-002-y"):
+        assert stage.run("add", name, "--project", "shop").code == 0
+    _, lines = shown(*arguments, "--project", "shop", cwd=stage.folder, columns=200, env=PLAIN)
+    assert says in "\n".join(lines)
+
+
+def test_what_is_said_of_a_backup_or_a_copy_can_be_typed_whatever_its_name(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "store")
+    stage.add("one")
+    names = tmp_path / "it's #1 at 5%25"
+    names.mkdir()
+    _, lines = shown("backup", names / "b.db", cwd=stage.folder, columns=300, env=PLAIN)
+    assert run(*typed(lines, "type: genlock ")).code == 0
+    target = sqlite_url(names / "a:b@c.db")
+    _, lines = shown("copy", stage.url, target, cwd=stage.folder, columns=300, env=PLAIN)
+    assert typed(lines, "export ") == [f"GENLOCK_URL={target}"]
+
+
+def test_no_password_is_shown_that_stands_in_a_url(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "store")
+    subprocess.run(["git", "init", "--quiet", stage.folder / "hidden"], check=True)
+    server = "postgresql://ada:secret@127.0.0.1:1/plans?password=secret"
+    _, lines = shown("init", "--stealth", "--url", server, cwd=stage.folder / "hidden", env=PLAIN)
+    assert "secret" not in "".join(lines)
+    assert "postgresql://ada:" in "".join(lines)
+
+
 # Questions
 
 
@@ -259,8 +329,8 @@ def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_pat
     assert last("status") == "project web has no tasks; to import a plan, type: genlock plan import FILE --project web"
     assert stage.run("add", "a", *place).code == 0
     assert last("explain", "a") == "genlock claim a --project web"
-    assert last("claim", "a", "--session", "s1") == "when done: genlock submit a -g 1 --project web"
-    assert last("claim", "a", "--session", "s2") == "see: genlock explain a --project web"
+    assert last("claim", "a", "--session", "s1") == "when done: genlock submit a -g 1 --project web --session s1"
+    assert last("claim", "a", "--session", "s2") == "see: genlock explain a --project web --session s2"
     assert last("unlock", "a").endswith("type: genlock unlock a --force --project web")
     assert last("unlock", "a", "--force").startswith("its claim was taken away")
     assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("submit", "a", "-g", "1", "--session", "s1", "--text", "x"))

@@ -73,13 +73,24 @@ class App:
         )
 
     def command(self, verb: str, *words: object) -> str:
-        """A command line to be typed next: where this one was told by options to look, that one is too."""
-        from genlock.cli.wording import command, without_password
+        """A command line to be typed next: where this one was told by options to look, that one is too, and as whom where it matters."""
+        from genlock.cli.wording import CLAIMING, ON_A_CLAIM, command
 
-        told = {name: value for name in ("url", "tenant", "project") if (value := self._flags.get(name))}
-        if "url" in told:
-            told["url"] = without_password(told["url"])
-        return command(verb, *words, *(word for name, value in told.items() for word in (f"--{name}", value)))
+        names = ["url", "tenant", "project"]
+        if verb in (*CLAIMING, *ON_A_CLAIM):
+            names.append("session")
+        if verb in CLAIMING:
+            names.append("agent")  # who holds a claim is known by it
+        return command(verb, *words, *self.told(*names))
+
+    def told(self, *names: str) -> list[str]:
+        """Those of these options that the call was given, as words of a command line."""
+        from genlock.cli.wording import without_password
+
+        given = {name: value for name in names if (value := self._flags.get(name))}
+        if "url" in given:
+            given["url"] = without_password(given["url"])
+        return [word for name, value in given.items() for word in (f"--{name}", value)]
 
     def name_store(self, url: str | None) -> None:
         """A URL that the verb has as its argument counts as --url does."""

@@ -12,6 +12,8 @@ from genlock.core.reasons import Status
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from genlock.cli.wording import Command
+
 MARKS: Final[dict[Status, tuple[str, str, str]]] = {
     Status.BACKLOG: ("…", "dim", "#eeeeee"),
     Status.PENDING: ("○", "cyan", "#cfe8ff"),
@@ -102,10 +104,10 @@ def print_drawing(console: Console, lines: Iterator[Line]) -> None:
         console.print(Text(line.text, style=line.style, no_wrap=True, overflow="crop"))
 
 
-def print_plan(console: Console, tracks: Mapping[str, Sequence[GraphTask]], purposes: Mapping[str, str]) -> None:
+def print_plan(console: Console, tracks: Mapping[str, Sequence[GraphTask]], purposes: Mapping[str, str], command: Command) -> None:
     """The plan as tables, one a track."""
     if not tracks:
-        print_lines(console, "there are no tasks; to import a plan, type: genlock plan import FILE")
+        print_lines(console, f"there are no tasks; to import a plan, type: {command('plan import', 'FILE')}")
     short = short_names(task for tasks in tracks.values() for task in tasks)
     for number, (track, tasks) in enumerate(tracks.items()):
         done = sum(task.state is Status.COMPLETED for task in tasks)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from shlex import quote
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
     from genlock.core.results import ClaimResult, Explanation, Holder, OperatorResult, SubmissionResult
 
+
+CLAIMING: Final = ("next", "claim", "explain")
+"""Verbs whose answer depends on who asks."""
+ON_A_CLAIM: Final = ("renew", "submit", "release", "spawn")
+"""Those that only the session may use which holds the claim."""
 
 Command: TypeAlias = Callable[..., str]
 """How a verb and its words become a command line: `command`, or an App's, which says where to look as its own call did."""
@@ -24,7 +29,10 @@ def without_password(url: str) -> str:
     import re
     from urllib.parse import urlsplit, urlunsplit
 
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # what it is nobody can say, and so neither where a password stands in it
+        return f"{url.partition('://')[0]}://…"
     who, at, host = parts.netloc.rpartition("@")
     user, colon, _ = who.partition(":")
     query = re.sub(r"(?:(?<=^)|(?<=&))(password|listen_url)=[^&]*", r"\1=…", parts.query)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from shlex import quote
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from genlock.cli.doctoring.files import check_files
 from genlock.cli.doctoring.finding import Finding, Level, trouble
@@ -59,10 +62,11 @@ class Examination:
             return "a damaged store is not written to"
         return "nobody can write before the gate is free" if "gate" in troubles else None
 
-    def report(self, fixed: list[str]) -> Report:
-        """The answer."""
+    def report(self, fixed: list[str], told: Sequence[str] = ()) -> Report:
+        """The answer. What is to be typed has the options by which the doctor was `told` where to look: else it would be done elsewhere."""
         healthy = all(finding.level is not Level.TROUBLE for finding in self.findings)
-        return Report(without_password(self.url), healthy, tuple(self.findings), tuple(fixed))
+        findings = tuple(replace(each, try_next=tuple(_there(line, told) for line in each.try_next)) for each in self.findings)
+        return Report(without_password(self.url), healthy, findings, tuple(fixed))
 
     def _all(self, progress: Progress) -> Iterator[Finding]:
         yield from check_versions()
@@ -101,6 +105,12 @@ class Examination:
         yield from check_people(scans)
 
 
+def _there(line: str, told: Sequence[str]) -> str:
+    """Every command in the line with these options; a comma ends one, and what is said about it follows."""
+    options = "".join(f" {quote(word)}" for word in told)
+    return re.sub(r"\bgenlock (?!init)[^,]*", lambda found: found[0] + options, line)
+
+
 def _cannot_open(error: StoreError, path: Path | None) -> Finding:
     match error:
         case StoreForeign():
@@ -109,7 +119,7 @@ def _cannot_open(error: StoreError, path: Path | None) -> Finding:
             return trouble("open", str(error), means, ["genlock config show --origin", f"genlock init --url {other}"])
         case StoreOutdated():
             means = "an older version of Genlock has made it, and may still be at work"
-            return trouble("format", str(error), means, ["genlock db migrate URL"])
+            return trouble("format", str(error), means, ["genlock db migrate"])
         case StoreCorrupt():
             return trouble("open", str(error), "the file is damaged" if path else "the tables are damaged", [restore_by(path)])
         case StoreReadOnly() if path is not None:

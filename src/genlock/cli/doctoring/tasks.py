@@ -196,10 +196,13 @@ def check_people(scans: list[Scan]) -> Iterator[Finding]:
         )
     else:
         yield ok("held", "no task")
-    refused = [stored.key for scan in scans for stored in records(scan.store, Query(*scan.place, kind=REFUSED, state=RefusedState.KEPT))]
+    refused = [
+        (scan, stored.key) for scan in scans for stored in records(scan.store, Query(*scan.place, kind=REFUSED, state=RefusedState.KEPT))
+    ]
     if refused:
+        flags = refused[0][0].flags
         what = number(len(refused), "refused result is kept", "refused results are kept")
-        commands = ["genlock refused", "genlock adopt TASK REFUSED_ID, or genlock discard TASK REFUSED_ID"]
-        yield note("refused", what, "a person may adopt or discard them", commands, [key.id for key in refused])
+        commands = [f"genlock refused{flags}", f"genlock adopt TASK REFUSED_ID{flags}, or genlock discard TASK REFUSED_ID{flags}"]
+        yield note("refused", what, "a person may adopt or discard them", commands, [scan.named(key.id) for scan, key in refused])
     else:
         yield ok("refused", "no result waits")

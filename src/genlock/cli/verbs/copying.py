@@ -29,23 +29,29 @@ def copy(app: App, source: str, target: str, verify: bool, any_order: bool) -> N
     copy of FROM that was broken off: the same command goes on with it. Nothing may work on either meanwhile.
     """
     from genlock.cli.progress import bars
+    from genlock.cli.wording import without_password
     from genlock.keeping.copy import copy as make
     from genlock.keeping.ends import open_source, open_target, user_of
 
     pid = user_of(source)
     if pid is not None:
-        app.answers.say(f"process {pid} has {_shown(source)} open; what it writes after the copy is not in the copy")
+        app.answers.say(f"process {pid} has {without_password(source)} open; what it writes after the copy is not in the copy")
     with closing(open_source(source)) as opened, closing(open_target(target)) as other, bars(app.answers) as advance:
         made = make(opened, other, verify=verify, any_order=any_order, progress=advance)
     for name in made.missing_payloads:
         app.answers.say(f"the bytes of a result are not there, or damaged, and so not in the copy: {name}")
     if made.moved:
-        app.answers.say(f"{_shown(source)} was written to during the copy: end whatever works on it before anything works on the new store")
+        app.answers.say(
+            f"{without_password(source)} was written to during the copy: end whatever works on it before anything works on the new store"
+        )
     app.answers.give(made, text=lambda console: _show(console, made, _checked(made, any_order), source, target), bare=[made.events])
 
 
 def _show(console: Console, made: Copied, checked: str, source: str, target: str) -> None:
+    from shlex import quote
+
     from genlock.cli.tables import count
+    from genlock.cli.wording import without_password
 
     what = ", ".join(
         [
@@ -58,20 +64,22 @@ def _show(console: Console, made: Copied, checked: str, source: str, target: str
     if made.found:
         lines.append(f"{made.found:,} events were there already")
     lines.append(checked)
-    lines.append(f"let every agent use the new store from now on: export GENLOCK_URL='{_shown(target)}'")
-    lines.append(f"none may use the old one, or both would grant: keep it as a backup, {_shown(source)}")
+    lines.append(f"let every agent use the new store from now on: export GENLOCK_URL={quote(_from_anywhere(target))}")
+    lines.append(f"none may use the old one, or both would grant: keep it as a backup, {without_password(source)}")
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
+
+
+def _from_anywhere(url: str) -> str:
+    """The URL as it is to be set: whoever uses it stands in another folder."""
+    from genlock.cli.wording import without_password
+    from genlock.places import sqlite_path, sqlite_url
+
+    path = sqlite_path(url)
+    return without_password(url) if path is None else sqlite_url(path.absolute())
 
 
 def _checked(made: Copied, any_order: bool) -> str:
     if not made.verified:
         return "not verified"
     return "every record and every event is the same, and replays" + (", but the order may not be" if any_order else "")
-
-
-def _shown(url: str) -> str:
-    """Without the password."""
-    scheme, separator, rest = url.partition("://")
-    server, at, place = rest.rpartition("@")
-    return f"{scheme}{separator}{server.partition(':')[0]}{':…' if ':' in server else ''}{at}{place}"

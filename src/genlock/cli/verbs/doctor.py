@@ -39,7 +39,7 @@ def doctor(app: App, fixing: bool) -> None:
             except GenlockError as error:
                 app.answers.say(f"not all could be fixed: {error}")
             examination = Examination(app.store_url, advance)
-    report = examination.report(fixed)
+    report = examination.report(fixed, app.told("url"))
     troubles = [f"{finding.check}: {finding.what}" for finding in report.findings if finding.level is Level.TROUBLE]
     app.answers.give(report, text=lambda console: show(console, report), bare=troubles)
     if not report.healthy:

@@ -56,7 +56,7 @@ def _draw(app: App, found: Graph) -> None:
 
     purposes = dict(app.fleet.get_policy().tracks)
     if not found.tasks:
-        app.answers.say("there are no tasks here; to import a plan, type: genlock plan import FILE")
+        app.answers.say(f"there are no tasks here; to import a plan, type: {app.command('plan import', 'FILE')}")
     elif sys.stdout.isatty():
         console = app.answers.console()
         drawing.print_drawing(console, drawing.draw(found, purposes, console.width))

@@ -70,7 +70,9 @@ def backup(app: App, target: Path, force: bool) -> None:
     """
     from genlock.cli.progress import bar
     from genlock.cli.store_file import store_file
+    from genlock.cli.wording import command
     from genlock.keeping.backup import backup as make
+    from genlock.places import sqlite_url
 
     source = store_file(app)
     with bar(app.answers, "copying") as advance:
@@ -80,7 +82,7 @@ def backup(app: App, target: Path, force: bool) -> None:
 
     def text(console: Console) -> None:
         _print(console, f"backup of {made.source}: {made.target}, {made.bytes:,} bytes, {made.payloads} payloads")
-        _print(console, f"to check it, type: genlock doctor --url sqlite://{target.absolute()}")
+        _print(console, f"to check it, type: {command('doctor', '--url', sqlite_url(target.absolute()))}")
 
     app.answers.give(made, text=text, bare=[made.target])
 

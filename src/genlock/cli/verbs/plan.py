@@ -130,7 +130,7 @@ def show(app: App, track: str | None) -> None:
     value = [{"track": name or None, "purpose": purposes.get(name, ""), "tasks": tasks} for name, tasks in grouped.items()]
     app.answers.give(
         {"project": app.setting("project"), "tracks": value},
-        text=lambda console: print_plan(console, grouped, purposes),
+        text=lambda console: print_plan(console, grouped, purposes, app.command),
         bare=[task.id for task in graph.tasks],
     )
 

@@ -76,7 +76,7 @@ def edit(app: App, task: str, no_depends_on: bool, **options: Any) -> None:
     if no_depends_on:
         changes["depends_on"] = []
     if not changes:
-        raise BadArgument(f"nothing to change; name what is to be another: genlock edit {task} --title TEXT")
+        raise BadArgument(f"nothing to change; name what is to be another: {app.command('edit', task, '--title', 'TEXT')}")
     result = app.fleet.edit_task(task_id=task, changes=changes)
     _give(app, result, f"changed {', '.join(result.changed)}", "is so already")
 

@@ -70,6 +70,7 @@ def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], age
     gc.disable()
     every = every or (limit is None and app.answers.style is Style.BARE)
     most = _ALL if every else _SCREEN if limit is None else limit
+    agent_typed = agent is not None
     agent = agent if agent is not None else app.setting("agent")
     # One more than is shown tells whether there are more.
     asked = most + 1 if 0 < most < _ALL else most
@@ -92,7 +93,8 @@ def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], age
     blocked = [BlockedLine(line.task.id, title_of(line.task), line.task.track, line.blocked_by) for line in waiting[:most]]
     app.answers.give(ReadyAnswer(lines, blocked), text=text, bare=(line.task.id for line in found[:most]))
     if len(found) > most or (len(waiting) > most and app.answers.style is Style.JSON):
-        app.answers.say("there are more: genlock ready --all")
+        only = [word for track in tracks for word in ("--track", track)] + (["--agent", agent] if agent_typed else [])
+        app.answers.say(f"there are more: {app.command('ready', '--all', *only)}")
     if not found and not waiting:
         note_missing(app, tracks)
 

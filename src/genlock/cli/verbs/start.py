@@ -44,13 +44,16 @@ def make_store(app: App, url: str) -> None:
 
 def _url(app: App, *, stealth: bool) -> str:
     """Where the store is to be; one that is there stays where it is."""
+    from genlock.cli.wording import without_password
     from genlock.errors import BadArgument
     from genlock.places import FILE, hidden_folder, sqlite_url
 
     if not stealth or (app.setting("url") is None and (app.project_folder / FILE).exists()):
         return app.store_url
     if app.setting("url") is not None:
-        raise BadArgument(f"--stealth is for a project's own store, and the store is {app.url} by {app.settings['url'].origin}")
+        raise BadArgument(
+            f"--stealth is for a project's own store, and the store is {without_password(app.url)} by {app.settings['url'].origin}"
+        )
     hidden = hidden_folder()
     if hidden is None:
         raise BadArgument("--stealth puts the store into the git folder, and this is no git repository; type: genlock init")

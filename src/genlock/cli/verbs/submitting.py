@@ -95,7 +95,8 @@ def spawn(
     task, generation = claim_meant(task, generation)
     given = list(subtasks) if path is None else _subtasks(path)
     if not given:
-        raise BadArgument(f"which subtasks? After the task come their titles: genlock spawn {task} 'first part' 'second part'")
+        example = app.command("spawn", task, "-g", generation, "first part", "second part")
+        raise BadArgument(f"which subtasks? After the task come their titles: {example}")
     agent = app.agent_of(task, generation)
     answer = app.fleet.spawn_subtasks(
         task_id=task, generation=generation, subtasks=given, mode=mode, keep=keep, agent_id=agent, operation_id=operation
