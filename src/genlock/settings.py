@@ -142,13 +142,17 @@ def _names(wrong: str) -> str:
 
 def read(path: Path) -> dict[str, Setting]:
     """The settings in a file; {} if it does not exist."""
+    return parse(text_of(path), path)
+
+
+def text_of(path: Path) -> str:
+    """A file's text, with the ends of its lines as they are; "" if it does not exist."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()
     except (FileNotFoundError, NotADirectoryError):
-        return {}
+        return ""
     except (OSError, UnicodeDecodeError) as error:
         raise BadSetting(f"{path} cannot be read: {error}") from None
-    return parse(text, path)
 
 
 def parse(text: str, path: Path) -> dict[str, Setting]:

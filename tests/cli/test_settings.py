@@ -132,6 +132,28 @@ def test_a_wrong_file_is_named_with_its_line(project: Path, text: str, says: str
     assert ran.error()["message"].startswith(f"{file}{says}")
 
 
+def test_a_link_stays_a_link_and_lines_keep_their_ends(project: Path, own: dict[str, str | None], tmp_path: Path) -> None:
+    kept = tmp_path / "dotfiles" / "genlock.toml"
+    kept.parent.mkdir()
+    kept.write_bytes(b'# mine\r\nproject = "web"\r\n')
+    link = tmp_path / "own" / "genlock" / "config.toml"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(kept)
+    assert run("config", "set", "--user", "agent", "ada", cwd=project, env=own).code == 0
+    assert run("config", "set", "--user", "project", "shop", cwd=project, env=own).code == 0
+    assert (link.readlink(), kept.read_bytes()) == (kept, b'# mine\r\nproject = "shop"\r\nagent = "ada"\r\n')
+
+
+def test_a_file_that_cannot_be_read_is_not_written(project: Path) -> None:
+    file = project / ".genlock" / "config.toml"
+    file.write_bytes(b"project = '\xff'\n")
+    for words in (["set", "agent", "ada"], ["unset", "agent"]):
+        ran = run("config", *words, cwd=project)
+        assert (ran.code, ran.error()["code"]) == (2, "BAD_SETTING")
+        assert ran.error()["message"].startswith(f"{file} cannot be read: ")
+    assert file.read_bytes() == b"project = '\xff'\n"
+
+
 def test_a_wrong_variable_or_flag_is_named(project: Path) -> None:
     ran = run("ready", cwd=project, env={"GENLOCK_PROJECT": "a b"})
     assert (ran.code, ran.error()["message"].split(":")[0]) == (2, "environment GENLOCK_PROJECT")

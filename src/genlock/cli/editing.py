@@ -6,19 +6,20 @@ import os
 from pathlib import Path
 from typing import Any
 
-from genlock.settings import BadSetting, parse
+from genlock.settings import BadSetting, parse, text_of
 
 
 def write_setting(path: Path, name: str, value: Any) -> bool:
     """Set it, or with None take it out; False if the file said so already."""
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    before = text_of(path)
     held = parse(before, path)
     if (held[name].value if name in held else None) == value:
         return False
-    line = None if value is None else f"{name} = {_toml(value)}\n"
+    end = "\r\n" if "\r\n" in before else "\n"
+    line = None if value is None else f"{name} = {_toml(value)}{end}"
     lines = before.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
+        lines[-1] += end
     at = next((at for at, text in enumerate(lines) if text.partition("=")[0].strip().strip("\"'") == name), None)
     if at is None:
         lines += [line] if line else []
@@ -41,11 +42,12 @@ def _toml(value: Any) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing, and with the permissions it had."""
+    """All or nothing, and with the permissions it had; where the name is a link, what it leads to."""
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        beside.write_text(text, encoding="utf-8")
+        beside.write_bytes(text.encode())
         if path.exists():
             beside.chmod(path.stat().st_mode & 0o777)
         os.replace(beside, path)
