@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -283,3 +284,17 @@ def test_one_mistake_in_many_ids_is_said_once(fleet: Coordinator) -> None:
 def test_an_id_that_is_what_it_looks_like_is_no_mistake(fleet: Coordinator, name: str) -> None:
     assert fleet.import_plan(source=f"tasks: [{{id: '{name}'}}]").notes == ()
     assert fleet.import_plan(source={"tasks": [{"id": "0007"}, {"id": "0007_t01", "parent": "0007"}]}).notes == ()
+
+
+@pytest.mark.parametrize("name", ["plan.jsonl", "<stdin>"])
+def test_lines_are_known_also_behind_a_byte_order_mark(fleet: Coordinator, name: str) -> None:
+    data = b'\xef\xbb\xbf{"id": "one"}\r\n{"id": "two", "depends_on": ["one"]}\r\n'
+    assert fleet.import_plan(source=[PlanFile(name, data)]).added == ("one", "two")
+
+
+def test_what_is_wrong_with_a_plan_is_told_in_another_process_too(fleet: Coordinator) -> None:
+    with pytest.raises(PlanInvalid) as raised:
+        fleet.import_plan(source="tasks:\n  - id: one\n    depends_on: 3\n")
+    told = pickle.loads(pickle.dumps(raised.value))
+    assert (type(told), str(told)) == (PlanInvalid, str(raised.value))
+    assert (told.faults, told.notes) == (raised.value.faults, raised.value.notes)

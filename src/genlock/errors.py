@@ -83,6 +83,10 @@ class PlanInvalid(BadArgument):
         self.notes = notes
         super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
 
+    def __reduce__(self) -> tuple[type[PlanInvalid], tuple[Sequence[object], Sequence[object]]]:
+        """For a way to another process: it is made anew of its faults, not of its message."""
+        return type(self), (self.faults, self.notes)
+
 
 class MethodRefused(BadArgument):
     """This path of the service does not take this HTTP method; the message says which it takes."""

@@ -5,6 +5,7 @@ Reading keeps no places: they cost more than the values. Where there are faults,
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -172,12 +173,13 @@ def _has_lines(file: PlanFile) -> bool:
     """Is it JSON lines? By its name, or by a first line that is a task."""
     if file.name.endswith(_LINE_ENDINGS):
         return True
-    if file.data.lstrip()[:1] != b"{":
+    data = file.data.removeprefix(BOM_UTF8).lstrip()
+    if data[:1] != b"{":
         return False
     import msgspec
 
     try:
-        first = msgspec.json.decode(file.data.lstrip().partition(b"\n")[0])
+        first = msgspec.json.decode(data.partition(b"\n")[0])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
     return isinstance(first, dict) and "id" in first
