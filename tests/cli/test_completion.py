@@ -86,17 +86,38 @@ def test_a_shell_that_is_not_known_is_refused() -> None:
     assert "'bash', 'zsh', 'fish'" in ran.error()["message"]
 
 
-def test_a_real_bash_completes(project: Path) -> None:
+@pytest.mark.parametrize("words", [["plan", "import", "pl"], ["plan", "check", "a.yaml", ""], ["submit", "x", "--result-file", "r"]])
+def test_files_are_left_to_the_shell(tmp_path: Path, words: list[str]) -> None:
+    line = {"_GENLOCK_COMPLETE": "bash_complete", "COMP_LINE": " ".join(["genlock", *words]), "COMP_WORD": words[-1]}
+    assert run(cwd=tmp_path, env=line).out == f"file,{words[-1]}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "offered"),
+    [
+        ("genlock claim B-", "genlock claim B-", "B-001-other"),
+        # As bash takes a word apart that has a colon in it: only what follows the last one is replaced.
+        ("genlock show login:d", "genlock show login : d", "design"),
+        ("genlock show login:", "genlock show login :", "code design"),
+        ("genlock show log", "genlock show log", "login:code login:design"),
+        ("genlock show 'login:d", "genlock show 'login:d", "login:design"),
+        ("genlock events --task=login:c", "genlock events --task = login : c", "code"),
+        ("genlock show --url sqlite://.genlock/genlock.db B", "genlock show --url sqlite : //.genlock/genlock.db B", "B-001-other"),
+    ],
+)
+def test_a_real_bash_completes(project: Path, line: str, words: str, offered: str) -> None:
+    for task in ("login:design", "login:code"):
+        run("add", task, cwd=project)
     command = project / "bin" / "genlock"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m genlock.cli "$@"\n')
     command.chmod(0o755)
     script = """
 eval "$(genlock completion bash)"
-COMP_WORDS=(genlock claim B-) COMP_CWORD=2
+COMP_LINE="$LINE" COMP_POINT=${#LINE} COMP_WORDS=($WORDS) COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
 _genlock_completion genlock
 echo "${COMPREPLY[@]}"
 """
-    env = environment({"PATH": f"{command.parent}:{environment()['PATH']}"})
+    env = environment({"PATH": f"{command.parent}:{environment()['PATH']}", "LINE": line, "WORDS": words})
     done = subprocess.run(["bash", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("B-001-other\n", "")
+    assert (done.stdout, done.stderr) == (f"{offered}\n", "")

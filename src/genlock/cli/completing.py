@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import BashComplete, CompletionItem, ShellComplete, get_completion_class, split_arg_string
 
 from genlock.errors import GenlockError
 
@@ -21,10 +22,64 @@ _MOST_OFFERED = 200
 _MOST_LOOKED_AT = 5_000
 
 
+_BASH: Final = """\
+%(complete_func)s() {
+    local IFS=$'\\n'
+    local response completion type value
+
+    response=$(env COMP_LINE="${COMP_LINE:0:$COMP_POINT}" COMP_WORD="${COMP_WORDS[COMP_CWORD]}" %(complete_var)s=bash_complete "$1")
+
+    for completion in $response; do
+        IFS=',' read -r type value <<< "$completion"
+        if [[ $type == 'dir' ]]; then
+            COMPREPLY=()
+            compopt -o dirnames
+        elif [[ $type == 'file' ]]; then
+            COMPREPLY=()
+            compopt -o default
+        elif [[ $type == 'plain' ]]; then
+            COMPREPLY+=("$value")
+        fi
+    done
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+"""As click's own, but with the line as it was typed: bash takes a word with a colon in it, as `feature:edge` or a URL, for three."""
+
+
+class _Bash(BashComplete):
+    """Words as the command would be given them; what is offered, as bash wants it: it replaces only what follows the last colon."""
+
+    source_template: ClassVar[str] = _BASH
+    _cut = 0
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ.get("COMP_LINE")
+        if line is None:
+            return super().get_completion_args()
+        # Something behind the cursor: then the last word is there also if nothing of it has been typed yet.
+        *words, last = split_arg_string(f"{line}_")
+        incomplete = last[:-1]
+        typed = incomplete.partition("=")[2] if incomplete.startswith("--") else incomplete
+        seen = os.environ.get("COMP_WORD", "")
+        if seen != typed and not seen.startswith(("'", '"')):
+            self._cut = typed.rfind(":") + 1
+        return words[1:], incomplete
+
+    def format_completion(self, item: CompletionItem) -> str:
+        return f"{item.type},{item.value[self._cut :]}"
+
+
+def _completion_class(shell: str) -> type[ShellComplete]:
+    found = _Bash if shell == "bash" else get_completion_class(shell)
+    assert found is not None
+    return found
+
+
 def script(group: click.Group, shell: str) -> str:
     """What the shell is to be given, once."""
-    kind = get_completion_class(shell)
-    assert kind is not None
+    kind = _completion_class(shell)
     made = kind(group, {}, NAME, VARIABLE)
     # Not by click's `source`, which starts bash to ask for its version: who asks for a script has the shell.
     return str(made.source_template % made.source_vars()).strip() + "\n"
@@ -33,17 +88,16 @@ def script(group: click.Group, shell: str) -> str:
 def complete(group: click.Group, instruction: str) -> int:
     """Answer the shell, which asks by `bash_complete` and the like. A shell in mid-line can do nothing with an error."""
     shell, _, what = instruction.partition("_")
-    kind = get_completion_class(shell) if shell in SHELLS and what == "complete" else None
-    if kind is None:
+    if shell not in SHELLS or what != "complete":
         return 1
-    found = kind(group, {}, NAME, VARIABLE).complete()
+    found = _completion_class(shell)(group, {}, NAME, VARIABLE).complete()
     if found:
         print(found)
     return 0
 
 
 def offer_values(command: click.Command) -> None:
-    """Lets a verb's task, tracks, role and profile be completed, also where a verb has several words."""
+    """Lets a verb's task, tracks, role, profile and files be completed, also where a verb has several words."""
     for parameter in command.params:
         offered = _OFFERED.get(parameter.name or "")
         if offered is not None:
@@ -84,12 +138,20 @@ def _profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in PROFILES if name.startswith(incomplete)]
 
 
+def _files(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """The shell knows best which there are."""
+    return [CompletionItem(incomplete, type="file")]
+
+
 _OFFERED: Final[dict[str, Callable[[click.Context, str], list[CompletionItem]]]] = {
     "task": _tasks,
     "track": _tracks,
     "tracks": _tracks,
     "role": _roles,
     "profile": _profiles,
+    "files": _files,
+    "result_file": _files,
+    "path": _files,
 }
 """By the name of the parameter."""
 
