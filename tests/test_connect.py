@@ -107,6 +107,19 @@ def test_a_files_name_may_have_brackets_and_tabs_in_it(tmp_path: Path, monkeypat
     assert (tmp_path / f"{name}.db").is_file()
 
 
+def test_a_store_is_one_store_by_whichever_link_it_is_named(tmp_path: Path) -> None:
+    url = f"sqlite://{tmp_path}/disk/genlock.db"
+    link = tmp_path / "link.db"
+    link.symlink_to(tmp_path / "disk" / "genlock.db")
+    large = {"text": "x" * 2_000_000}
+    with genlock.connect(f"sqlite://{link}", session_id="s", agent_id="a") as by_link, genlock.connect(url, session_id="t") as fleet:
+        by_link.add_tasks(tasks=["task"])
+        by_link.claim_task(task_id="task")
+        by_link.submit_result(task_id="task", generation=1, result_data=large)
+        assert fleet.read_result(task_id="task") == large
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["disk", "link.db"]
+
+
 def test_missing_folders_are_made(tmp_path: Path) -> None:
     with genlock.connect(f"sqlite://{tmp_path}/a/b/c.db") as fleet:
         fleet.add_tasks(tasks=["task"])

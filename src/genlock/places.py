@@ -97,7 +97,8 @@ def sqlite_path(url: str) -> Path | None:
         raise BadArgument(f"{url!r} names no file; write sqlite:///absolute/path/file.db")
     if path in (":memory:", "/:memory:"):
         raise BadArgument(f"{url!r} would be a file of that name; for a store in memory write memory://")
-    return Path(path)
+    # What a store keeps beside its file has the file's own name, whichever link it was found by.
+    return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
 
 
 def working_folder() -> Path:

@@ -121,6 +121,12 @@ class TestBackup:
         with genlock.connect(url_of(tmp_path / "b.db")) as copy:
             assert copy.read_result(task_id="A-001-old") == {"text": LARGE}
 
+    def test_a_store_is_copied_with_its_payloads_by_whichever_link_it_is_named(self, store: Path, tmp_path: Path) -> None:
+        (tmp_path / "link.db").symlink_to(store)
+        by_name = run("backup", tmp_path / "a.db", "--url", url_of(store)).json()
+        by_link = run("backup", tmp_path / "b.db", "--url", url_of(tmp_path / "link.db"))
+        assert (by_link.code, by_link.json()["payloads"], by_link.json()["missing_payloads"]) == (0, by_name["payloads"], [])
+
     def test_reading_it_leaves_nothing_beside_it(self, store: Path, tmp_path: Path) -> None:
         folder = tmp_path / "kept"
         folder.mkdir()

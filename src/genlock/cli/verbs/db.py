@@ -137,7 +137,7 @@ def raise_epoch(app: App, url: str | None) -> None:
 
     app.name_store(url)
     with by_the_short_way(app):
-        store = open_store(app.url, create=False)
+        store = open_store(app.store_url, create=False)
     try:
         before = store.load([]).epoch
         store.set_epoch(before + 1)
