@@ -33,7 +33,7 @@ from genlock.store import Change, Committed, Conflict, EventPage, EventQuery, Li
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.sample import make_change, make_key
-from tests.cli.console import Ran, run
+from tests.cli.console import Ran, home, run
 from tests.servers import redis, stores
 from tests.servers.proxy import between
 from tests.stores.served import through
@@ -620,8 +620,8 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("source", "target", "code", "name", "message"),
         [
-            ("{there}", "copy.db", 2, "BAD_ARGUMENT", "'copy.db' is no URL; for a file write sqlite:///copy.db"),
-            ("s.db", "sqlite://{folder}/t.db", 2, "BAD_ARGUMENT", "'s.db' is no URL; for a file write sqlite:///s.db"),
+            ("{there}", "copy.db", 2, "BAD_ARGUMENT", "'copy.db' is no URL; for a file write sqlite://{home}/copy.db"),
+            ("s.db", "sqlite://{folder}/t.db", 2, "BAD_ARGUMENT", "'s.db' is no URL; for a file write sqlite://{home}/s.db"),
             ("sqlite://{folder}/no.db", "sqlite://{folder}/t.db", 3, "NOT_FOUND", "there is no store at {folder}/no.db to be copied"),
             ("{there}", "memory://", 2, "BAD_ARGUMENT", "memory:// lasts as long as a process"),
             ("{there}", "{there}", 2, "BAD_ARGUMENT", "the source and the target are the same store; name another target"),
@@ -634,7 +634,7 @@ class TestCommand:
     ) -> None:
         with genlock.connect(f"sqlite://{tmp_path / 'taken.db'}", session_id="s", agent_id="a") as fleet:
             fleet.add_tasks(tasks=[{"id": "A-001-mine"}])
-        names = {"there": full, "folder": tmp_path}
+        names = {"there": full, "folder": tmp_path, "home": home()}
         before = sorted(tmp_path.iterdir())
         refused = self.copied(source.format(**names), target.format(**names))
         assert refused.code == code, refused.err
