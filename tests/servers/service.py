@@ -10,7 +10,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -36,6 +36,26 @@ Make: TypeAlias = Callable[[AsyncCoordinator], App]
 R = TypeVar("R")
 
 
+class Prompt(Server):
+    """Hears at once that it is to stop. uvicorn looks ten times a second, and most tests take less."""
+
+    def __init__(self, app: Any, bounds: Bounds) -> None:
+        super().__init__(app, bounds)
+        self._told = asyncio.Event()
+
+    def stop_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From another thread."""
+        self.stop()
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(self._told.set)
+
+    async def main_loop(self) -> None:
+        ends = {asyncio.ensure_future(super().main_loop()), asyncio.ensure_future(self._told.wait())}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+
+
 class Hosted:
     """An application that is served at `url` until it is stopped."""
 
@@ -45,7 +65,7 @@ class Hosted:
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.loop: asyncio.AbstractEventLoop
-        self._server: Server
+        self._server: Prompt
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"service-{self.port}", daemon=True)
@@ -61,7 +81,7 @@ class Hosted:
     def stop(self) -> None:
         """Returns when it has ended."""
         self.http.close()
-        self._server.stop()
+        self._server.stop_in(self.loop)
         self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive(), "the service did not stop"
 
@@ -106,7 +126,7 @@ class Hosted:
 
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self._server = Server(await self.open(), self._bounds)
+        self._server = Prompt(await self.open(), self._bounds)
         self._server.on_started = self._started.set
         try:
             await self._server.serve(sockets=[self._socket])
