@@ -19,8 +19,8 @@ READY := .venv/.ready
 MINISTACK_READY := .servers/ministack/.ready
 PGQUEUER_READY := .servers/pgqueuer/.ready
 
-# Half of the time a test waits, for a process or a server. ARGS=-n0 runs them one after the other.
-TWO_AT_ONCE := -n 2 --dist worksteal
+# Half of the time a test waits, for a process or a server: three at once keep two cores busy. ARGS=-n0 runs them one after the other.
+AT_ONCE := -n 3 --dist worksteal
 
 export UV_PYTHON_DOWNLOADS := never
 
@@ -51,7 +51,7 @@ demo: $(READY) ## Watch a fleet with a crash, a zombie and a takeover, in the te
 
 .PHONY: test
 test: $(READY) $(MINISTACK_READY) ## Run the tests
-	$(PY) -m pytest -q $(TWO_AT_ONCE) $(ARGS)
+	$(PY) -m pytest -q $(AT_ONCE) $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Lint, check the format, the types and the layers
@@ -96,11 +96,11 @@ servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
 .PHONY: test-mysql
 test-mysql: $(READY) $(MINISTACK_READY) ## Run the tests of the MySQL store on a real MySQL, which it fetches, in place of MariaDB
 	@$(PY) -m tests.servers.mysql
-	GENLOCK_TEST_WITH_MYSQL=1 $(PY) -m pytest -q -k mysql $(TWO_AT_ONCE) $(ARGS)
+	GENLOCK_TEST_WITH_MYSQL=1 $(PY) -m pytest -q -k mysql $(AT_ONCE) $(ARGS)
 
 .PHONY: nightly
 nightly: $(READY) $(MINISTACK_READY) ## Run the slow tests too
-	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(TWO_AT_ONCE) $(ARGS)
+	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(AT_ONCE) $(ARGS)
 
 .PHONY: setup
 setup: $(READY) ## Set up .venv (the others do it by themselves)
