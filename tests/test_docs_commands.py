@@ -23,6 +23,8 @@ from struct import pack
 
 import pytest
 
+from tests.cli.drawn import left_of
+
 ROOT = Path(__file__).parent.parent
 NOT_TYPED = {"session-claims.md", "use-a-service.md", "watching-a-service.md"}
 """Pages about a service that runs: what they show over HTTP is held by the service's own tests."""
@@ -95,8 +97,7 @@ def answers_of(commands: list[Typed], folder: Path) -> list[list[str]]:
             os.killpg(shell.pid, signal.SIGKILL)
             shell.wait()
         os.close(ours)
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode()).replace("\r\n", "\n")
-    return [[line.rstrip() for line in answer.splitlines()] for answer in text.split(f"{END}\n")[: len(commands)]]
+    return [[line.rstrip() for line in answer.splitlines()] for answer in left_of(shown.decode()).split(f"{END}\n")[: len(commands)]]
 
 
 def fits(expected: list[str], shown: list[str]) -> bool:

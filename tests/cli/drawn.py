@@ -10,6 +10,15 @@ from pathlib import Path
 from tests.cli.terminal import Terminal
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_ERASES, _TAKES_BACK = "\r\x1b[2K", "\r\x1b[1A\x1b[2K"
+"""This line is written anew, or the one above it."""
+
+
+def left_of(raw: str) -> str:
+    """What of it stays on the terminal, without colours and movements: a bar, which comes where a call takes long, is gone at its end."""
+    marked = raw.replace(_TAKES_BACK, "\v").replace(_ERASES, "\b")
+    kept = re.sub(r"[^\n]*\n[^\n\v]*\v", "", re.sub(r"[^\n\v]*\x08", "", marked))
+    return _CONTROL.sub("", kept).replace("\r\n", "\n")
 
 
 @dataclass(frozen=True)
@@ -21,8 +30,8 @@ class Drawn:
 
     @property
     def text(self) -> str:
-        """Without colours and movements."""
-        return _CONTROL.sub("", self.raw).replace("\r\n", "\n")
+        """What of it stays."""
+        return left_of(self.raw)
 
     @property
     def lines(self) -> list[str]:
