@@ -304,6 +304,69 @@ def test_a_coordinator_that_is_used_after_a_fork_opens_anew_in_the_child(lasting
     ]
 
 
+def test_threads_whose_first_calls_after_a_fork_come_together_share_one_engine(lasting: str) -> None:
+    script = """
+        import os, sys, threading, genlock
+        fleet = genlock.connect(sys.argv[1], agent_id="a")
+        fleet.add_tasks(tasks=["A"])
+        child = os.fork()
+        if child == 0:
+            really, opened, engines = fleet._open_engine, [], []
+            looked, go_on = threading.Semaphore(0), threading.Event()
+
+            def open_engine():
+                opened.append(1)
+                go_on.wait(20)  # until all have found that there is none yet
+                return really()
+
+            class Seen(int):
+                def __ne__(self, other):
+                    looked.release()
+                    return int(self) != other
+
+            fleet._open_engine = open_engine
+            fleet._live.engine.pid = Seen(fleet._live.engine.pid)
+            threads = [threading.Thread(target=lambda: engines.append(fleet.engine)) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for _ in threads:
+                looked.acquire()
+            go_on.set()
+            for thread in threads:
+                thread.join()
+            print(len(opened), len(engines), len(set(engines)), flush=True)
+            fleet.close()
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    assert run_script(script, lasting) == ["1 4 1"]
+
+
+def test_a_coordinator_that_is_closed_while_it_is_opened_in_a_child_is_closed_there(lasting: str) -> None:
+    script = """
+        import os, sys, genlock
+        fleet = genlock.connect(sys.argv[1], agent_id="a")
+        child = os.fork()
+        if child == 0:
+            really = fleet._open_engine
+
+            def open_engine():
+                engine = really()
+                fleet.close()
+                return engine
+
+            fleet._open_engine = open_engine
+            try:
+                fleet.ready()
+            except genlock.errors.GenlockError as error:
+                print(error.code, flush=True)
+            print([lane.thread.is_alive() for lane in fleet._live.engine._lanes], flush=True)
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    """
+    assert run_script(script, lasting) == ["CLOSED", "[False]"]
+
+
 def test_a_child_that_leaves_the_coordinator_alone_does_it_no_harm(lasting: str) -> None:
     script = """
         import os, sys, genlock

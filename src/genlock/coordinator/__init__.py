@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
-from threading import Event
+from threading import Event, Lock
 
 from msgspec.structs import replace
 
@@ -40,18 +40,28 @@ class Connection:
         self._open_engine = open_engine
         self._identity = identity
         self._closed = False
+        self._opening: dict[int, Lock] = {}
+        """By process: a lock that somebody held when it forked stays locked in the child for ever."""
         self._live = Operations(open_engine(), identity)
         _open_connections.add(self)
 
     def _operations(self) -> Operations:
         if self._live.engine.pid != own.pid:
             # Threads, locks and connections did not come along: what was opened before the fork is left to the parent.
-            if self._closed:
-                raise Closed("the coordinator is closed")
-            if self._identity.own_process:
-                self._identity = replace(self._identity, process=identify())
-            self._live = Operations(self._open_engine(), self._identity)
+            with self._opening.setdefault(own.pid, Lock()):
+                if self._live.engine.pid != own.pid:
+                    self._open_anew()
         return self._live
+
+    def _open_anew(self) -> None:
+        if self._closed:
+            raise Closed("the coordinator is closed")
+        if self._identity.own_process:
+            self._identity = replace(self._identity, process=identify())
+        self._live = Operations(self._open_engine(), self._identity)
+        if self._closed:
+            # By somebody who found nothing to close yet.
+            self._live.engine.close()
 
     def _close(self) -> None:
         self._closed = True
@@ -249,6 +259,6 @@ def speaking_for(identity: Identity, coordinator: AsyncCoordinator) -> AsyncCoor
     """The same coordinator on behalf of somebody else: one engine, whoever speaks. Only the first need be closed."""
     other: AsyncCoordinator = object.__new__(AsyncCoordinator)
     own = coordinator._operations()
-    other._open_engine, other._identity, other._closed = coordinator._open_engine, identity, False
+    other._open_engine, other._identity, other._closed, other._opening = coordinator._open_engine, identity, False, {}
     other._live = Operations(own.engine, identity, own.places)
     return other
