@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 import genlock
 from genlock.core import events as e
@@ -463,3 +464,19 @@ def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_i
     assert fourth.left == 1
     assert submit(fleet, "T", "modest", 1).accepted
     assert answered(fourth)[0].task_id == "U"
+
+
+def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first_was_granted(home: Home) -> None:
+    """As when a connection broke and its caller asks again: nobody hears the first answer."""
+    fleet = home.connect()
+    now = time.monotonic()
+    long = NextTask(project_key(*PLACE), caller("bob"), operation="op", wait_until=now + PATIENCE)
+    first = fleet.engine.submit([long], patience=PATIENCE)
+    second = fleet.engine.submit([replace(long, wait_until=now + 0.5)], patience=1)
+    look_after_all(fleet)
+    assert waiting_at(fleet) == 2
+    fleet.add_tasks(tasks=["T"])
+    assert answered(first)[0].task_id == "T"
+
+    assert (result := answered(second)[0]).success
+    assert (result.task_id, result.claim.generation) == ("T", 1)
