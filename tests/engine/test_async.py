@@ -16,8 +16,23 @@ from genlock.core.commands import ClaimTask
 from genlock.core.keys import project_key
 from genlock.core.results import ClaimResult
 from genlock.engine.jobs import Settle
-from genlock.errors import Closed, TaskNotFound
-from tests.engine.gates import PATIENCE, PLACE, GatedStore, Home, caller, claim, granted, later, next_for, task_key, told, until, writing
+from genlock.errors import Closed, OutcomeUnknown, StoreUnavailable, TaskNotFound
+from tests.engine.gates import (
+    PATIENCE,
+    PLACE,
+    GatedStore,
+    Home,
+    caller,
+    claim,
+    granted,
+    later,
+    next_for,
+    raising,
+    task_key,
+    told,
+    until,
+    writing,
+)
 
 
 def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -266,7 +281,7 @@ def test_closing_answers_those_who_wait(home: Home) -> None:
     run(scenario)
 
 
-def test_a_loop_that_was_closed_does_not_hold_up_the_lane(home: Home) -> None:
+def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(home: Home) -> None:
     store = home.gated()
     fleet = home.connect(store)
     fleet.add_tasks(tasks=["X", "T"])
@@ -281,4 +296,97 @@ def test_a_loop_that_was_closed_does_not_hold_up_the_lane(home: Home) -> None:
 
     assert claim(fleet, "T", "bob").success
     assert job.left == 0
-    assert next_for(fleet, "bob").reason == "NOTHING_READY"
+    again = next_for(fleet, "bob", PATIENCE)
+    assert again.claim is not None
+    assert (again.task_id, again.claim.generation) == ("X", 2)
+    assert told(fleet, "X") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED", "CLAIM_ACQUIRED"]
+
+
+def abandoned_at_close(home: Home, store: GatedStore, names: str, when: str = "after") -> Callable[[], None]:
+    """Claims of these tasks by a call that is cancelled, and a coordinator that is closed, when they stand in their commit.
+
+    What is returned lets them go on, and waits until the coordinator is closed.
+    """
+    fleet, stop = home.connect(store), home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, names[-1]), **{when: stop})
+    job = fleet.engine.submit([ClaimTask(task_key(name), caller("bob")) for name in names])
+    stop.wait()
+    fleet.engine.abandon(job)
+    fleet.engine._lanes[0].close()
+
+    def go_on() -> None:
+        stop.open()
+        fleet.close()
+
+    return go_on
+
+
+def test_a_cancelled_grant_that_lands_late_is_given_back_although_the_coordinator_closes(home: Home) -> None:
+    store, fleet = home.gated(), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    stop = home.stop()
+    late: list[Any] = []
+
+    def break_off() -> None:
+        stop()
+        raise OutcomeUnknown("the connection broke")
+
+    def suits(changes: Any) -> bool:
+        late[:] = changes
+        return writing(e.ClaimAcquired, "T")(changes)
+
+    doomed = home.connect(store)
+    store.on("commit", when=suits, before=break_off)
+    # Somebody looks for it in vain, and then it is carried out after all.
+    store.on("read_events", when=lambda query: query.record == task_key("T"), after=lambda: store.inner.commit(late))
+    job = doomed.engine.submit([ClaimTask(task_key("T"), caller("bob"))])
+    stop.wait()
+    doomed.engine.abandon(job)
+    doomed.engine._lanes[0].close()
+    stop.open()
+    doomed.close()
+
+    assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+    assert told(fleet, "T")[-1] == "CLAIM_RELEASED"
+
+
+def test_what_nobody_waits_for_is_given_back_although_the_store_is_away_for_a_moment_when_the_coordinator_closes(home: Home) -> None:
+    store, fleet = home.gated(), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    go_on = abandoned_at_close(home, store, "T")
+    store.on("commit", when=writing(e.ClaimReleased, "T"), before=raising(StoreUnavailable("away")), times=3)
+
+    go_on()
+
+    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED"]
+
+
+def test_what_a_cancelled_batch_was_granted_is_given_back_when_the_coordinator_closes_before_the_rest_is_decided(home: Home) -> None:
+    store, fleet = home.gated(), home.connect()
+    fleet.add_tasks(tasks=["A", "B"])
+    go_on = abandoned_at_close(home, store, "AB", "before")
+    fleet.edit_task(task_id="B", changes={"title": "b"})
+
+    go_on()
+
+    assert told(fleet, "A") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED"]
+    assert "CLAIM_ACQUIRED" not in told(fleet, "B")
+
+
+def test_a_cancelled_grant_is_given_back_after_an_outage_that_was_longer_than_its_patience(home: Home) -> None:
+    store, fleet = home.gated(), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    doomed, stop = home.connect(store, deadline_seconds=0), home.stop()
+
+    def break_off() -> None:
+        stop()
+        raise OutcomeUnknown("the connection broke")
+
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), after=break_off)
+    store.on("read_events", when=lambda query: query.record == task_key("T"), before=raising(StoreUnavailable("away")), times=3)
+    job = doomed.engine.submit([ClaimTask(task_key("T"), caller("bob"))])
+    stop.wait()
+    doomed.engine.abandon(job)
+    stop.open()
+
+    until(fleet, lambda: told(fleet, "T")[-1] == "CLAIM_RELEASED")

@@ -53,9 +53,12 @@ class Connection:
                     self._open_anew()
         return self._live
 
-    def _open_anew(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise Closed("the coordinator is closed")
+
+    def _open_anew(self) -> None:
+        self._check_open()
         if self._identity.own_process:
             self._identity = replace(self._identity, process=identify())
         self._live = Operations(self._open_engine(), self._identity)

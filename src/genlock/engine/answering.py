@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
@@ -40,8 +39,11 @@ def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_b
         else:
             loops.setdefault(job.loop, []).append(job)
     for loop, jobs in loops.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed; nobody waits any more
+        try:
             loop.call_soon_threadsafe(resolve_all, jobs)
+        except RuntimeError:  # the loop was closed; nobody waits any more
+            for job in jobs:
+                give_back(job)
 
 
 def _is_grant(decision: Any) -> bool:

@@ -17,7 +17,8 @@ def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
     What others write to that record is no doubt of this item's.
     """
     cell = round.cells[item.command.key]
-    if not _has_written(item) or not cell.sealed or cell.error or (cell.conflicted and not cell.unsure):
+    failed = cell.error is not None and not isinstance(cell.error, OutcomeUnknown)
+    if not _has_written(item) or not cell.sealed or failed or (cell.conflicted and not cell.unsure):
         return ()
     return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
 
@@ -43,6 +44,16 @@ def serve_in_doubt(round: Round, item: Item) -> bool:
     round.prepare([item])
     decision = round.decide(item)
     return type(decision) is Decision and decision.outcome.success is True
+
+
+def is_nobodys(item: Item) -> bool:
+    """Does nobody wait for it? Then nobody would look what came of it either: it is tried until that is known."""
+    return item.job is not None and (item.job.returns or item.job.cancelled)
+
+
+def is_owed(item: Item) -> bool:
+    """Does nobody wait for it, although a claim may depend on it?"""
+    return is_nobodys(item) and (bool(item.doubts) or item.job.returns)  # type: ignore[union-attr]
 
 
 def _has_written(item: Item) -> bool:

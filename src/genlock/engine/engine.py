@@ -16,6 +16,7 @@ from genlock.core.facts import Mercy
 from genlock.engine.activity import Activity
 from genlock.engine.batch import Round
 from genlock.engine.counts import Counts
+from genlock.engine.inbox import TO_GIVE_BACK_SECONDS
 from genlock.engine.jobs import Job, Request
 from genlock.engine.lane import Lane
 from genlock.engine.observing import Observer
@@ -94,6 +95,8 @@ class Engine:
 
     def abandon(self, job: Job) -> None:
         """Nobody waits for this job any more: it is dropped if it has not begun, and what it is granted is given back."""
+        # What it may have been granted is to be found out also where a caller would have lost patience.
+        job.deadline = max(job.deadline, time.monotonic() + TO_GIVE_BACK_SECONDS)
         job.cancelled = True
         if job.left == 0:
             self._lane(job.requests[0]).give_back(job)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 4 * 1024 * 1024
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
-_TO_GIVE_BACK_SECONDS = 5
+TO_GIVE_BACK_SECONDS = 60
+"""As long nobody has the task: no reason to give up with a caller's patience. While the lane is closing, somebody waits for that."""
+_TO_CLOSE_SECONDS = 5
 _COMPANY = 8
 """From so many jobs at once on it is worth waiting for those that come with them."""
 
@@ -36,6 +38,7 @@ class Inbox:
         self._returned: deque[Job] = deque()
         """Releases of grants that nobody waits for; carried out also while the lane is closing."""
         self._closed = False
+        self._close_by = 0.0
         self._ringer: AbstractEventLoop | None = None
         """The event loop that is about to ring."""
         self.company = 0
@@ -79,7 +82,9 @@ class Inbox:
         releases = releases_of(job)
         if releases:
             with self._bell.lock:
-                self._returned.append(Job(releases, time.monotonic() + _TO_GIVE_BACK_SECONDS))
+                returning = Job(releases, time.monotonic() + TO_GIVE_BACK_SECONDS)
+                returning.returns = True
+                self._returned.append(returning)
                 self._bell.ring()
 
     def poke(self) -> None:
@@ -97,6 +102,7 @@ class Inbox:
         """Nothing more is taken in."""
         with self._bell.lock:
             self._closed = True
+            self._close_by = time.monotonic() + _TO_CLOSE_SECONDS
             self._bell.ring()
 
     # For the lane's thread
@@ -145,3 +151,13 @@ class Inbox:
     def is_closed(self) -> bool:
         """Is nothing more taken in?"""
         return self._closed
+
+    @property
+    def has_returns(self) -> bool:
+        """Is there anything to be given back?"""
+        return bool(self._returned)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Closing, may what could not be given back at once be tried again?"""
+        return time.monotonic() < self._close_by

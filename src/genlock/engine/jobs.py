@@ -51,7 +51,7 @@ Request = Command | NextTask | Sweep | Settle
 class Job:
     """Requests that were made together and are answered together; each has its own outcome."""
 
-    __slots__ = ("_done", "cancelled", "deadline", "future", "granted", "left", "loop", "requests", "results", "size")
+    __slots__ = ("_done", "cancelled", "deadline", "future", "granted", "left", "loop", "requests", "results", "returns", "size")
 
     def __init__(self, requests: Sequence[Request], deadline: float, loop: AbstractEventLoop | None = None) -> None:
         self.requests = requests
@@ -62,6 +62,8 @@ class Job:
             self.size = sum(request.content.size for request in requests if type(request) is SubmitResult)
         self.deadline = deadline
         self.cancelled = False
+        self.returns = False
+        """Does it give back what was granted to somebody who no longer waits?"""
         self.granted: list[int] = []
         """Which of the requests were granted a claim that did not exist before."""
         self.loop = loop

@@ -24,23 +24,22 @@ from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
-from genlock.engine.doubts import dispelled, doubts_of, serve_in_doubt, undecided
+from genlock.engine.doubts import dispelled, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.inbox import Inbox
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
-from genlock.engine.patience import LONGEST_PAUSE, given_up, pause_after
+from genlock.engine.patience import LONGEST_PAUSE, given_up, patience_of, pause_after
 from genlock.engine.upkeep import Upkeep
 from genlock.engine.waiting import Place, Waiting
 from genlock.engine.watcher import Watcher
-from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
+from genlock.errors import Busy, Closed, GenlockError, OutcomeUnknown, StoreError, StoreUnavailable
 from genlock.store import Store
 
 MOST_COMMANDS = 512
 _UPKEEP_PAUSE = 0.05
-_USUAL_PATIENCE = 5.0
 _NO_COMMANDS = frozenset({NextTask, Sweep, Settle})
 _number = attrgetter("number")
 
@@ -119,7 +118,12 @@ class Lane:
             while True:
                 items = self._gather()
                 if items is None:
-                    self._land()
+                    if self._flight is not None:
+                        self._land()
+                        continue
+                    self._dismiss()
+                    if self._inbox.has_returns:
+                        continue  # of what was granted to some of these, nobody has heard
                     with contextlib.suppress(GenlockError):
                         self._upkeep.leave()
                     break
@@ -141,9 +145,9 @@ class Lane:
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
         if not self._inbox.wait(self._has_more, self._rest):
-            return None
+            return self._owed() or None
         if self._inbox.is_closed:
-            return [item for job in self._inbox.take(0) for item in items_of(job)]
+            return [*self._owed(), *(item for job in self._inbox.take(0) for item in items_of(job))]
         woken = self._inbox.heed()
         again, self._again = self._again, []
         # Who is in doubt may hold its task already: it is not to wait for another, and is not forgotten though its call was cancelled.
@@ -163,6 +167,13 @@ class Lane:
             self._waiting.quiet.clear()
         items.sort(key=_number)
         return items
+
+    def _owed(self) -> list[Item]:
+        """While the lane is closing: those for whom nobody waits, and who may hold something all the same."""
+        self._looks = False
+        owed = [item for item in self._again if is_owed(item)] if self._inbox.may_go_on else []
+        self._again = [item for item in self._again if item not in owed]
+        return owed
 
     def _must_look(self, items: list[Item]) -> bool:
         """Are those who wait to look again? They are if somebody else does, who is not to pass them, and when it is time.
@@ -199,7 +210,7 @@ class Lane:
                 # Whoever is served joins these, and must be found there should the lane end here.
                 self._current = items = free
                 self._again += held
-        until = _patience_of(items, time.monotonic())
+        until = patience_of(items, time.monotonic())
         round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
         start = time.perf_counter()
         try:
@@ -341,12 +352,13 @@ class Lane:
     def _decide_next(self, counter: Counter, item: Item, request: NextTask) -> bool:
         """Serves one request for a next task; False if it goes on waiting."""
         place, round = request.key.place, counter.round
-        if request.operation and not item.waited and repeated(round, item):
+        waits = request.wait_until > time.monotonic()
+        # When it comes; and when it goes: another with the same id, who waited as well, may have been granted something meanwhile.
+        if request.operation and not (item.waited and waits) and repeated(round, item):
             return True
         if item.doubts and item.job is not None and item.job.cancelled:
             # What it may have held cannot be had any more, and nobody asks for anything else.
             return self._find_nothing(item, waits=False)
-        waits = request.wait_until > time.monotonic()
         if place in self._waiting.quiet and (waits or item.waited):
             return self._find_nothing(item, waits)
         if waits and place not in counter.offers:
@@ -398,7 +410,7 @@ class Lane:
             if cells:
                 error = next((cell.error for cell in cells if cell.error), None)
                 conflicted = any(cell.conflicted for cell in cells)
-                if conflicted or isinstance(error, StoreUnavailable):
+                if conflicted or isinstance(error, StoreUnavailable) or (isinstance(error, OutcomeUnknown) and is_nobodys(item)):
                     item.doubts += doubts_of(item, round)
                     if self._try_again(item, now):
                         continue
@@ -461,35 +473,16 @@ class Lane:
         if self._upkeep.flush_at is not None:
             with contextlib.suppress(GenlockError):
                 self._upkeep.flush_denials()
-        jobs = self._inbox.clear()
         if self._pilot is not None:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
-        under_way = [item for flight in flights for item in flight.items]
-        left = list({id(item): item for item in (*under_way, *self._current, *self._again, *self._waiting.all())}.values())
+        self._dismiss([*(item for flight in flights for item in flight.items), *self._current])
+
+    def _dismiss(self, under_way: Iterable[Item] = ()) -> None:
+        """Tells everybody who is still here that the lane ends."""
+        queued = [item for job in self._inbox.clear() for item in items_of(job)]
+        left = list({id(item): item for item in (*under_way, *self._again, *self._waiting.all(), *queued)}.values())
+        self._again, self._waiting = [], Waiting()
         for item in left:
             item.decision = undecided(item, Closed("the coordinator was closed before this was carried out"))
         self._answer(left, None)
-        for job in jobs:
-            items = items_of(job)
-            for item in items:
-                item.decision = Closed("the coordinator was closed before this was carried out")
-            self._answer(items, None)
-
-
-def _patience_of(items: Iterable[Item], now: float) -> float:
-    """Until when a batch may take to find out what came of its commit, and to write what belongs to it: everybody else waits for that.
-
-    How long somebody would wait for a task, or a sweep may take, is no reason to keep them all.
-    """
-    until = 0.0
-    for item in items:
-        request, job = item.request, item.job
-        if job is None or type(request) is Sweep or type(request) is Settle:
-            continue
-        end = job.deadline
-        if type(request) is NextTask:
-            end -= max(0.0, request.wait_until - now)
-        if end > until:
-            until = end
-    return until or now + _USUAL_PATIENCE

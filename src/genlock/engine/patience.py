@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from genlock.engine.jobs import Item, NextTask, Settle, Sweep
 from genlock.errors import OutcomeUnknown, StoreUnavailable
 
 _FIRST = 0.002
 LONGEST_PAUSE = 0.05
+_USUAL = 5.0
 
 T = TypeVar("T")
 
@@ -40,3 +42,21 @@ def patiently(function: Callable[[], T], until: float) -> T:
 def given_up(error: StoreUnavailable) -> StoreUnavailable:
     """What a caller is told when the deadline has passed."""
     return StoreUnavailable(f"{error}; it was away until the deadline: call again when it is back, or wait longer (deadline_seconds)")
+
+
+def patience_of(items: Iterable[Item], now: float) -> float:
+    """Until when a batch may take to find out what came of its commit, and to write what belongs to it: everybody else waits for that.
+
+    How long somebody would wait for a task, or a sweep may take, is no reason to keep them all; nor is what nobody waits for.
+    """
+    until = 0.0
+    for item in items:
+        request, job = item.request, item.job
+        if job is None or job.returns or job.cancelled or type(request) is Sweep or type(request) is Settle:
+            continue
+        end = job.deadline
+        if type(request) is NextTask:
+            end -= max(0.0, request.wait_until - now)
+        if end > until:
+            until = end
+    return until or now + _USUAL
