@@ -302,13 +302,13 @@ def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(home: Home) -> 
     assert told(fleet, "X") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED", "CLAIM_ACQUIRED"]
 
 
-def abandoned_at_close(home: Home, store: GatedStore, names: str, when: str = "after") -> Callable[[], None]:
+def abandoned_at_close(home: Home, store: GatedStore, names: str, *, written: bool = True) -> Callable[[], None]:
     """Claims of these tasks by a call that is cancelled, and a coordinator that is closed, when they stand in their commit.
 
     What is returned lets them go on, and waits until the coordinator is closed.
     """
     fleet, stop = home.connect(store), home.stop()
-    store.on("commit", when=writing(e.ClaimAcquired, names[-1]), **{when: stop})
+    store.on("commit", when=writing(e.ClaimAcquired, names[-1]), before=None if written else stop, after=stop if written else None)
     job = fleet.engine.submit([ClaimTask(task_key(name), caller("bob")) for name in names])
     stop.wait()
     fleet.engine.abandon(job)
@@ -364,7 +364,7 @@ def test_what_nobody_waits_for_is_given_back_although_the_store_is_away_for_a_mo
 def test_what_a_cancelled_batch_was_granted_is_given_back_when_the_coordinator_closes_before_the_rest_is_decided(home: Home) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=["A", "B"])
-    go_on = abandoned_at_close(home, store, "AB", "before")
+    go_on = abandoned_at_close(home, store, "AB", written=False)
     fleet.edit_task(task_id="B", changes={"title": "b"})
 
     go_on()

@@ -466,6 +466,23 @@ def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_i
     assert answered(fourth)[0].task_id == "U"
 
 
+@pytest.mark.usefixtures("only_the_feed_wakes")
+def test_a_claim_less_in_another_project_of_the_tenant_lets_who_waits_at_the_limit_go_on(home: Home) -> None:
+    fleet = home.connect()
+    fleet.set_policy(limits={"max_concurrent_claims": 1})
+    fleet.add_tasks(tasks=["T"], project_id="other")
+    assert next_for(fleet, "alice", project_id="other").success
+    first, second = asks_for_next(fleet, "bob"), asks_for_next(fleet, "carol")
+    look_after_all(fleet)
+    fleet.add_tasks(tasks=["U"])
+    assert answered(first)[0].limit == "max_concurrent_claims"
+    look_after_all(fleet)
+
+    fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", project_id="other")
+
+    assert answered(second)[0].task_id == "U"
+
+
 def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first_was_granted(home: Home) -> None:
     """As when a connection broke and its caller asks again: nobody hears the first answer."""
     fleet = home.connect()

@@ -445,11 +445,16 @@ class Lane:
         if not self._waiting:
             return
         places = self._waiting.places
+        # There, somebody may wait for a limit's sake: a claim less of any project of the tenant makes room.
+        limited = {place[0] for place in places if place not in self._waiting.quiet}
         for cell in cells:
             record = cell.record
-            if isinstance(record, TaskRecord) and cell.key[:2] in places:
-                if claimable(record) or (cell.key[:2] not in self._waiting.quiet and claimed(cell.read) > claimed(record)):
-                    # One that is free, or a claim less where there are some that nobody was given: perhaps for a limit's sake.
+            if not isinstance(record, TaskRecord):
+                continue
+            if cell.key.tenant in limited and claimed(cell.read) > claimed(record):
+                self._inbox.woken = True
+            if cell.key[:2] in places:
+                if claimable(record):
                     self._inbox.woken = True
                 due_at = index_of(record).due_at
                 if due_at is not None:
