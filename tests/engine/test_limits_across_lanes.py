@@ -10,9 +10,25 @@ import pytest
 
 import genlock
 from genlock.core import events as e
-from genlock.core.commands import ClaimTask
+from genlock.core.commands import Caller, ClaimTask, RegisterSession
+from genlock.core.keys import SESSION, Key
 from genlock.core.results import ClaimResult
-from tests.engine.gates import GatedStore, Home, answered, caller, claim, granted, later, next_for, submit, task_key, writing
+from genlock.errors import LimitReached
+from tests.engine.gates import (
+    PATIENCE,
+    PLACE,
+    GatedStore,
+    Home,
+    answered,
+    caller,
+    claim,
+    granted,
+    later,
+    next_for,
+    submit,
+    task_key,
+    writing,
+)
 
 
 def limited(home: Home, store: GatedStore | None = None, **limits: int) -> genlock.Coordinator:
@@ -138,6 +154,26 @@ def test_max_active_sessions_counts_a_session_once_however_many_tasks_it_takes(h
     assert (denied.reason, denied.limit) == ("DENIED_LIMIT", "max_active_sessions")
     fleet.end_session(session_id="s-alice")
     assert claim(fleet, "last", "bob").success
+
+
+def test_max_active_sessions_counts_those_that_are_registered_together(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_active_sessions=3)
+    fleet.add_tasks(tasks=["T"])
+    stop = home.stop()
+    store.on("commit", when=writing(e.TaskAdded, "last"), before=stop)
+    adding = later(lambda: fleet.add_tasks(tasks=["last"]))
+    stop.wait()
+    names = [f"s-{n}" for n in range(5)]
+    jobs = [fleet.engine.submit([RegisterSession(Key(*PLACE, SESSION, name), Caller(name, ""))]) for name in names]
+    jobs.append(fleet.engine.submit([ClaimTask(task_key("T"), caller("alice"))]))
+    stop.open()
+    *registered, claimed = [answered(job)[0] for job in jobs]
+    adding.result(PATIENCE)
+
+    assert [isinstance(answer, LimitReached) for answer in registered] == [False] * 3 + [True] * 2
+    assert claimed.limit == "max_active_sessions"
+    assert len(fleet.list_sessions()) == 3
 
 
 def test_another_coordinator_knows_of_the_claims_of_the_first(home: Home) -> None:

@@ -78,7 +78,7 @@ class Round:
         self._found_lapsed: dict[str, int] = {}
         """Of those, the ones that this round has written down."""
         self._newcomers: set[Key] = set()
-        """Sessions that this round has granted something and that are not registered yet."""
+        """Sessions that this round makes known, by registering them or by a grant."""
         self._gone: dict[Process | None, bool] = {}
         """Which processes are known to be gone; looked at once a round, as many claims are one process's."""
         self._fresh = ""
@@ -321,6 +321,8 @@ class Round:
                 return item.decision  # type: ignore[no-any-return]
             if self._claims or (item.wanted and decision.also):
                 self._count(item, before, decision)
+            if before is None and type(command) is RegisterSession:
+                self._newcomers.add(command.key)
         item.decision = decision
         if decision.also:
             item.decision = decision = self._register(decision)
