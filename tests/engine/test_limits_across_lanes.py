@@ -11,8 +11,9 @@ import pytest
 import genlock
 from genlock.core import events as e
 from genlock.core.commands import Caller, ClaimTask, RegisterSession
-from genlock.core.keys import SESSION, Key
+from genlock.core.keys import SESSION, Key, project_key
 from genlock.core.results import ClaimResult
+from genlock.engine.jobs import NextTask
 from genlock.errors import LimitReached
 from tests.engine.gates import (
     PATIENCE,
@@ -154,6 +155,23 @@ def test_max_active_sessions_counts_a_session_once_however_many_tasks_it_takes(h
     assert (denied.reason, denied.limit) == ("DENIED_LIMIT", "max_active_sessions")
     fleet.end_session(session_id="s-alice")
     assert claim(fleet, "last", "bob").success
+
+
+def test_everybody_who_does_not_wait_is_told_of_the_limit_and_nobody_that_nothing_is_ready(home: Home) -> None:
+    store = home.gated()
+    fleet = limited(home, store, max_concurrent_claims=1)
+    fleet.add_tasks(tasks=["A", "B"])
+    granted(fleet, "A", "alice")
+    stop = home.stop()
+    store.on("commit", when=writing(e.TaskEdited, "B"), before=stop)
+    editing = later(lambda: fleet.edit_task(task_id="B", changes={"title": "b"}))
+    stop.wait()
+    # One task is ready, and three are decided together.
+    jobs = [fleet.engine.submit([NextTask(project_key(*PLACE), caller(f"agent-{n}"))]) for n in range(3)]
+    stop.open()
+    editing.result(PATIENCE)
+
+    assert [answered(job)[0].reason for job in jobs] == ["DENIED_LIMIT"] * 3
 
 
 def test_max_active_sessions_counts_those_that_are_registered_together(home: Home) -> None:

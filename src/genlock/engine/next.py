@@ -7,6 +7,7 @@ same task.
 
 from __future__ import annotations
 
+import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Sequence, Set
 from itertools import chain, islice
@@ -244,7 +245,8 @@ class Counter:
                 offer.took(cell)
                 return None
             if decision is not None and decision.outcome.reason is ClaimReason.DENIED_LIMIT:
-                if decision.outcome.limit != _EVERYBODYS_LIMIT:
+                # Those who wait are spared the same answer; who does not is not to hear that nothing is ready.
+                if decision.outcome.limit != _EVERYBODYS_LIMIT or request.wait_until <= time.monotonic():
                     offer.put_back()
                 return None
             tried += 1
