@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -37,6 +37,7 @@ from genlock.errors import (
 )
 from genlock.plans import PlanFile
 from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
+from genlock.remote.link import Link
 from genlock.service.building import Choices
 from genlock.wire.routes import ROUTES
 from tests.servers.proxy import Proxy
@@ -268,6 +269,55 @@ def test_a_forked_child_has_connections_and_an_identity_of_its_own(service: Serv
         assert fleet.get_task_state(task_id="U").state == "IN_PROGRESS"
         (session,) = [each for each in fleet.list_sessions() if each.session_id == "s2"]
         assert session.pid == child
+
+
+class _Looked(int):
+    """The pid of a link before a fork; says when somebody looks at it."""
+
+    seen = threading.Semaphore(0)
+
+    def __ne__(self, other: object) -> bool:
+        self.seen.release()
+        return int(self) != other
+
+    __hash__ = int.__hash__
+
+
+def test_threads_whose_first_calls_after_a_fork_come_together_start_the_link_once(service: Service, place: dict[str, Any]) -> None:
+    with genlock.connect(service.url, session_id="s1", agent_id="alice", **place) as fleet:
+        fleet.add_tasks(tasks=["T"])
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = _starts_in_a_child(cast(RemoteCoordinator, fleet)._link)
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def _starts_in_a_child(link: Link) -> int:
+    """0 if two threads that found the parent's link have started it once."""
+    started: list[int] = []
+    go_on = threading.Event()
+    really = link.identify
+
+    def identify_slowly() -> Any:
+        started.append(1)
+        go_on.wait(10)
+        return really()
+
+    link.identify = identify_slowly
+    link._pid = _Looked(link._pid)
+    threads = [threading.Thread(target=lambda: link.identity) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        _Looked.seen.acquire()
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    return 0 if len(started) == 1 else 2
 
 
 def test_what_is_closed_is_closed(service: Service) -> None:

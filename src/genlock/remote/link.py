@@ -60,6 +60,8 @@ class Link:
         self._key = api_key
         self._ca_file = ca_file
         self._lock = threading.Lock()
+        self._starting: dict[int, threading.Lock] = {}
+        """By process: a lock that somebody held when it forked stays locked in the child for ever."""
         self._closed = False
         self.ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         """Who waits for events."""
@@ -68,23 +70,28 @@ class Link:
 
     def _start(self) -> None:
         """As it is at first, and again in a forked child."""
-        self._pid = os.getpid()
         self._client: httpx2.Client | None = None
         self._of_loops: dict[asyncio.AbstractEventLoop, AsyncGenerator[httpx2.AsyncClient, None]] = {}
         """The connections of each event loop: none can use another's."""
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._headers = headers_of(self._identity, self._key, self.version)
+        self._pid = os.getpid()  # the last: who finds it right finds the rest right too
 
     @property
     def identity(self) -> Identity:
         """Who the connection speaks for where a call does not say."""
         if self._pid != os.getpid():
-            _left_behind.append((self._client, self._of_loops))
-            self._lock = threading.Lock()
-            if self._identity.own_process:
-                self._identity = replace(self._identity, process=self.identify())
-            self._start()
+            with self._starting.setdefault(os.getpid(), threading.Lock()):
+                if self._pid != os.getpid():
+                    self._start_anew()
         return self._identity
+
+    def _start_anew(self) -> None:
+        _left_behind.append((self._client, self._of_loops))
+        self._lock = threading.Lock()
+        if self._identity.own_process:
+            self._identity = replace(self._identity, process=self.identify())
+        self._start()
 
     @property
     def url(self) -> str:
