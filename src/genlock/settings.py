@@ -142,7 +142,8 @@ def _names(wrong: str) -> str:
 
 def read(path: Path) -> dict[str, Setting]:
     """The settings in a file; {} if it does not exist."""
-    return parse(text_of(path), path)
+    text = text_of(path)
+    return parse(text, path) if text else {}  # most have none, and need no parser
 
 
 def text_of(path: Path) -> str:

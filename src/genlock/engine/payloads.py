@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 
+from genlock.core import codec
 from genlock.core.codec import decode_record
 from genlock.core.keys import REFUSED, TASK, Key, payload_key
 from genlock.core.model import RefusedRecord, TaskRecord
@@ -44,7 +44,7 @@ def read_whole(payloads: Payloads, key: Key, digest: str) -> bytes:
     """The bytes of a payload as they were put; `ResultNotFound` if they are not there, or are others by now."""
     with payloads.open(key, digest) as file:
         data = file.read()
-    if sha256(data).hexdigest() != digest:
+    if codec.sha256(data).hexdigest() != digest:
         raise ResultNotFound(f"{'/'.join(key)} has a payload {digest} whose bytes are not those that were submitted: it was damaged since")
     return data
 
