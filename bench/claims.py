@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import genlock
-from bench.floor import Replay, copy_of, recorded
+from bench.floor import Replay, by_the_store_alone, copy_of, recorded
 from bench.plans import ids_of, open_plan, register
 from bench.report import Line, at_least, at_most, percentile, show
 from genlock import AsyncCoordinator
@@ -80,7 +80,7 @@ def compare(title: str, work: Work, target: float) -> list[Line]:
     The commits are recorded in a run of their own: whoever keeps all that was ever written in memory makes the collector of garbage
     walk through it, which is no part of the engine's work.
     """
-    engine, floor, bare, latencies, sizes = [], [], [], [], []
+    engine, floor, bare, alone, latencies, sizes = [], [], [], [], [], []
     ids = ids_of(TASKS)
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as name:
@@ -92,6 +92,7 @@ def compare(title: str, work: Work, target: float) -> list[Line]:
             sizes.append(len(ids) / len(commits))
             floor.append(Replay(copy_of(before, folder / "floor.db"), commits).run())
             bare.append(Replay(copy_of(before, folder / "bare.db"), commits, indexes=False).run())
+            alone.append(by_the_store_alone(copy_of(before, folder / "alone.db"), recorder))
             del recorder, store, commits
             gc.collect()
             took, waits = _measure(SQLiteStore(copy_of(before, folder / "engine.db")), work, ids)
@@ -102,6 +103,8 @@ def compare(title: str, work: Work, target: float) -> list[Line]:
         Line(f"{title}: claims/s", f"{rate:,.0f}"),
         Line(f"{title}: replay of its commits, claims/s", f"{TASKS / min(floor):,.0f}"),
         Line(f"{title}: without secondary indexes, claims/s", f"{TASKS / min(bare):,.0f}"),
+        Line(f"{title}: load and commit by the store alone, claims/s", f"{TASKS / min(alone):,.0f}"),
+        Line(f"{title}: … of the replay, and so the most that an engine could reach", f"{min(floor) / min(alone):.2f}"),
         Line(f"{title}: claims a commit", f"{max(sizes):.0f}"),
         at_least(f"{title}: of the replay", min(floor) / min(engine), target),
         at_least(f"{title}: replay of the bare rows", min(bare) / min(floor), 0.5),
