@@ -16,6 +16,7 @@ from genlock.stores.mysql.loading import load
 from genlock.stores.mysql.queries import Queries, queries_for
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.writing import Packet
+from genlock.stores.talks import hold
 from tests.servers.mariadb import MariaDB, running
 
 TABLES = ("meta", "migration", "project", "pool", "session", "record", "waits", "event", "payload", "piece")
@@ -77,7 +78,7 @@ class MySQLDatabases:
             for commit, keys in zip(commits, loads, strict=True):
                 packet = _packet(queries, commit)
                 start = time.perf_counter()
-                load(link, queries, keys)
+                hold(load(queries, keys), link.exchange)
                 link.run(packet)
                 times.append(time.perf_counter() - start)
         return times

@@ -15,6 +15,7 @@ from genlock.stores.postgres.loading import load
 from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.writing import Batch
+from genlock.stores.talks import hold
 from tests.servers.postgres import Postgres, running
 
 _QUERIES = queries_for("genlock")
@@ -76,7 +77,7 @@ class PostgresDatabases:
             for commit, keys in zip(commits, loads, strict=True):
                 columns = Batch(commit).columns()
                 start = time.perf_counter()
-                load(link, _QUERIES["load"], keys)
+                hold(load(_QUERIES["load"], keys), link.calls)
                 link.call(_QUERIES["commit"], columns)
                 times.append(time.perf_counter() - start)
         return times

@@ -26,6 +26,7 @@ from genlock.stores.redis import RedisStore
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.loading import load
 from genlock.stores.redis.writing import Run, runs_of
+from genlock.stores.talks import hold
 from tests.servers.redis import Redis
 
 OPTIONS = "?durability=always&alone=on"
@@ -116,7 +117,7 @@ def replay_one_by_one(url: str, commits: Sequence[Sequence[Change]], loads: Sequ
         for commit, keys in zip(commits, loads, strict=True):
             runs = runs_for(store, commit)
             start = time.perf_counter()
-            load(link, store._names, store._birth, keys, "", with_index=False)
+            hold(load(store._names, store._birth, keys, "", with_index=False), link.ask)
             link.run_all(runs)
             times.append(time.perf_counter() - start)
     return times

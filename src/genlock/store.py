@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol, cast
 
 from msgspec import Struct
 
@@ -44,6 +44,8 @@ class Limits(Struct, frozen=True):
     server_clock: bool = False
     """Is `Snapshot.now` the server's clock?"""
     read_only: bool = False
+    looks: bool = False
+    """Does it have `look`, which saves trips to a server?"""
 
 
 class NewEvent(NamedTuple):
@@ -132,6 +134,13 @@ class Page(NamedTuple):
     records: Sequence[Stored] = ()
     next: str | None = None
     counts: Mapping[str, int] = {}
+
+
+class Look(NamedTuple):
+    """What was loaded, and a page for each query."""
+
+    snapshot: Snapshot
+    pages: Sequence[Page]
 
 
 class EventQuery(Struct, frozen=True):
@@ -239,3 +248,17 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Releases everything; calling it again is fine. Afterwards every method raises `Closed`."""
+
+
+class Looking(Store, Protocol):
+    """A store with a far way to its server. Whether it is one, `limits.looks` says."""
+
+    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+        """A `load` and the `find` of each query, in one trip. They need not be of one instant."""
+
+
+def look(store: Store, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+    """The same of any store, in as few trips as it takes."""
+    if queries and store.limits.looks:
+        return cast(Looking, store).look(keys, queries)
+    return Look(store.load(keys), [store.find(query) for query in queries])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
+from msgspec.structs import replace
+
 import genlock
 from genlock.core.codec import decode_event, decode_record, encode_record, seal
 from genlock.core.commands import Caller, Command
@@ -129,7 +131,7 @@ class GatedStore:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.limits: Limits = inner.limits
+        self.limits: Limits = replace(inner.limits, looks=False)  # so that whatever is read goes by the gates
         self.commits: list[Commit] = []
         self.calls: list[tuple[str, Any]] = []
         """Every call, in the order in which they reached the real store."""

@@ -24,6 +24,7 @@ from genlock.store import (
     EventPage,
     EventQuery,
     Key,
+    Look,
     Page,
     Payloads,
     Query,
@@ -220,6 +221,15 @@ class FindsDependentsLate(Whole):
         return before
 
 
+class LooksInItsOwnOrder(Whole):
+    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
+        super().__init__(inner, notes)
+        self.limits = replace(inner.limits, looks=True)
+
+    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+        return Look(self.load(keys), [self.find(query) for query in reversed(queries)])
+
+
 class PagesByNumber(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         skipped = int(query.after or 0)
@@ -385,6 +395,7 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     ),
     (LooksAtTheCursorFirst, ["test_who_reads_while_events_are_purged_has_them_or_is_told"]),
     (FindsDependentsLate, ["test_who_waits_on_a_record_is_found_exactly_and_at_once"]),
+    (LooksInItsOwnOrder, ["test_a_look_is_a_load_and_a_find_for_each_query_in_their_order"]),
     (PagesByNumber, ["test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go"]),
     (LeavesOutTheInstantItself, ["test_due_records_come_in_order_of_time_and_the_instant_is_included"]),
     (CountsAPage, ["test_counts_do_not_end_at_a_page"]),

@@ -44,7 +44,7 @@ from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.engine.spans import Span, spans_by_place
 from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, EventQuery, Store, Stored
+from genlock.store import Change, Committed, Conflict, EventQuery, Page, Query, Store, Stored, look
 
 Answer = Committed | Conflict | GenlockError
 
@@ -68,6 +68,7 @@ class Round:
         self.now: datetime
         self.epoch = 0
         self.cells: dict[Key, Cell] = {}
+        self._foreseen: dict[Query, Page] = {}
         self._outages = outages
         self._mercies: dict[tuple[str, str], Mercy | None] = {}
         self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
@@ -94,18 +95,28 @@ class Round:
 
     # Loading
 
-    def load(self, keys: Iterable[Key]) -> None:
-        """Reads the records that this round has not read yet."""
+    def load(self, keys: Iterable[Key], foreseen: Sequence[Query] = ()) -> None:
+        """Reads the records that this round has not read yet, and with them what it will be asked to `find`."""
         cells, decode = self.cells, self.memo.decode
         unread = [key for key in keys if key not in cells]
         start = time.perf_counter()
-        records, self.now, self.epoch = self.store.load(unread)
+        (records, self.now, self.epoch), pages = look(self.store, unread, foreseen)
         self.load_seconds += time.perf_counter() - start
+        self._foreseen.update(zip(foreseen, pages, strict=True))
         if self._outages is not None:
             self._outages.found(self.now)
         for key in unread:
             stored = records.get(key)
             cells[key] = Cell(key, stored, None if stored is None else decode(stored))
+
+    def find(self, query: Query) -> Page:
+        """What the store finds now, or found when this was foreseen, which counts once."""
+        page = self._foreseen.pop(query, None)
+        return self.store.find(query) if page is None else page
+
+    def forget_foreseen(self) -> None:
+        """What was found before something else was written here is found anew."""
+        self._foreseen.clear()
 
     def take(self, found: Iterable[Stored]) -> list[Cell]:
         """Makes cells of records that `find` has just read. What has changed since it was loaded is known anew, if it is untouched."""
@@ -159,7 +170,7 @@ class Round:
 
     # Deciding
 
-    def prepare(self, items: Sequence[Item], besides: Iterable[Key] = ()) -> None:
+    def prepare(self, items: Sequence[Item], besides: Iterable[Key] = (), foreseen: Sequence[Query] = ()) -> None:
         """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
         keys: dict[Key, None] = dict.fromkeys(besides)
         places: set[tuple[str, str]] = set()
@@ -174,7 +185,7 @@ class Round:
         for tenant, project in places:
             keys[project_key(tenant, project)] = None
             keys[tenant_key(tenant)] = None
-        self.load(keys)
+        self.load(keys, foreseen)
         if self._outages is not None:
             for place in places:
                 self.mercy(place)

@@ -26,6 +26,7 @@ from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.doubts import dispelled, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided
 from genlock.engine.flight import Flight, Pilot
+from genlock.engine.foresight import foresee
 from genlock.engine.inbox import Inbox
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
 from genlock.engine.next import NOTHING, Counter, repeated
@@ -300,13 +301,16 @@ class Lane:
         waiting = list(self._waiting.places) if self._looks else []
         places = {item.request.key.place for item in asking} | set(waiting)
         known = {key for place in places for key in (project_key(*place), tenant_key(place[0]))}
-        round.prepare([item for item in items if type(item.request) not in _NO_COMMANDS], known)
+        busy = frozenset() if self._flight is None else self._flight.tasks
+        sessions, queries = foresee(asking, waiting, self._waiting, len(busy)) if self._store.limits.looks else ((), ())
+        round.prepare([item for item in items if type(item.request) not in _NO_COMMANDS], (*known, *sessions), queries)
         if self._flight is not None and any(round.is_limited(key) for key in (*(item.request.key for item in items), *known)):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
+            round.forget_foreseen()
         if round.epoch:
             round.heed_epoch({item.request.key.place for item in items} | places)
-        counter = Counter(round, asking, self._waiting, frozenset() if self._flight is None else self._flight.tasks)
+        counter = Counter(round, asking, self._waiting, busy if self._flight is not None else frozenset())
         given, decided = list(items), []
         # First those who may hold a task already: were it given to another in this round, they would be given a second one.
         served = [item for item in asking if item.doubts and serve_in_doubt(round, item)]

@@ -49,18 +49,18 @@ class Offer:
         """Those that are `busy` are being committed just now, and are not offered."""
         self._round = round
         self._place = place
-        self._spread = min(2**attempt, _WIDEST) if attempt else 1
+        self._spread = _spread_of(attempt)
         self.policy = round.settings(Key(*place, TASK, ""))[0]
         self._taken_tracks: set[str] = set()
         tenant, project = place
-        heads = min(max(wanted, self._spread) + len(busy), MOST_HEADS)
+        heads = heads_for(wanted, attempt, len(busy))
         self._pools: dict[str, list[tuple[str, Stored]]] = {}
         self.next_due: int | None = None
         """When time will change something here next, or should have."""
         self.has_more_due = False
         """Is there more that is due than was looked at, and less of it once this round is written?"""
         due = self._add_due(tenant, project, busy)
-        found = round.store.find(Query(tenant, project, heads=heads)).records
+        found = round.find(Query(tenant, project, heads=heads)).records
         self._has_all = heads not in Tally(stored.pool for stored in found).values()
         self._in_vain = 0
         """So many were tried and granted to nobody."""
@@ -98,7 +98,7 @@ class Offer:
     def _add_due(self, tenant: str, project: str, busy: Set[Key]) -> set[Key]:
         """What time has opened is written down as it is met, and offered with the rest."""
         now = microseconds(self._round.now)
-        first = self._round.store.find(Query(tenant, project, due_before=MAX_DUE, limit=1)).records
+        first = self._round.find(first_due(tenant, project)).records
         self.next_due = _due_at(first[0]) if first else None
         if self.next_due is None or self.next_due > now:
             return set()
@@ -125,7 +125,7 @@ class Offer:
         query = Query(*self._place, due_before=now, limit=MOST_DUE)
         found: list[Stored] = []
         for _ in range(pages):
-            page = self._round.store.find(query)
+            page = self._round.find(query)
             found += page.records
             if page.next is None:
                 return found, False
@@ -171,6 +171,30 @@ class Offer:
 
     def _suits(self, pool: Pool, request: NextTask) -> bool:
         return pool.suits(agent=request.by.agent, tracks=request.tracks, backlog=self.policy.offer_backlog)
+
+
+def _spread_of(attempt: int) -> int:
+    return min(2**attempt, _WIDEST) if attempt else 1
+
+
+def heads_for(wanted: int, attempt: int, busy: int) -> int:
+    """How many tasks of each pool are looked at for so many callers, the first of whom tries for so many times."""
+    return min(max(wanted, _spread_of(attempt)) + busy, MOST_HEADS)
+
+
+def first_due(tenant: str, project: str) -> Query:
+    """What time changes next in a project."""
+    return Query(tenant, project, due_before=MAX_DUE, limit=1)
+
+
+def held_by(request: NextTask) -> Query:
+    """What the caller's session has claimed already."""
+    return Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)
+
+
+def session_of(item: Item) -> Key:
+    """The caller's session."""
+    return item.request.key.beside(SESSION, item.request.by.session)  # type: ignore[union-attr]
 
 
 class Counter:
@@ -228,7 +252,9 @@ class Counter:
             self._prepared.add(place)
             here = (item for item in self._asking if item.request.key.place == place)
             first = islice(chain(self._waiting.at(place), here), self.offers[place].size)
-            self.round.load({Key(*place, SESSION, item.request.by.session): None for item in first})  # type: ignore[union-attr]
+            missing = [key for key in dict.fromkeys(map(session_of, first)) if key not in self.round.cells]
+            if missing:
+                self.round.load(missing)
 
     def _serve(self, item: Item, request: NextTask, offer: Offer) -> int | None:
         """None if the request is answered, else how many tasks were tried in vain."""
@@ -267,7 +293,7 @@ def repeated(round: Round, item: Item) -> bool:
     """Was an earlier request of this id granted something, and its answer lost? Then that claim, if it is live, is the answer."""
     request = item.request
     assert isinstance(request, NextTask)
-    round.take(round.store.find(Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)).records)
+    round.take(round.find(held_by(request)).records)
     for cell in list(round.cells.values()):
         claim = cell.record.claim if isinstance(cell.record, TaskRecord) else None
         if claim is None or (claim.operation, claim.session) != (request.operation, request.by.session):

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from genlock.errors import BadArgument
-from genlock.store import MAX_DUE, MOST_WAITED_ON, Change, Index, Key, Query, Store, Stored
+from genlock.store import MAX_DUE, MOST_WAITED_ON, Change, Index, Key, Query, Store, Stored, look
 from genlock.testing.contract_base import ContractBase, commit
 from genlock.testing.sample import keys_of, make_change, make_key
 
@@ -81,6 +81,32 @@ class FindClauses(ContractBase):
         for query in (replace(APOLLO, pool="p"), replace(APOLLO, heads=1)):
             (found,) = store.find(query).records
             assert (found.pool, found.order) == ("p", "7")
+
+    def test_a_look_is_a_load_and_a_find_for_each_query_in_their_order(self, store: Store) -> None:
+        changes = put_all(store, {f"A-{n}": Index(state="PENDING", pool="p", order=str(n), due_at=n, session="s") for n in range(1, 6)})
+        keys = [make_key("A-4"), make_key("nowhere"), make_key("A-2")]
+        queries = [
+            replace(APOLLO, heads=2),
+            replace(APOLLO, due_before=MAX_DUE, limit=1),
+            replace(APOLLO, parent="nobody's"),
+            replace(APOLLO, session="s", limit=3),
+            Query("acme"),
+        ]
+        snapshot, pages = look(store, keys, queries)
+        assert dict(snapshot.records) == dict(store.load(keys).records)
+        assert snapshot.records[keys[0]].body == changes["A-4"].body
+        assert snapshot.epoch == 0
+        assert [(list(page.records), page.next) for page in pages] == [
+            (list(page.records), page.next) for page in map(store.find, queries)
+        ]
+        assert [len(page.records) for page in pages] == [2, 1, 0, 3, 5]
+
+    def test_a_look_that_cannot_be_meant_is_refused_and_the_next_one_is_answered(self, store: Store) -> None:
+        change = put(store, make_key(), Index(state="PENDING"))
+        with pytest.raises(BadArgument):
+            look(store, [change.key], [APOLLO, replace(APOLLO, limit=0)])
+        snapshot, (page,) = look(store, [change.key], [APOLLO])
+        assert list(snapshot.records) == keys_of(page) == [change.key]
 
     def test_what_is_not_there_is_an_empty_last_page(self, store: Store) -> None:
         put(store, make_key(), Index(state="PENDING"))

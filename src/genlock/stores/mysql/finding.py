@@ -5,33 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from genlock.store import Page, Query
-from genlock.stores.mysql.link import Link
+from genlock.stores.mysql.link import Answer, Link
 from genlock.stores.mysql.queries import Queries
 from genlock.stores.mysql.text import Value
 from genlock.stores.pages import Row, page_of, records_of
 from genlock.stores.places import decode_token
+from genlock.stores.talks import Talk
 
 _BEFORE_ALL = (-(2**63), "")
 _TEXTS = (0, 1, 5, 6, 7)
 """Which columns are names: project, id, pool, order, id."""
 
 
-def find(link: Link, queries: Queries, query: Query) -> Page:
+def find(queries: Queries, query: Query) -> Talk[Page]:
     """One page. One row more than the page has tells whether it is the last."""
     if query.heads:
-        return Page(records_of(query, _heads(link, queries, query)))
+        return Page(records_of(query, (yield from _heads(queries, query))))
     common, most = _common(query), query.limit + 1
     if query.pool is not None:
         order, after = decode_token(query.after, tuple[str | None, str]) if query.after is not None else (None, None)
         values = {**common, "pool": query.pool, "after": after, "most": most}
         statement = queries["find_pool"] if order is None else queries["find_pool_after"]
-        rows = _decoded(link.rows(statement, ord=order, **values))
+        rows = _decoded((yield statement.filled(ord=order, **values)))
         return page_of(query, [(*row[:8], row[6]) for row in rows], names=False)
     if query.due_before is not None:
         due, name = decode_token(query.after, tuple[int, str]) if query.after is not None else _BEFORE_ALL
-        rows = _decoded(link.rows(queries["find_due"], due=query.due_before, after_due=due, after=name, most=most, **common))
-        return page_of(query, rows, names=False)
-    return page_of(query, _by_name(link, queries, query), names=True)
+        asked = queries["find_due"].filled(due=query.due_before, after_due=due, after=name, most=most, **common)
+        return page_of(query, _decoded((yield asked)), names=False)
+    return page_of(query, _decoded((yield _by_name(queries, query))), names=True)
 
 
 def count(link: Link, queries: Queries, query: Query, count_by: str) -> Page:
@@ -43,14 +44,14 @@ def count(link: Link, queries: Queries, query: Query, count_by: str) -> Page:
     return Page(counts={name.decode(): number for name, number in rows})
 
 
-def _heads(link: Link, queries: Queries, query: Query) -> list[Row]:
+def _heads(queries: Queries, query: Query) -> Talk[list[Row]]:
     """The first of every pool, in order: which pools there are, and then one search each, all in one statement."""
-    pools = [number for (number,) in link.rows(queries["offered_pools"], tenant=query.tenant, project=query.project)]
-    if not pools:
+    offered: Answer = yield queries["offered_pools"].filled(tenant=query.tenant, project=query.project)
+    if not offered.rows:
         return []
     common = _common(query)
-    parts = [queries["find_head"].filled(pool=pool, most=query.heads, **common) for pool in pools]
-    rows = _decoded(link.run(b"\nUNION ALL\n".join(parts))[0].rows)
+    parts = [queries["find_head"].filled(pool=pool, most=query.heads, **common) for (pool,) in offered.rows]
+    rows = _decoded((yield b"\nUNION ALL\n".join(parts)))
     return sorted(rows, key=lambda row: (row[6] is not None, row[6], row[7]))
 
 
@@ -70,21 +71,19 @@ def _among(query: Query, count_by: str) -> tuple[str, Value]:
     return "among_claimed" if count_by == "session" else "among_all", None
 
 
-def _by_name(link: Link, queries: Queries, query: Query) -> list[Row]:
+def _by_name(queries: Queries, query: Query) -> bytes:
     """In order of project and id, by session, parent or dependency, or all there are."""
     project, name = decode_token(query.after, tuple[str, str]) if query.after is not None else (None, None)
     values: dict[str, Value] = {**_common(query), "after": name, "after_project": project, "most": query.limit + 1}
     if query.session is not None:
-        rows = link.rows(queries["find_session"], session=query.session, **values)
-    elif query.parent is not None:
-        rows = link.rows(queries["find_parent"], parent=query.parent, **values)
-    elif query.waits_on:
-        rows = link.rows(queries["find_waits"], waits_on=query.waits_on, **values)
-    else:
-        rows = link.rows(queries["find_one" if query.project is not None else "find_all"], **values)
-    return _decoded(rows)
+        return queries["find_session"].filled(session=query.session, **values)
+    if query.parent is not None:
+        return queries["find_parent"].filled(parent=query.parent, **values)
+    if query.waits_on:
+        return queries["find_waits"].filled(waits_on=query.waits_on, **values)
+    return queries["find_one" if query.project is not None else "find_all"].filled(**values)
 
 
-def _decoded(rows: tuple[Row, ...]) -> list[Row]:
-    """Bytes of names as texts."""
-    return [tuple([field.decode() if at in _TEXTS and field is not None else field for at, field in enumerate(row)]) for row in rows]
+def _decoded(answer: Answer) -> list[Row]:
+    """Its rows, bytes of names as texts."""
+    return [tuple([field.decode() if at in _TEXTS and field is not None else field for at, field in enumerate(row)]) for row in answer.rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import select
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pymysql
@@ -88,6 +89,10 @@ class Link:
         except pymysql.MySQLError as error:
             raise self._fault(error, len(answers)) from None
         return answers
+
+    def exchange(self, statements: Sequence[bytes]) -> list[Answer]:
+        """Several statements in one packet."""
+        return self.run(b";\n".join(statements))
 
     def rows(self, statement: Statement, **values: Value) -> tuple[Row, ...]:
         """One statement with these values; its rows."""

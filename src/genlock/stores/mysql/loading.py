@@ -9,8 +9,9 @@ import msgspec
 
 from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
-from genlock.stores.mysql.link import Link, Row
+from genlock.stores.mysql.link import Answer, Link, Row
 from genlock.stores.mysql.queries import Queries
+from genlock.stores.talks import Talk
 from genlock.typed_json import convert, decoder
 
 _decode = decoder(tuple[str, ...]).decode
@@ -22,13 +23,14 @@ AT_ONCE = 64
 Shelf = tuple[str, str, str]
 
 
-def load(link: Link, queries: Queries, keys: Sequence[Key]) -> tuple[dict[Key, Stored], int, int]:
+def load(queries: Queries, keys: Sequence[Key]) -> Talk[tuple[dict[Key, Stored], int, int]]:
     """The records, the epoch and the server's time in microseconds, of one instant."""
     shelves = list(shelves_of(keys).items())
     parts = [queries["load"].filled()]
     for at, ((tenant, project, kind), names) in enumerate(shelves, 1):
         parts.append(queries["load_shelf"].filled(shelf=at, tenant=tenant, project=project, kind=kind, names=tuple(names)))
-    (_, epoch, now, *_), *rows = link.run(b"\nUNION ALL\n".join(parts))[0].rows or ((0, None, None),)
+    answer: Answer = yield b"\nUNION ALL\n".join(parts)
+    (_, epoch, now, *_), *rows = answer.rows or ((0, None, None),)
     if epoch is None:
         raise StoreCorrupt("the row that says of which birth and epoch the store is, is missing")
     found: dict[Key, Stored] = {}

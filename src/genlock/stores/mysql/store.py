@@ -40,10 +40,12 @@ from genlock.store import (
     EventQuery,
     Key,
     Limits,
+    Look,
     Page,
     Payloads,
     Query,
     Snapshot,
+    Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.door import Door, Faults
@@ -58,6 +60,7 @@ from genlock.stores.mysql.queries import queries_for
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.waiting import Watcher
 from genlock.stores.places import feed_mark
+from genlock.stores.talks import hold, hold_all
 from genlock.typed_json import decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,16 +97,28 @@ class MySQLStore:
         server = open_schema(link, self._settings, create=create)
         self._most_bytes = server.most_bytes
         clocked = self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby)
+        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True)
         self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
         with self._entered() as link:
-            records, epoch, now = loading.load(link, self._queries, () if with_index else keys)
+            records, epoch, now = hold(loading.load(self._queries, () if with_index else keys), link.exchange)
             if with_index:
                 records = loading.load_with_index(link, self._queries, keys)
+        return self._snapshot(records, epoch, now)
+
+    def _snapshot(self, records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+
+    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+        """A load and some finds; of these the heads of pools take two trips, and all others go along with the first."""
+        with self._entered() as link:
+            for query in queries:
+                check_query(query, None)
+            talks = [loading.load(self._queries, keys), *(finding.find(self._queries, query) for query in queries)]
+            loaded, *pages = hold_all(talks, link.exchange)
+        return Look(self._snapshot(*loaded), pages)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
@@ -131,7 +146,9 @@ class MySQLStore:
         """Records by an index field, or how many there are by its value."""
         with self._entered() as link:
             check_query(query, count_by)
-            return finding.find(link, self._queries, query) if count_by is None else finding.count(link, self._queries, query, count_by)
+            if count_by is not None:
+                return finding.count(link, self._queries, query, count_by)
+            return hold(finding.find(self._queries, query), link.exchange)
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""

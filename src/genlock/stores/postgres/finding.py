@@ -10,7 +10,8 @@ from genlock.store import Page, Query
 from genlock.stores.pages import Row, page_of, records_of
 from genlock.stores.places import decode_token
 from genlock.stores.postgres.link import Link
-from genlock.stores.postgres.wire import Value
+from genlock.stores.postgres.wire import Value, encode, rows_of
+from genlock.stores.talks import Talk
 
 _encode = msgspec.json.Encoder().encode
 _BEFORE_ALL = (-(2**63), -1)
@@ -18,18 +19,13 @@ _BEFORE_ALL = (-(2**63), -1)
 Queries = dict[str, str]
 
 
-def find(link: Link, queries: Queries, query: Query) -> Page:
+def find(queries: Queries, query: Query) -> Talk[Page]:
     """One page. One row more than the page has tells whether it is the last."""
+    name, values = _asked(query)
+    rows: list[Row] = rows_of((yield queries[name], [encode(value) for value in (*_common(query), *values)]))
     if query.heads:
-        rows: list[Row] = link.rows(queries["find_heads"], *_common(query), query.heads)
         return Page(records_of(query, rows))
-    if query.pool is not None:
-        return page_of(query, _by_pool(link, queries, query), names=False)
-    if query.due_before is not None:
-        last = decode_token(query.after, tuple[int, int]) if query.after is not None else _BEFORE_ALL
-        rows = link.rows(queries["find_due"], *_common(query), query.due_before, *last, query.limit + 1)
-        return page_of(query, rows, names=False)
-    return page_of(query, _by_name(link, queries, query), names=True)
+    return page_of(query, rows, names=query.pool is None and query.due_before is None)
 
 
 def count(link: Link, queries: Queries, query: Query, count_by: str) -> Page:
@@ -56,22 +52,34 @@ def _among(query: Query, count_by: str) -> tuple[str, str | None]:
     return "among_claimed" if count_by == "session" else "among_all", None
 
 
-def _by_name(link: Link, queries: Queries, query: Query) -> list[Row]:
+def _asked(query: Query) -> tuple[str, tuple[Value, ...]]:
+    """The statement's name, and its values after the first four."""
+    if query.heads:
+        return "find_heads", (query.heads,)
+    if query.pool is not None:
+        return _by_pool(query)
+    if query.due_before is not None:
+        last = decode_token(query.after, tuple[int, int]) if query.after is not None else _BEFORE_ALL
+        return "find_due", (query.due_before, *last, query.limit + 1)
+    return _by_name(query)
+
+
+def _by_name(query: Query) -> tuple[str, tuple[Value, ...]]:
     """In order of project and id, by session, parent or dependency, or all there are."""
     project, name = decode_token(query.after, tuple[str, str]) if query.after is not None else (None, None)
-    common, limit = _common(query), query.limit + 1
+    limit = query.limit + 1
     if query.session is not None:
-        return link.rows(queries["find_session"], *common, query.session, project, name, limit)
+        return "find_session", (query.session, project, name, limit)
     if query.parent is not None:
-        return link.rows(queries["find_parent"], *common, query.parent, name, limit)
+        return "find_parent", (query.parent, name, limit)
     if query.waits_on:
-        return link.rows(queries["find_waits"], *common, _encode(query.waits_on).decode(), name, limit)
+        return "find_waits", (_encode(query.waits_on).decode(), name, limit)
     if query.project is not None:
-        return link.rows(queries["find_one"], *common, name or "", name, limit)
-    return link.rows(queries["find_all"], *common, project, name, limit)
+        return "find_one", (name or "", name, limit)
+    return "find_all", (project, name, limit)
 
 
-def _by_pool(link: Link, queries: Queries, query: Query) -> list[Row]:
+def _by_pool(query: Query) -> tuple[str, tuple[Value, ...]]:
     order, last = decode_token(query.after, tuple[str | None, int]) if query.after is not None else (None, None)
-    values = (*_common(query), query.pool, last, query.limit + 1)
-    return link.rows(queries["find_pool"], *values) if order is None else link.rows(queries["find_pool_after"], *values, order)
+    values = (query.pool, last, query.limit + 1)
+    return ("find_pool", values) if order is None else ("find_pool_after", (*values, order))

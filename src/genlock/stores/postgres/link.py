@@ -7,8 +7,9 @@ for a server that has fallen silent until the kernel gives up.
 from __future__ import annotations
 
 import select
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, TransactionStatus
@@ -21,6 +22,8 @@ from genlock.stores.postgres.wire import Value, encode, rows_of
 
 SILENCE = 5.0
 """Seconds after its own time limit that a server may be silent before it is given up."""
+
+Values = Sequence[bytes | None]
 
 _DONE = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK, ExecStatus.EMPTY_QUERY)
 _BINARY = 1
@@ -67,20 +70,42 @@ class Link:
                 return False
         return self.pg.status == ConnStatus.OK and not self._reading.poll(0)
 
-    def call(self, statement: str, values: Sequence[bytes | None]) -> PGresult:
+    def call(self, statement: str, values: Values) -> PGresult:
         """One statement with values that are encoded already; its answer in binary."""
+        self._prepare_all([statement])
+        self._ask(statement, values)
+        return self._answer()
+
+    def calls(self, asked: Sequence[tuple[str, Values]]) -> list[PGresult]:
+        """Several statements in one trip; they stand or fall together, so they are for reading."""
+        if len(asked) == 1:
+            return [self.call(*asked[0])]
+        self._prepare_all([statement for statement, _ in asked])
+        pg = self.pg
+        self._send(pg.enter_pipeline_mode)
+        for statement, values in asked:
+            self._ask(statement, values)
+        self._send(pg.pipeline_sync)
+        answers = self._answers(len(asked))
+        self._send(pg.exit_pipeline_mode)
+        return answers
+
+    def _prepare_all(self, statements: Iterable[str]) -> None:
+        """Makes them known to the server; behind a pooler it is another one tomorrow."""
+        for statement in () if self._settings.pooled else statements:
+            if statement not in self._prepared:
+                name = b"genlock_%d" % len(self._prepared)
+                self._send(self.pg.send_prepare, name, statement.encode())
+                self._answer()
+                self._prepared[statement] = name
+
+    def _ask(self, statement: str, values: Values) -> None:
         formats = [_BINARY] * len(values)
-        if self._settings.pooled:
-            self._send(self.pg.send_query_params, statement.encode(), values, None, formats, _BINARY)
-            return self._answer()
         name = self._prepared.get(statement)
         if name is None:
-            name = b"genlock_%d" % len(self._prepared)
-            self._send(self.pg.send_prepare, name, statement.encode())
-            self._answer()
-            self._prepared[statement] = name
-        self._send(self.pg.send_query_prepared, name, values, formats, _BINARY)
-        return self._answer()
+            self._send(self.pg.send_query_params, statement.encode(), values, None, formats, _BINARY)
+        else:
+            self._send(self.pg.send_query_prepared, name, values, formats, _BINARY)
 
     def rows(self, statement: str, *values: Value) -> list[tuple[object, ...]]:
         """One statement with plain values; its rows."""
@@ -100,30 +125,55 @@ class Link:
     def _answer(self) -> PGresult:
         """The last answer to what was sent; the first error among them is raised."""
         deadline = time.monotonic() + self._patience
+        self._flush(deadline)
+        results = self._results(deadline)
+        refused = next((result for result in results if result.status not in _DONE), None)
+        if refused is not None:
+            raise self._refusal(refused)
+        if not results or self.pg.status != ConnStatus.OK:
+            raise self._broken("the connection is gone")
+        return results[-1]
+
+    def _answers(self, number: int) -> list[PGresult]:
+        """The answers to so many statements of one trip, and the end of the trip. The first error among them is raised."""
+        deadline = time.monotonic() + self._patience
+        self._flush(deadline)
+        answers = [result for _ in range(number) for result in self._results(deadline)]
+        ends = self._results(deadline, 1)
+        refused = next((result for result in answers if result.status not in _DONE), None)
+        if refused is not None:
+            self._send(self.pg.exit_pipeline_mode)
+            raise self._refusal(refused)
+        if len(answers) != number or not ends or ends[0].status != ExecStatus.PIPELINE_SYNC:
+            raise self._broken("the connection is gone")
+        return answers
+
+    def _flush(self, deadline: float) -> None:
+        """Sends what has not been sent yet. What comes back meanwhile is taken in: a server that cannot go on talking does not listen."""
         pg = self.pg
-        last: PGresult | None = None
-        refused: Refused | None = None
         try:
             while pg.flush():
                 self._wait(self._either, deadline)
                 pg.consume_input()
-            while True:
+        except psycopg.Error as error:
+            raise self._broken(str(error)) from None
+
+    def _results(self, deadline: float, most: int = sys.maxsize) -> list[PGresult]:
+        """What the server says to one thing that it was asked."""
+        pg = self.pg
+        results: list[PGresult] = []
+        try:
+            while len(results) < most:
                 while pg.is_busy():
                     self._wait(self._reading, deadline)
                     pg.consume_input()
                 result = pg.get_result()
                 if result is None:
                     break
-                last = result
-                if result.status not in _DONE and refused is None:
-                    refused = self._refusal(result)
+                results.append(result)
         except psycopg.Error as error:
             raise self._broken(str(error)) from None
-        if refused is not None:
-            raise refused
-        if last is None or pg.status != ConnStatus.OK:
-            raise self._broken("the connection is gone")
-        return last
+        return results
 
     def _wait(self, ready: select.poll, deadline: float) -> None:
         if not ready.poll(max(0.0, deadline - time.monotonic()) * 1000):

@@ -6,23 +6,25 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
+from psycopg.pq.abc import PGresult
 
 from genlock.errors import StoreCorrupt
 from genlock.store import Index, Key, Stored
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import decode_int, ints, texts
+from genlock.stores.talks import Talk
 from genlock.typed_json import convert, decoder
 
 _decode = decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
 
 
-def load(link: Link, statement: str, keys: Sequence[Key]) -> tuple[dict[Key, Stored], int, int]:
+def load(statement: str, keys: Sequence[Key]) -> Talk[tuple[dict[Key, Stored], int, int]]:
     """The records, the epoch and the server's time in microseconds, of one instant."""
     shelves: dict[tuple[str, ...], int] = {}
     on_shelves = [shelves.setdefault(key[:3], len(shelves) + 1) for key in keys]
     columns = [texts([shelf[field] for shelf in shelves]) for field in range(3)]
-    result = link.call(statement, [*columns, ints(on_shelves), texts([key[3] for key in keys])])
+    result: PGresult = yield statement, [*columns, ints(on_shelves), texts([key[3] for key in keys])]
     value = result.get_value
     found: dict[Key, Stored] = {}
     epoch = now = None

@@ -2,8 +2,9 @@
 
 Implementation notes:
 
-- **One round trip each for load and commit.** Both are functions of the schema (migrations/), so their plans are kept by the server
-  and not by a connection: it may be another one behind a pooler. Outside of them there is one statement a call, and so one snapshot.
+- **One round trip each for load and commit**, and for a load with several finds, which libpq's pipeline carries. Load and commit are
+  functions of the schema (migrations/), so their plans are kept by the server and not by a connection: it may be another one behind a
+  pooler. Every find is one statement, and so of one snapshot.
 - **Whole columns in binary** (wire.py), not rows, and not JSON: five times as fast for the server, and any byte can be sent.
 - **psycopg connects, libpq talks** (link.py): a cursor costs 100 µs a statement, and cannot give up on a server that is silent.
 - **Names are interned by the server**, in every commit: a number remembered here would be another's after a failover or restore.
@@ -39,10 +40,12 @@ from genlock.store import (
     EventQuery,
     Key,
     Limits,
+    Look,
     Page,
     Payloads,
     Query,
     Snapshot,
+    Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.door import Door, Faults
@@ -57,6 +60,7 @@ from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.waking import Listener, Notifier, new_name
+from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -93,16 +97,28 @@ class PostgresStore:
         """Also for a standby that may have been promoted since."""
         server = open_schema(link, self._settings, create=create)
         clocked = self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby)
+        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True)
         self._door.read_only = "is a standby, which can only be read" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
         with self._entered() as link:
-            records, epoch, now = loading.load(link, self._queries["load"], () if with_index else keys)
+            records, epoch, now = hold(loading.load(self._queries["load"], () if with_index else keys), link.calls)
             if with_index:
                 records = loading.load_with_index(link, self._queries["load_index"], keys)
+        return self._snapshot(records, epoch, now)
+
+    def _snapshot(self, records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+
+    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+        """A load and some finds, in one trip."""
+        with self._entered() as link:
+            for query in queries:
+                check_query(query, None)
+            talks = [loading.load(self._queries["load"], keys), *(finding.find(self._queries, query) for query in queries)]
+            loaded, *pages = hold_all(talks, link.calls)
+        return Look(self._snapshot(*loaded), pages)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
@@ -124,7 +140,9 @@ class PostgresStore:
         """Records by an index field, or how many there are by its value."""
         with self._entered() as link:
             check_query(query, count_by)
-            return finding.find(link, self._queries, query) if count_by is None else finding.count(link, self._queries, query, count_by)
+            if count_by is not None:
+                return finding.count(link, self._queries, query, count_by)
+            return hold(finding.find(self._queries, query), link.calls)
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""

@@ -11,8 +11,9 @@ import msgspec
 from genlock.errors import StoreCorrupt
 from genlock.store import Key, Page, Query, Stored
 from genlock.stores.places import decode_token, encode_token
-from genlock.stores.redis.link import Link
+from genlock.stores.redis.link import Run
 from genlock.stores.redis.wire import Names, due_text, pool_and_order, split_head
+from genlock.stores.talks import Talk
 
 BUDGET = 5000
 """So many records one script looks at; the server does nothing else meanwhile."""
@@ -24,16 +25,17 @@ Found = tuple[bytes, Stored]
 """What follows the range's prefix, by which pages are continued, and the record."""
 
 
-def find(link: Link, names: Names, query: Query) -> Page:
+def find(names: Names, query: Query) -> Talk[Page]:
     """One page. One record more than the page has tells whether it is the last."""
     if query.heads:
-        said = link.run("heads", [names.place(query.tenant, query.project or "")], _pack((query.kind, _state(query), query.heads)))
+        said = yield Run("heads", [names.place(query.tenant, query.project or "")], [_pack((query.kind, _state(query), query.heads))])
         return Page([record for _, record in sorted(_found(query, query.project or "", said))])
     place, after = decode_token(query.after, tuple[str, str]) if query.after is not None else (None, None)
     records: list[tuple[str, Found]] = []
-    for project in _projects(link, names, query, place):
+    for project in (yield from _projects(names, query, place)):
         start = after if project == place or query.project is not None else None
-        records += [(project, found) for found in _of_project(link, names, query, project, start, query.limit + 1 - len(records))]
+        some = yield from _of_project(names, query, project, start, query.limit + 1 - len(records))
+        records += [(project, found) for found in some]
         if len(records) > query.limit:
             del records[query.limit :]
             project, (tail, _) = records[-1]
@@ -41,12 +43,12 @@ def find(link: Link, names: Names, query: Query) -> Page:
     return Page([found[1] for _, found in records])
 
 
-def _of_project(link: Link, names: Names, query: Query, project: str, after: str | None, limit: int) -> list[Found]:
+def _of_project(names: Names, query: Query, project: str, after: str | None, limit: int) -> Talk[list[Found]]:
     """At most so many of one project, in order."""
     records: list[Found] = []
     while True:
         told = (query.kind, _state(query), after, limit - len(records), BUDGET, _ranges(query))
-        said: list[Any] = link.run("find", [names.place(query.tenant, project)], _pack(told))
+        said: list[Any] = yield Run("find", [names.place(query.tenant, project)], [_pack(told)])
         records += sorted(_found(query, project, said), key=_tail)
         if said[0] is None or len(records) >= limit:
             return records[:limit]
@@ -66,11 +68,11 @@ def _found(query: Query, project: str, said: list[Any]) -> Iterator[Found]:
         yield tail, Stored(key, version, digest, body, *pool_and_order(packed))
 
 
-def _projects(link: Link, names: Names, query: Query, start: str | None) -> list[str]:
+def _projects(names: Names, query: Query, start: str | None) -> Talk[list[str]]:
     """The project that is asked for, or those of the tenant from one on, in order."""
     if query.project is not None:
         return [query.project]
-    said = link.call("ZRANGEBYLEX", names.projects(query.tenant), "-" if start is None else f"[{start}", "+")
+    said: list[bytes] = yield "ZRANGEBYLEX", names.projects(query.tenant), "-" if start is None else f"[{start}", "+"
     return [name.decode() for name in said]
 
 
@@ -105,29 +107,28 @@ def _named(letter: str, kind: str, value: str) -> Range:
     return f"{letter}{kind}\0{value}\0", f"({letter}{kind}\0{value}\1"
 
 
-def count(link: Link, names: Names, query: Query, count_by: str) -> Page:
+def count(names: Names, query: Query, count_by: str) -> Talk[Page]:
     """How many records the whole query has, by the value of a field."""
     counts: Counter[str] = Counter()
-    for project in _projects(link, names, query, None):
+    for project in (yield from _projects(names, query, None)):
         place = names.place(query.tenant, project)
-        for value, number in _counted(link, place, query, count_by):
+        for value, number in (yield from _counted(place, query, count_by)):
             counts[project if count_by == "project" else value] += number
     return Page(counts={value: number for value, number in counts.items() if number})
 
 
-def _counted(link: Link, place: str, query: Query, count_by: str) -> Iterator[tuple[str, int]]:
+def _counted(place: str, query: Query, count_by: str) -> Talk[list[tuple[str, int]]]:
     letter = {"state": "t", "pool": "p", "session": "s", "project": ""}[count_by]
     if _is_plain(query) and (query.state is None or letter in ("", "t")):
         ranges = _ranges(query) if query.state is not None or not letter else [(f"{letter}{query.kind}\0", f"({letter}{query.kind}\1")]
         (start, end) = ranges[0]
-        said: list[Any] = link.run("count", [place], _pack((f"[{start}", end, 1 if letter else 0)))
-        yield from ((value.decode(), number) for value, number in zip(said[::2], said[1::2], strict=True))
-        return
-    for value, ids in _tallied(link, place, query, letter).items():
-        yield value, len(ids)
+        said: list[Any] = yield Run("count", [place], [_pack((f"[{start}", end, 1 if letter else 0))])
+        return [(value.decode(), number) for value, number in zip(said[::2], said[1::2], strict=True)]
+    tallied = yield from _tallied(place, query, letter)
+    return [(value, len(ids)) for value, ids in tallied.items()]
 
 
-def _tallied(link: Link, place: str, query: Query, letter: str) -> dict[str, set[bytes]]:
+def _tallied(place: str, query: Query, letter: str) -> Talk[dict[str, set[bytes]]]:
     """By looking at each record, which counts once in however many ranges it is."""
     ranges = _ranges(query)
     if _is_plain(query):  # all have the state, and few the field
@@ -137,7 +138,7 @@ def _tallied(link: Link, place: str, query: Query, letter: str) -> dict[str, set
     for each in ranges:
         after = None
         while True:
-            said: list[Any] = link.run("tally", [place], _pack((query.kind, state, letter, after, BUDGET, each)))
+            said: list[Any] = yield Run("tally", [place], [_pack((query.kind, state, letter, after, BUDGET, each))])
             for id, value in zip(said[1::2], said[2::2], strict=True):
                 found.setdefault(value.decode(), set()).add(id)
             if said[0] is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import exceptions as driver
 
@@ -18,6 +18,14 @@ from genlock.stores.redis.settings import Settings
 
 Argument = str | bytes | int
 Command = tuple[Argument, ...]
+
+
+class Run(NamedTuple):
+    """A script with its keys and arguments."""
+
+    script: str
+    keys: Sequence[str]
+    arguments: Sequence[Argument]
 
 
 class Link:
@@ -73,6 +81,17 @@ class Link:
         if isinstance(answer, Refused):
             raise answer
         return answer
+
+    def ask(self, questions: Sequence[Run | Command]) -> list[Any]:
+        """Several scripts and commands that only read, in one journey; `Refused` if the server did not do one of them."""
+        runs = [question for question in questions if isinstance(question, Run)]
+        commands = [question for question in questions if not isinstance(question, Run)]
+        said = self.run_all(runs, *commands)
+        for answer in said:
+            if isinstance(answer, Refused):
+                raise answer
+        of_runs, of_commands = iter(said[: len(runs)]), iter(said[len(runs) :])
+        return [next(of_runs if isinstance(question, Run) else of_commands) for question in questions]
 
     def run_all(self, runs: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *more: Command) -> list[Any]:
         """Several scripts, and some commands after them, in one journey. What the server does not know any more is taught again."""

@@ -8,16 +8,17 @@ from typing import Any
 
 from genlock.errors import StoreCorrupt
 from genlock.store import Key, Stored
-from genlock.stores.redis.link import Argument, Link
+from genlock.stores.redis.link import Argument, Run
 from genlock.stores.redis.wire import Names, field_of, index_in, split_head
 from genlock.stores.redis.writing import gone
+from genlock.stores.talks import Talk
 
 _stored = partial(tuple.__new__, Stored)  # half of what the class itself takes
 
 
 def load(
-    link: Link, names: Names, birth: bytes, keys: Sequence[Key], where: str, *, with_index: bool
-) -> tuple[dict[Key, Stored], int, int]:
+    names: Names, birth: bytes, keys: Sequence[Key], where: str, *, with_index: bool = False
+) -> Talk[tuple[dict[Key, Stored], int, int]]:
     """The records, the epoch and the server's time in microseconds, of one instant."""
     places: dict[tuple[str, str], list[Key]] = {}
     for key in keys:
@@ -26,7 +27,7 @@ def load(
     for mine in places.values():
         told.append(len(mine))
         told += [field_of(kind, id) for _, _, kind, id in mine]
-    said: list[Any] = link.run("load", [names.store, *(names.place(*place) for place in places)], *told)
+    said: list[Any] = yield Run("load", [names.store, *(names.place(*place) for place in places)], told)
     epoch = epoch_in(said[0], birth, where)
     seconds, microseconds = said[1]
     found: dict[Key, Stored] = {}

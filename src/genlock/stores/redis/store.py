@@ -39,10 +39,12 @@ from genlock.store import (
     EventQuery,
     Key,
     Limits,
+    Look,
     Page,
     Payloads,
     Query,
     Snapshot,
+    Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.door import Door, Faults
@@ -59,6 +61,7 @@ from genlock.stores.redis.opening import open_store
 from genlock.stores.redis.settings import settings_of
 from genlock.stores.redis.waiting import Listener
 from genlock.stores.redis.wire import Names
+from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -97,16 +100,31 @@ class RedisStore:
         """The store's birth. Also for a replica that may have been promoted since: of that one it was never asked what it keeps."""
         opened = open_store(link, self._settings, self._names, create=create)
         durable, clocked = self._settings.durability == "always", self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only)
+        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only, looks=True)
         self._door.read_only = "is a replica, which can only be read" if opened.read_only else ""
         return opened.birth
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
         with self._entered() as link:
-            records, epoch, now = loading.load(link, self._names, self._birth, keys, self._where, with_index=with_index)
+            loaded = hold(loading.load(self._names, self._birth, keys, self._where, with_index=with_index), link.ask)
+        return self._snapshot(keys, *loaded)
+
+    def _snapshot(self, keys: Sequence[Key], records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
         self._decided.loaded(keys, epoch)
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+
+    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
+        """A load and some finds, in one journey, unless one of them looks at very many records."""
+        with self._entered() as link:
+            for query in queries:
+                check_query(query, None)
+            talks = [loading.load(self._names, self._birth, keys, self._where), *(finding.find(self._names, query) for query in queries)]
+            loaded, *pages = hold_all(talks, link.ask)
+        snapshot = self._snapshot(keys, *loaded)
+        for page in pages:  # what was found was read after what was loaded
+            self._decided.found([record.key for record in page.records], snapshot.epoch)
+        return Look(snapshot, pages)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, as durably as the URL says."""
@@ -130,9 +148,9 @@ class RedisStore:
         with self._entered() as link:
             check_query(query, count_by)
             if count_by is not None:
-                return finding.count(link, self._names, query, count_by)
+                return hold(finding.count(self._names, query, count_by), link.ask)
             epoch = self._decided.last
-            page = finding.find(link, self._names, query)
+            page = hold(finding.find(self._names, query), link.ask)
         self._decided.found([record.key for record in page.records], epoch)
         return page
 
