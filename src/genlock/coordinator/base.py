@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from genlock.core.names import check_agent, check_project, check_session, check_
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.engine.engine import Engine
 from genlock.errors import BadArgument, GenlockError, StoreCorrupt, TaskNotFound
-from genlock.store import Stored
+from genlock.store import Snapshot, Stored
 
 _CALLERS_KEPT = 4096
 
@@ -90,7 +91,7 @@ class Base:
 
     def read_records(self, keys: list[Key]) -> dict[Key, Record]:
         """Records as they are now, decoded."""
-        return {key: decode_record(key.kind, stored.body) for key, stored in self.store.load(keys).records.items()}
+        return decoded(self.store.load(keys))
 
     def read_task(self, key: Key) -> TaskRecord:
         """One task, or TaskNotFound."""
@@ -101,7 +102,12 @@ class Base:
 
     def read_settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits, ProjectRecord | None, TenantRecord | None]:
         """The policy and limits in force."""
-        found = self.read_records([project_key(*place), tenant_key(place[0])])
+        return self.settings_in(place, self.read_records(settings_keys(place)))
+
+    def settings_in(
+        self, place: tuple[str, str], found: Mapping[Key, Record]
+    ) -> tuple[Policy, TenantLimits, ProjectRecord | None, TenantRecord | None]:
+        """The same, of records that have been read."""
         project, tenant = found.get(project_key(*place)), found.get(tenant_key(place[0]))
         project = project if isinstance(project, ProjectRecord) else None
         tenant = tenant if isinstance(tenant, TenantRecord) else None
@@ -126,6 +132,16 @@ class Base:
         """One command, its outcome or its error."""
         job = yield Ask([command])
         return job.only()
+
+
+def decoded(snapshot: Snapshot) -> dict[Key, Record]:
+    """The records of a snapshot."""
+    return {key: decode_record(key.kind, stored.body) for key, stored in snapshot.records.items()}
+
+
+def settings_keys(place: tuple[str, str]) -> list[Key]:
+    """The records that have a project's policy and its tenant's limits."""
+    return [project_key(*place), tenant_key(place[0])]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, BinaryIO
 
 from genlock.coordinator.arguments import (
@@ -17,7 +18,7 @@ from genlock.coordinator.arguments import (
     check_tracks,
     unpack,
 )
-from genlock.coordinator.base import Base, task_of
+from genlock.coordinator.base import Base, decoded, settings_keys, task_of
 from genlock.coordinator.explain import explanation, opened_by_time
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core.codec import decode_event, decode_record
@@ -46,7 +47,7 @@ from genlock.core.task.view import holder_of, overdue, task_claim, waits_for
 from genlock.engine.jobs import Settle, plain_item
 from genlock.engine.processes import gone
 from genlock.errors import ResultNotFound
-from genlock.store import EventQuery, Query, Recorded, Stored
+from genlock.store import EventQuery, Query, Recorded, Stored, look
 
 _PAGE = 500
 _LONG_PAGE = 2_000
@@ -260,8 +261,9 @@ class Queries(Base):
         active = claim if claim is not None and claim.state is ClaimState.ACTIVE else None
         alive = False
         if active is not None:
-            now = self.store.load([]).now
-            session = self.read_records([key.beside(SESSION, active.session)]).get(key.beside(SESSION, active.session))
+            session_key = key.beside(SESSION, active.session)
+            snapshot = self.store.load([session_key])
+            now, session = snapshot.now, decoded(snapshot).get(session_key)
             session = session if isinstance(session, SessionRecord) else None
             mercy = self.engine.mercy(key.place, now)
             alive = overdue(active, now, session, session is not None and gone(session.process), mercy) is None
@@ -341,13 +343,14 @@ class Queries(Base):
             )
 
     def _ready(self, place: tuple[str, str], limit: int, tracks: frozenset[str] | None, agent: str | None) -> tuple[ReadyTask, ...]:
-        backlog = self.read_settings(place)[0].offer_backlog
-        due = {key: entry for key, *entry in self._due(place)}
+        snapshot, (heads,) = look(self.store, settings_keys(place), [Query(*place, heads=limit)])
+        backlog = self.settings_in(place, decoded(snapshot))[0].offer_backlog
+        due = {key: entry for key, *entry in self._due(place, snapshot.now)}
         entries: list[tuple[str, Any]] = [
             (order, found) for pool, order, found in due.values() if pool.suits(agent=agent, tracks=tracks, backlog=backlog)
         ]
         suiting: dict[str, bool] = {}
-        for stored in self.store.find(Query(*place, heads=limit)).records:
+        for stored in heads.records:
             name = stored.pool or ""
             if name not in suiting:
                 suiting[name] = parse_pool(name).suits(agent=agent, tracks=tracks, backlog=backlog)
@@ -357,9 +360,8 @@ class Queries(Base):
         records = [task_of(found) if isinstance(found, Stored) else found for _, found in entries[:limit]]
         return tuple(ReadyTask(record.task, record.state, record.generation) for record in records)
 
-    def _due(self, place: tuple[str, str]) -> list[tuple[Key, Any, str, Any]]:
+    def _due(self, place: tuple[str, str], now: datetime) -> list[tuple[Key, Any, str, Any]]:
         """What time has opened, as it would be if someone claimed it now; nothing is written for a look."""
-        now = self.store.load([]).now
         opened: list[tuple[Key, Any, str, Any]] = []
         after: str | None = None
         while True:

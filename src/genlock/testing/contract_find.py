@@ -96,9 +96,7 @@ class FindClauses(ContractBase):
         assert dict(snapshot.records) == dict(store.load(keys).records)
         assert snapshot.records[keys[0]].body == changes["A-4"].body
         assert snapshot.epoch == 0
-        assert [(list(page.records), page.next) for page in pages] == [
-            (list(page.records), page.next) for page in map(store.find, queries)
-        ]
+        assert [(list(page.records), page.next) for page in pages] == [(list(page.records), page.next) for page in map(store.find, queries)]
         assert [len(page.records) for page in pages] == [2, 1, 0, 3, 5]
 
     def test_a_look_that_cannot_be_meant_is_refused_and_the_next_one_is_answered(self, store: Store) -> None:
