@@ -37,9 +37,9 @@ from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.reasons import Cause
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.cells import Cell, Memo
+from genlock.engine.cells import Cell, Memo, cell_of
 from genlock.engine.counts import Counts, claimed
-from genlock.engine.jobs import Item
+from genlock.engine.jobs import Item, plain_item
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.engine.spans import Span, spans_by_place
@@ -107,7 +107,7 @@ class Round:
             self._outages.found(self.now)
         for key in unread:
             stored = records.get(key)
-            cells[key] = Cell(key, stored, None if stored is None else decode(stored))
+            cells[key] = cell_of(key, stored, None if stored is None else decode(stored))
 
     def find(self, query: Query) -> Page:
         """What the store finds now, or found when this was foreseen, which counts once."""
@@ -124,7 +124,7 @@ class Round:
         for stored in found:
             cell = self.cells.get(stored.key)
             if cell is None or (not cell.sealed and cell.read_digest != stored.digest):
-                cell = self.cells[stored.key] = Cell(stored.key, stored, self.memo.decode(stored))
+                cell = self.cells[stored.key] = cell_of(stored.key, stored, self.memo.decode(stored))
             cells.append(cell)
         return cells
 
@@ -132,7 +132,7 @@ class Round:
         """Makes cells of records that have just been found and decoded."""
         for stored, record in found:
             if stored.key not in self.cells:
-                self.cells[stored.key] = Cell(stored.key, stored, record)
+                self.cells[stored.key] = cell_of(stored.key, stored, record)
 
     def settings(self, key: Key) -> tuple[Policy, TenantLimits]:
         """The policy of a key's project and the limits of its tenant, as loaded in this round."""
@@ -166,7 +166,7 @@ class Round:
         for place in places:
             cell = self.cells.get(project_key(*place))
             if cell is not None and isinstance(cell.record, ProjectRecord) and cell.record.epoch < self.epoch:
-                self.decide(Item(None, 0, NoteEpoch(cell.key, SYSTEM)))
+                self.decide(plain_item(NoteEpoch(cell.key, SYSTEM)))
 
     # Deciding
 
@@ -347,7 +347,7 @@ class Round:
         rest = []
         for command in decision.also:
             if type(command) is RegisterSession and command.key in self.cells:
-                item = Item(None, 0, command)
+                item = plain_item(command)
                 cell = self.cells[command.key]
                 cell.apply(decide(cell.record, command, self.facts(item, cell.record)))
             else:

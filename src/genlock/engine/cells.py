@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from msgspec import Struct
+
 from genlock.core.codec import Sealed, decode_record, encode_record, seal
 from genlock.core.decision import Decision
 from genlock.core.index import index_of
@@ -15,38 +17,24 @@ from genlock.errors import GenlockError
 from genlock.store import Change, Stored
 
 
-class Cell:
+class Cell(Struct, eq=False, gc=False):
     """A record in a round: as it was read, as it is being changed, and what happened to it on the way."""
 
-    __slots__ = (
-        "conflicted",
-        "digest",
-        "error",
-        "events",
-        "key",
-        "position",
-        "read",
-        "read_digest",
-        "read_version",
-        "record",
-        "sealed",
-        "unsure",
-        "version",
-    )
-
-    def __init__(self, key: Key, stored: Stored | None, record: Record | None) -> None:
-        self.key = key
-        self.sealed: Sequence[Sealed] = ()
-        self.events: Sequence[Any] = ()
-        self.conflicted = False
-        self.unsure = False
-        """Was it sent, and is it not there although it may still come?"""
-        self.error: GenlockError | None = None
-        self.position = 0
-        """Of the last of its events in the feed, once it is committed."""
-        self.read = self.record = record
-        self.read_version = self.version = 0 if stored is None else stored.version
-        self.read_digest = self.digest = b"" if stored is None else stored.digest
+    key: Key
+    read_version: int
+    read_digest: bytes
+    read: Record | None
+    version: int
+    digest: bytes
+    record: Record | None
+    sealed: Sequence[Sealed] = ()
+    events: Sequence[Any] = ()
+    conflicted: bool = False
+    unsure: bool = False
+    """Was it sent, and is it not there although it may still come?"""
+    error: GenlockError | None = None
+    position: int = 0
+    """Of the last of its events in the feed, once it is committed."""
 
     def apply(self, decision: Decision) -> None:
         """Folds a decision's events in and chains them."""
@@ -79,6 +67,14 @@ class Cell:
                 self.sealed,
             )
         )
+
+
+def cell_of(key: Key, stored: Stored | None, record: Record | None) -> Cell:
+    """A record that was just read; one that is not there has nothing stored."""
+    if stored is None:
+        return Cell(key, 0, b"", record, 0, b"", record)
+    version, digest = stored[1], stored[2]
+    return Cell(key, version, digest, record, version, digest, record)
 
 
 _change = partial(tuple.__new__, Change)  # half of what the class itself takes

@@ -117,35 +117,32 @@ class Doubt(NamedTuple):
     """What the item is to be told if it was done."""
 
 
-class Item:
+class Item(Struct, eq=False, gc=False):
     """One request of a job on its way through a lane; `command` is what it has become."""
 
-    __slots__ = ("at", "attempt", "command", "course", "decision", "doubts", "job", "number", "request", "waited", "wanted")
-
-    def __init__(self, job: Job | None, at: int, request: Request) -> None:
-        self.job = job
-        self.number = next(_arrivals)
-        self.at = at
-        self.request = request
-        self.command: Any = request
-        self.attempt = 0
-        self.course: Any = None
-        """How far it has come, if it takes more than one batch."""
-        self.wanted: tuple[Key, ...] = ()
-        self.decision: Any = None
-        self.doubts: tuple[Doubt, ...] = ()
-        self.waited = False
-        """Has it looked for a task before, and found none?"""
+    job: Job | None
+    at: int
+    request: Request
+    command: Any
+    number: int
+    attempt: int = 0
+    course: Any = None
+    """How far it has come, if it takes more than one batch."""
+    wanted: tuple[Key, ...] = ()
+    decision: Any = None
+    doubts: tuple[Doubt, ...] = ()
+    waited: bool = False
+    """Has it looked for a task before, and found none?"""
 
 
 def items_of(job: Job) -> list[Item]:
     """What a job asks for, one by one."""
-    return [Item(job, at, request) for at, request in enumerate(job.requests)]
+    return [Item(job, at, request, request, next(_arrivals)) for at, request in enumerate(job.requests)]
 
 
 def plain_item(command: Command) -> Item:
     """A command of our own, for which nobody waits."""
-    return Item(None, 0, command)
+    return Item(None, 0, command, command, next(_arrivals))
 
 
 def resolve_all(jobs: list[Job]) -> None:
