@@ -186,6 +186,39 @@ def test_now_is_the_server_s_unless_a_clock_is_given(url: str, store: PostgresSt
     with_clock.close()
 
 
+# Looking in one trip
+
+
+@pytest.mark.parametrize("option", ["pooled=off", "pooled=on"])
+def test_a_look_that_the_server_refuses_leaves_the_connection_as_it_was(url: str, option: str) -> None:
+    with closing(PostgresStore(f"{url}&{option}")) as store:
+        change = make_change(make_key())
+        commit(store, change)
+        query = Query(*APOLLO)
+        store.look([change.key], [query, query])
+        with store._links.lent() as before:
+            pass
+        for keys, queries in (([make_key("nul\0")], [query]), ([change.key], [query, Query("nul\0"), query])):
+            with pytest.raises(GenlockError):
+                store.look(keys, queries)
+        with store._links.lent() as after:
+            assert after is before
+        snapshot, (page, again) = store.look([change.key], [query, query])
+        assert snapshot.records[change.key].body == page.records[0].body == again.records[0].body == change.body
+
+
+def test_a_look_whose_answer_is_cut_off_is_unavailable_and_the_next_one_is_answered(proxy: Proxy, url: str) -> None:
+    with closing(PostgresStore(through(proxy, f"{url}&listen=off"))) as store:
+        change = make_change(make_key())
+        commit(store, change)
+        store._notifier.close()
+        store.look([change.key], [Query(*APOLLO)])
+        proxy.cut_at_the_next_answer()
+        with pytest.raises(StoreUnavailable):
+            store.look([change.key], [Query(*APOLLO)])
+        assert change.key in store.look([change.key], [Query(*APOLLO)]).snapshot.records
+
+
 # Connections that break
 
 

@@ -27,6 +27,7 @@ from genlock.errors import (
 from genlock.store import Change, EventQuery, Index, Key, Query
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import RedisStore
+from genlock.stores.redis.faults import Refused
 from genlock.stores.redis.scripts import SCRIPTS, Script
 from genlock.testing.clock import ManualClock
 from genlock.testing.concurrency import PATIENCE
@@ -59,6 +60,13 @@ def _own() -> Iterator[Redis]:
     """A server whose settings may be changed, if they are changed back."""
     with running(busy_reply_threshold="50") as server:
         yield server
+
+
+def test_of_what_is_asked_together_one_that_is_refused_leaves_no_answer_behind(store: RedisStore) -> None:
+    with store._links.lent() as link:
+        with pytest.raises(Refused, match="unknown command"):
+            link.ask([("PING",), ("NO-SUCH-THING",), ("ECHO", "last")])
+        assert link.ask([("ECHO", "one"), ("ECHO", "two")]) == [b"one", b"two"]
 
 
 @contextmanager
