@@ -21,6 +21,7 @@ from genlock.coordinator.arguments import (
     check_text,
 )
 from genlock.coordinator.base import Base, task_of
+from genlock.coordinator.plans import all_tasks, in_turn
 from genlock.coordinator.scripts import Ask, Read, Script
 from genlock.core import commands as c
 from genlock.core.codec import decode_event
@@ -238,18 +239,9 @@ class Operating(Base):
         return result
 
     def _reorder(self, place: tuple[str, str], policy: Policy) -> Script[None]:
-        after: str | None = None
-        while True:
-            page = yield Read(lambda after=after: self.store.find(Query(*place, after=after, limit=_AT_ONCE)))  # type: ignore[misc]
-            if page.records:
-                job: Job = yield Ask([c.ReorderTask(stored.key, self.operator(), policy.order) for stored in page.records], patience=30)
-                error = next((outcome for outcome in job.results if isinstance(outcome, GenlockError)), None)
-                if error is not None:
-                    # As far as it went it stays; asked once more, it goes on.
-                    raise error
-            if page.next is None:
-                return
-            after = page.next
+        """As far as it went it stays; asked once more, it goes on. What is added meanwhile has the new order by itself."""
+        keys: list[Key] = yield Read(lambda: [stored.key for stored in all_tasks(self.store, place)])
+        yield from in_turn((c.ReorderTask(key, self.operator(), policy.order) for key in keys), len(keys))
 
     def _completed_dependents(self, key: Key, operation: str = "") -> list[Key]:
         """Completed tasks that rest on this one, directly or through others: those that depend on it, and the parent that it is a part of.
