@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from genlock.core import codec
 from genlock.core import commands as c
+from genlock.core import events as e
 from genlock.core.keys import REFUSED
 from genlock.core.model import Task, TaskRecord
 from genlock.core.reasons import SpawnMode, Status, Verdict
@@ -100,6 +101,54 @@ def test_an_act_that_is_repeated_after_acts_of_others_is_not_done_once_more(name
     assert again.outcome.state is before.state
     with pytest.raises(OperationMismatch):
         world.decide(c.HoldTask(T, reason="z", operation="op"))
+
+
+TAKING = ("assign", "cancel", "force a release", "reset")
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_an_act_that_is_repeated_is_answered_with_whose_claim_it_took(name: str) -> None:
+    world = begun(name)
+    first = world.ask(ACTS[name]).outcome
+    assert first.superseded is not None
+    assert (first.superseded.agent, first.superseded.session, first.superseded.looks_alive) == ("alice", "s1", True)
+    assert world.decide(ACTS[name]).outcome == first
+    others(world, EARLIER_ACTS)
+    world.reload()
+    if world.task("T").state is Status.PENDING:
+        world.claim("T", "s3", "carol" if name != "assign" else "a")
+    assert world.decide(ACTS[name]).outcome.superseded == first.superseded
+
+
+@pytest.mark.parametrize("name", ["assign", "cancel", "reset"])
+def test_an_act_that_took_nobody_s_claim_names_nobody_when_it_is_repeated(name: str) -> None:
+    world = World()
+    world.add("T")
+    world.ask(ACTS[name])
+    world.claim("T", agent="a")
+    assert world.decide(ACTS[name]).outcome.superseded is None
+    assert b'"superseded"' not in codec.encode_record(world.task("T"))
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_an_act_from_before_it_was_noted_whose_claim_it_took_folds_to_the_record_that_was_written_then(name: str) -> None:
+    world = begun(name)
+    world.ask(ACTS[name])
+    record: TaskRecord | None = None
+    for event in world.cell(T).events:
+        old = replace(event, superseded=None) if isinstance(event, e.Taking) else event
+        assert b'"superseded"' not in codec.seal(old, 1, b"").body
+        record = evolve("task", record, codec.decode_event(codec.seal(old, 1, b"").body).event)  # type: ignore[assignment]
+    assert record is not None
+    assert b'"superseded"' not in codec.encode_record(record)
+    world.cell(T).record = record
+    again = world.decide(ACTS[name])
+    assert (again.outcome.verdict, again.outcome.superseded, again.events) == (Verdict.DONE, None, ())
+
+
+def test_whose_claim_was_taken_is_noted_only_where_somebody_could_ask_again() -> None:
+    world = begun("reset")
+    assert world.ask(c.ResetTask(T)).events[-1].superseded is None
 
 
 def test_how_many_acts_are_remembered_has_an_end() -> None:

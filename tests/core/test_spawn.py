@@ -13,7 +13,7 @@ from genlock.core import codec
 from genlock.core import commands as c
 from genlock.core.decision import Decision
 from genlock.core.ids import LONGEST_ID
-from genlock.core.model import Act, Claim, Heard, Hold, Released, Result, Task, TaskRecord
+from genlock.core.model import Act, Claim, Heard, Hold, Holder, Released, Result, Task, TaskRecord
 from genlock.core.policy import MAX_DEFINITION_BYTES, MAX_DEPENDENCIES, MAX_INLINE_RESULT_BYTES, MAX_SPAWN_BYTES
 from genlock.core.reasons import ClaimState, ReleaseReason, SpawnMode, Status
 from genlock.core.room import lacks_room
@@ -157,6 +157,7 @@ def test_the_largest_record_that_can_come_about_is_one_that_stores_take(length: 
     session = agent = "s" * 200
     metadata = {"m": "m" * 4000}
     claim = Claim("claim-" + "0" * 32, session, agent, 10**9, START, START, START, 60.0, 60.0, ClaimState.ACTIVE, metadata=metadata)
+    loser = Holder(agent, session, "u" * 200, START, START, True)
     under_way = TaskRecord(
         task=task,
         state=Status.IN_PROGRESS,
@@ -170,7 +171,9 @@ def test_the_largest_record_that_can_come_about_is_one_that_stores_take(length: 
         inputs_changed=(*others, *children),
         act=Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(each.id for each in waiting)),
         # Every child is of one spawn.
-        acts=tuple(Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(children[at::EARLIER_ACTS])) for at in range(EARLIER_ACTS)),
+        acts=tuple(
+            Act("o" * 200, session, "SUBTASKS_SPAWNED", tuple(children[at::EARLIER_ACTS]), "a" * 16, loser) for at in range(EARLIER_ACTS)
+        ),
     )
     data = b'"' + b"r" * MAX_INLINE_RESULT_BYTES + b'"'
     result = Result("r" * 40, 10**9, session, agent, "w" * 512, "d" * 64, len(data), START, data=Raw(data))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from msgspec import Raw, Struct
 
 from genlock.core.access import Role
-from genlock.core.model import NO_DATA, NOBODY, Actor, Heard, Process, Task
+from genlock.core.model import NO_DATA, NOBODY, Actor, Heard, Holder, Process, Task
 from genlock.core.policy import Order, Policy, TenantLimits
 from genlock.core.reasons import Cause, ReleaseReason, SpawnMode, Status
 
@@ -40,6 +40,13 @@ class Acted(Occurrence, frozen=True, kw_only=True):
     operation: str = ""
     remembers: int = 0
     """How many acts before this one the record still knows; none if the event is from before they were kept."""
+
+
+class Taking(Acted, frozen=True, kw_only=True):
+    """What the acts have in common that may take a claim away."""
+
+    superseded: Holder | None = None
+    """Whose claim that was, if the act has an operation id: its repeat is answered with it."""
 
 
 # Tasks: definition
@@ -131,7 +138,7 @@ class ClaimStale(Occurrence, frozen=True):
     last_renewal: datetime
 
 
-class ClaimSuperseded(Acted, frozen=True):
+class ClaimSuperseded(Taking, frozen=True):
     """The right was taken away without being given to anyone; `generation` is the new one, not granted yet."""
 
     previous_generation: int
@@ -141,7 +148,7 @@ class ClaimSuperseded(Acted, frozen=True):
     holder_agent_id: str = ""
 
 
-class TaskAssigned(Acted, frozen=True):
+class TaskAssigned(Taking, frozen=True):
     """Only this agent is granted the task, until the reservation lapses."""
 
     assigned_to: str
@@ -178,7 +185,7 @@ class ResultAccepted(Occurrence, frozen=True):
     """Of an adoption by an operator, which the record remembers like its other acts: how many before this one it still knows."""
 
 
-class TaskReset(Acted, frozen=True):
+class TaskReset(Taking, frozen=True):
     """The task is to be done again, at a higher generation."""
 
     previous_state: Status
@@ -186,7 +193,7 @@ class TaskReset(Acted, frozen=True):
     holder_agent_id: str = ""
 
 
-class TaskCancelled(Acted, frozen=True):
+class TaskCancelled(Taking, frozen=True):
     """The task will not be done."""
 
     previous_state: Status

@@ -151,6 +151,17 @@ class Hold(Struct, frozen=True, gc=False, omit_defaults=True):
     until: datetime | None = None
 
 
+class Holder(Struct, frozen=True, gc=False):
+    """Who has the task, for those who do not."""
+
+    agent: str
+    session: str
+    user: str
+    claimed_at: datetime
+    expires_at: datetime
+    looks_alive: bool
+
+
 class Act(Struct, frozen=True, gc=False, omit_defaults=True):
     """An act with an operation id that no claim, release or result remembers, kept so that its repeat is answered alike."""
 
@@ -162,6 +173,8 @@ class Act(Struct, frozen=True, gc=False, omit_defaults=True):
     """Of a spawn: what it made, since their names may have been taken from a counter."""
     arguments: str = ""
     """A digest of what was asked; empty if the act has no arguments, or if its event is from before they were noted."""
+    superseded: Holder | None = None
+    """Whose claim it took away; also none if its event is from before that was noted."""
 
 
 class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from genlock.core.access import Role
 from genlock.core.faults import Fault
+from genlock.core.model import Holder as Holder
 from genlock.core.model import Task
 from genlock.core.reasons import (
     ClaimReason,
@@ -44,17 +45,6 @@ class TaskClaim(Struct, frozen=True, gc=False, kw_only=True):
     work_product_ref: str | None = None
     agent_role: str = ""
     metadata: Mapping[str, Any] = {}
-
-
-class Holder(Struct, frozen=True, gc=False):
-    """Who has the task, for those who do not."""
-
-    agent: str
-    session: str
-    user: str
-    claimed_at: datetime
-    expires_at: datetime
-    looks_alive: bool
 
 
 class ClaimResult(Struct, frozen=True, gc=False):

@@ -322,7 +322,9 @@ def _remember(record: TaskRecord, event: Any, whom: str) -> TaskRecord:
     what = f"{event.__struct_config__.tag} {whom}".rstrip()
     known = (*record.acts, record.act) if record.act is not None else ()
     earlier = known[-event.remembers :] if event.remembers else ()
-    return replace(record, act=Act(event.operation, session, what, children, getattr(event, "arguments", "")), acts=earlier)
+    superseded = event.superseded if isinstance(event, e.Taking) else None
+    act = Act(event.operation, session, what, children, getattr(event, "arguments", ""), superseded)
+    return replace(record, act=act, acts=earlier)
 
 
 def _claim(record: TaskRecord, event: e.Occurrence) -> Claim:

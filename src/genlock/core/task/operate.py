@@ -96,11 +96,11 @@ def decide_force_release(record: TaskRecord | None, command: c.ForceRelease, fac
     """Takes the claim away, expired or not; its generation is stale from now on."""
     draft = TaskDraft(present(record, unknown(command)), command, facts)
     if is_repeated(draft.task, command, e.ClaimSuperseded):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     if draft.task.claim is None:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
-    supersede(draft, "unlock", **noted(command))
+    supersede(draft, "unlock", **noted(command, holder))
     return draft.decided(_result(draft, holder))
 
 
@@ -109,13 +109,13 @@ def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskAssigned, command.agent):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     holder = _holder(draft)
     if record.claim is not None:
         supersede(draft, "assign")
     until = _reserved_until(record.task, facts.now, facts.policy, command.hours)
-    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, **asked(command))
+    draft.happens(e.TaskAssigned, assigned_to=command.agent, assigned_until=until, **asked(command, holder))
     return draft.decided(_result(draft, holder))
 
 
@@ -123,12 +123,12 @@ def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) 
     """The task is to be done again: result and claim are gone from the record (not from its history)."""
     draft = TaskDraft(present(record, unknown(command)), command, facts)
     if is_repeated(draft.task, command, e.TaskReset):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     if command.if_completed and draft.task.state is not Status.COMPLETED:
         return draft.decided(_result(draft, None))
     holder = _holder(draft)
     before = draft.task.state
-    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, **noted(command), **_loser(draft))
+    draft.happens(e.TaskReset, generation=draft.raised(), previous_state=before, **noted(command, holder), **_loser(draft))
     return draft.decided(_result(draft, holder))
 
 
@@ -137,7 +137,7 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskCancelled):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     _refuse_if(record, command, Status.COMPLETED)
     if record.state is Status.CANCELLED:
         return draft.decided(_result(draft, None))
@@ -147,7 +147,7 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
         generation=draft.raised(),
         previous_state=record.state,
         reason=command.reason,
-        **asked(command),
+        **asked(command, holder),
         **_loser(draft),
     )
     return draft.decided(_result(draft, holder))
@@ -158,7 +158,7 @@ def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) ->
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskHeld):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     # A hold that time would lift becomes one that only a person lifts. Who gives no reason has nothing to add to those there are.
     if command.reason or record.hold is None or record.hold.until is not None:
@@ -171,7 +171,7 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
     record = present(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskReopened):
-        return draft.decided(_done(draft))
+        return draft.decided(_done(draft, command))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
         # Who lifts a hold has not said that the task is ready: one thing at a time.
@@ -193,14 +193,17 @@ def is_repeated(record: TaskRecord, command: Operation, kind: type[e.TaskEvent],
     return True
 
 
-def noted(command: Operation) -> dict[str, Any]:
-    """For the event of an act: what its repeat is known by. Nothing if nobody could repeat it."""
-    return {"operation": command.operation, "remembers": EARLIER_ACTS} if command.operation else {}
+def noted(command: Operation, superseded: Holder | None = None) -> dict[str, Any]:
+    """For the event of an act: what its repeat is known by, and whose claim it takes. Nothing if nobody could repeat it."""
+    if not command.operation:
+        return {}
+    known = {"operation": command.operation, "remembers": EARLIER_ACTS}
+    return known if superseded is None else known | {"superseded": superseded}
 
 
-def asked(command: Operation) -> dict[str, Any]:
+def asked(command: Operation, superseded: Holder | None = None) -> dict[str, Any]:
     """The same for an act that takes arguments."""
-    return noted(command) | {"arguments": _digest_of(command)} if command.operation else {}
+    return noted(command, superseded) | {"arguments": _digest_of(command)} if command.operation else {}
 
 
 def _digest_of(command: Operation) -> str:
@@ -276,9 +279,10 @@ def _holder(draft: TaskDraft) -> Holder | None:
     return holder_of(claim, alive=claim.state is ClaimState.ACTIVE) if claim else None
 
 
-def _done(draft: TaskDraft) -> OperatorResult:
-    """Of an act that was done before: done, and how the task is by now."""
-    return OperatorResult(Verdict.DONE, draft.command.key.id, draft.task.state, draft.task.generation)
+def _done(draft: TaskDraft, command: Operation) -> OperatorResult:
+    """Of an act that was done before: done, how the task is by now, and who lost it then."""
+    act = draft.task.remembered(command.operation, command.by.session)
+    return OperatorResult(Verdict.DONE, command.key.id, draft.task.state, draft.task.generation, act.superseded if act else None)
 
 
 def _result(draft: TaskDraft, superseded: Holder | None) -> OperatorResult:
