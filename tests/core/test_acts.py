@@ -148,7 +148,9 @@ def test_an_act_from_before_it_was_noted_whose_claim_it_took_folds_to_the_record
 
 def test_whose_claim_was_taken_is_noted_only_where_somebody_could_ask_again() -> None:
     world = begun("reset")
-    assert world.ask(c.ResetTask(T)).events[-1].superseded is None
+    event = world.ask(c.ResetTask(T)).events[-1]
+    assert isinstance(event, e.TaskReset)
+    assert event.superseded is None
 
 
 def test_how_many_acts_are_remembered_has_an_end() -> None:

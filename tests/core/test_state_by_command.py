@@ -892,20 +892,21 @@ DONE [SESSION_ENDED] heard 0 - {} ended: end
 UNCHANGED: register by a claim, end
 
 ## refused, absent
-DONE [RESULT_REJECTED] KEPT "late": keep
+KEPT [RESULT_REJECTED] KEPT "late": keep
 !ResultNotFound: adopt, discard
 
 ## refused, kept
-UNCHANGED: keep
+KEPT: keep
 DONE [RESULT_ADOPTED] ADOPTED "late": adopt
 DISCARDED [RESULT_DISCARDED] DISCARDED null: discard
 
 ## refused, adopted
-UNCHANGED: keep, adopt
+ADOPTED: keep
+UNCHANGED: adopt
 !NotAllowed: discard
 
 ## refused, discarded
-DONE [RESULT_REJECTED] KEPT "late": keep
+KEPT [RESULT_REJECTED] KEPT "late": keep
 DISCARDED: discard
 UNCHANGED: adopt
 

@@ -21,7 +21,7 @@ from genlock.core.index import index_of
 from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import Record, RefusedRecord, SessionRecord, Task, TaskRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
-from genlock.core.rules import Reaction, decide, evolve, react
+from genlock.core.rules import Reaction, amended, decide, evolve, react
 
 START = datetime(2026, 1, 4, 6, 0, tzinfo=UTC)
 TENANT, PROJECT = "acme", "shop"
@@ -140,7 +140,7 @@ class World:
             assert codec.encode_record(cell.folded) == codec.encode_record(decision.record)
         self.also += decision.also
         for also in decision.also:
-            self.ask(also)
+            decision = amended(decision, self.ask(also))
         return decision
 
     def _append(self, key: Key, cell: Cell, event: e.Event) -> None:

@@ -7,8 +7,9 @@ from math import inf
 import pytest
 
 from genlock.core import events as e
+from genlock.core.commands import Content, SubmitResult
 from genlock.errors import GenlockError, StoreFull, StoreUnavailable
-from tests.engine.gates import PATIENCE, Home, claim, complete, granted, later, raising, submit, told, writing
+from tests.engine.gates import PATIENCE, Home, answered, caller, claim, complete, granted, later, raising, submit, task_key, told, writing
 
 
 def test_a_refused_result_is_kept_before_the_answer(home: Home) -> None:
@@ -35,6 +36,37 @@ def test_a_refused_result_is_kept_before_the_answer(home: Home) -> None:
     assert (refused.reason, refused.work_lost, refused.kept) == ("STALE_GENERATION", True, True)
     assert [result.id for result in rival.list_refused_results()] == [refused.refused_id]
     assert told(fleet, "T").count("RESULT_ACCEPTED") == 0
+
+
+@pytest.mark.parametrize("reference", [{}, {"work_product_ref": "another"}])
+def test_a_refused_result_that_is_handed_in_again_is_named_as_it_was_kept(home: Home, reference: dict[str, str]) -> None:
+    fleet, rival = home.connect(), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    first = submit(fleet, "T", "alice", 1, {"work": "done"})
+    again = submit(rival, "T", "alice", 1, {"work": "done"}, **reference)
+    (kept,) = fleet.list_refused_results()
+    assert first == again
+    assert first.work_product_ref == kept.work_product_ref
+    # What was discarded is kept anew, under the name of now.
+    fleet.discard_result(task_id="T", refused_id=kept.id)
+    anew = submit(rival, "T", "alice", 1, {"work": "done"}, **reference)
+    assert anew.work_product_ref not in (None, first.work_product_ref)
+    assert [result.work_product_ref for result in fleet.list_refused_results()] == [anew.work_product_ref]
+
+
+def test_a_refused_result_that_is_handed_in_twice_at_once_is_named_once(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    store.calls.clear()
+    handed_in = SubmitResult(task_key("T"), caller("alice"), 1, Content("00", 2))
+    one, other = answered(fleet.engine.submit([handed_in, handed_in]))
+    # Both were decided before either was kept.
+    assert [method for method, _ in store.calls].count("commit") == 1
+    assert one == other
+    assert [result.work_product_ref for result in fleet.list_refused_results()] == [one.work_product_ref]
 
 
 @pytest.mark.parametrize("error", [StoreFull("no room"), StoreUnavailable("away")])

@@ -118,10 +118,10 @@ def _session(record: SessionRecord | None, command: c.Command) -> SessionRecord:
 def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Facts) -> Decision:
     """The same thing refused again is the same record; what was discarded and comes again is kept again.
 
-    So is what was adopted by a task that was reset since: it is nobody's result any more."""
+    So is what was adopted by a task that was reset since: it is nobody's result any more. The outcome is the record as it is kept."""
     adopted = record is not None and record.state is RefusedState.ADOPTED
     if record is not None and (record.state is RefusedState.KEPT or (adopted and _counts(record, facts))):
-        return Decision(Verdict.UNCHANGED)
+        return Decision(record)
     content = command.content
     if record is not None and adopted:
         # It has these very bytes already.
@@ -130,7 +130,7 @@ def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Fac
         record,
         command,
         facts,
-        Verdict.DONE,
+        None,
         e.ResultRejected,
         task_id=command.task,
         generation=command.generation,

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from genlock.core import api_keys, others
 from genlock.core import commands as c
 from genlock.core import events as e
@@ -18,7 +20,8 @@ from genlock.core.decision import Decision
 from genlock.core.facts import Facts
 from genlock.core.index import MET
 from genlock.core.keys import TASK, Key
-from genlock.core.model import Record, TaskRecord
+from genlock.core.model import Record, RefusedRecord, TaskRecord
+from genlock.core.results import SubmissionResult
 from genlock.core.task import claims, due, operate, relate, spawn
 from genlock.core.task.fold import evolve_task
 
@@ -61,6 +64,13 @@ _DECIDE: dict[type, Callable[[Any, Any, Facts], Decision]] = {
 def decide(record: Record | None, command: c.Command, facts: Facts) -> Decision:
     """What this command does to this record. Pure; raises only for the caller's own mistakes."""
     return _DECIDE[type(command)](record, command, facts)
+
+
+def amended(decision: Decision, also: Decision) -> Decision:
+    """The decision, once what it asked of another record is done: what was kept before is named as it was kept."""
+    if isinstance(decision.outcome, SubmissionResult) and isinstance(also.outcome, RefusedRecord):
+        return replace(decision, outcome=replace(decision.outcome, work_product_ref=also.outcome.work_product_ref))
+    return decision
 
 
 def evolve(kind: str, record: Record | None, event: e.Event) -> Record:

@@ -14,7 +14,7 @@ from genlock.core.decision import Decision
 from genlock.core.index import waits_of
 from genlock.core.keys import TASK, Key
 from genlock.core.model import Record, TaskRecord
-from genlock.core.rules import Reaction, react
+from genlock.core.rules import Reaction, amended, react
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Round
 from genlock.engine.cells import Cell
@@ -118,6 +118,8 @@ class Reactor:
             elif isinstance(decision, Decision):
                 # No `also` of a reaction needs the caller's patience: it is one more reaction.
                 outcome.more += [Reaction(further) for further in decision.also]
+                if owner is not None and isinstance(owner.decision, Decision):
+                    owner.decision = amended(owner.decision, decision)
         return outcome
 
     def _prepared(self, items: list[Item], known: list[Waiter]) -> Round:
