@@ -57,6 +57,8 @@ class Task:
     claim: Claim | None = None
     released: tuple[int, str, str, str] | None = None
     """Generation, session, reason and operation of the last release."""
+    owed: bool = False
+    """Has the last child of a fan-out finished, and nobody taken up or reset the task since?"""
     end: str | None = None
     """COMPLETED or CANCELLED."""
     result: dict[str, Any] | None = None
@@ -187,6 +189,8 @@ class Model:
             if cancelled and idle and name in other.needs and self.rules.hold_dependents:
                 other.held, other.held_until = "a dependency was cancelled", None
             if name in other.children:
+                done = all(self.tasks[child].end is not None for child in other.children)
+                other.owed = other.fan_in and idle and done
                 self._fan_in(other)
             else:
                 self._late_fan_in(other)
@@ -198,14 +202,15 @@ class Model:
             self._complete(task, {"session": "genlock", "generation": task.generation, "content": None})
 
     def _late_fan_in(self, task: Task) -> None:
-        """For one that was held back by something else when its last child finished, and that nobody has taken up since it was split."""
-        if task.released is not None and task.released[2] == "SPAWNED":
+        """For one that was held back by something else when its last child finished, and that nobody has taken up since."""
+        if task.owed or (task.released is not None and task.released[2] == "SPAWNED" and task.released[0] == task.generation):
             self._fan_in(task)
 
     def _grant(self, task: Task, session: str, agent: str, lease: float, operation: str = "") -> None:
         if task.granted or task.generation == 0:
             task.generation += 1
         task.granted = True
+        task.owed = False
         task.grants += 1
         task.backlog = False
         task.held = task.held_until = None
@@ -473,6 +478,7 @@ class Model:
         was_over = task.end is not None
         self._take_away(task)
         task.end = task.result = task.held = task.held_until = None
+        task.owed = False
         task.failures = task.grants = 0
         task.changed = set()
         if was_over:
@@ -489,6 +495,7 @@ class Model:
         self._take_away(task)
         task.failures = failures
         task.end, task.held, task.held_until = "CANCELLED", None, None
+        task.owed = False
         self._tell(name, over=True, cancelled=True)
         return "DONE"
 

@@ -243,15 +243,22 @@ class DependencyReopened(News, frozen=True):
     """Dependencies that counted as met are open again."""
 
 
-class ChildAdded(News, frozen=True):
+class ChildNews(News, frozen=True):
+    """What a task heard of its children."""
+
+    last: bool = False
+    """Of a fan-out that nobody has taken up: all children are done by now, and the task is to be completed by that."""
+
+
+class ChildAdded(ChildNews, frozen=True):
     """Children exist; the task waits for them."""
 
 
-class ChildFinished(News, frozen=True):
+class ChildFinished(ChildNews, frozen=True):
     """Children are completed or cancelled."""
 
 
-class ChildReopened(News, frozen=True):
+class ChildReopened(ChildNews, frozen=True):
     """Children that were finished are open again."""
 
 

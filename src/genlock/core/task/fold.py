@@ -236,6 +236,7 @@ def _reset(record: TaskRecord, event: e.TaskReset) -> TaskRecord:
         failures=0,
         grants=0,
         inputs_changed=(),
+        fan_in_due=False,
     )
     return _resting(record)
 
@@ -251,6 +252,7 @@ def _cancelled(record: TaskRecord, event: e.TaskCancelled) -> TaskRecord:
         released=_taken_away(record),
         hold=None,
         spawning=(),
+        fan_in_due=False,
     )
 
 
@@ -273,11 +275,12 @@ def _heard_dependency(record: TaskRecord, event: e.News) -> TaskRecord:
     return _resting(replace(record, updated_at=event.timestamp, dependencies=heard, inputs_changed=changed))
 
 
-def _heard_child(record: TaskRecord, event: e.News) -> TaskRecord:
+def _heard_child(record: TaskRecord, event: e.ChildNews) -> TaskRecord:
     changed = _inputs_changed(record, event, record.children)
     heard = record.children | event.others
     spawning = tuple(child for child in record.spawning if child.id not in event.others)
-    return _resting(replace(record, updated_at=event.timestamp, children=heard, spawning=spawning, inputs_changed=changed))
+    record = replace(record, updated_at=event.timestamp, children=heard, spawning=spawning, inputs_changed=changed, fan_in_due=event.last)
+    return _resting(record)
 
 
 def _inputs_changed(record: TaskRecord, event: e.News, known: dict[str, Heard]) -> tuple[str, ...]:

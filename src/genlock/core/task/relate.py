@@ -47,7 +47,8 @@ def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) ->
     begun = record.claim is not None and record.claim.state is ClaimState.ACTIVE
     idle = record.state in (Status.PENDING, Status.BLOCKED, Status.BACKLOG) or (record.state is Status.HELD and not begun)
     for kind, heard in news.items():
-        draft.happens(kind, by=SYSTEM, others=heard)
+        last = {"last": True} if kind in _OF_CHILDREN and _are_last(draft.task, heard) else {}
+        draft.happens(kind, by=SYSTEM, others=heard, **last)
     cancelled = news.get(e.DependencyCancelled)
     if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
         hold(draft, f"dependency {', '.join(cancelled)} was cancelled", by=SYSTEM)
@@ -106,6 +107,16 @@ def _child_news(record: TaskRecord, other: str, seen: Seen, reset: bool) -> type
     return e.ChildFinished if finished else e.ChildReopened
 
 
+def _are_last(record: TaskRecord, heard: Mapping[str, Heard]) -> bool:
+    """Is this the news that completes a fan-out, at once or as soon as nothing else keeps it back?"""
+    return (
+        record.spawn_mode is SpawnMode.FAN_OUT_FAN_IN
+        and record.state not in FINISHED
+        and (record.claim is None or record.claim.state is not ClaimState.ACTIVE)
+        and all(news.finished for news in {**record.children, **heard}.values())
+    )
+
+
 def fan_in(draft: TaskDraft) -> None:
     """The last child of a fan-out completes the parent: a grant to the coordinator's own session, and its result at once."""
     record = draft.task
@@ -133,12 +144,12 @@ def fan_in(draft: TaskDraft) -> None:
 def late_fan_in(draft: TaskDraft) -> None:
     """For a parent that something else held back when its last child finished.
 
-    Only if nobody has taken it up since it was split: one that was, or was reset, waits for a merging agent. Its generation tells: it
-    is still the one at which it was split.
+    Only if nobody has taken it up since then: one that was, or was reset, waits for a merging agent. Where that was not noted, because the
+    children were done when it was split, or the news is from before it was, the generation tells: it is still that of the split.
     """
     record = draft.task
     last = record.released
-    if last is not None and last.reason is ReleaseReason.SPAWNED and last.generation == record.generation:
+    if record.fan_in_due or (last is not None and last.reason is ReleaseReason.SPAWNED and last.generation == record.generation):
         fan_in(draft)
 
 
