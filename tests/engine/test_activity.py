@@ -8,7 +8,7 @@ import pytest
 
 import genlock
 from genlock.engine import activity
-from tests.engine.gates import Home, complete, granted, submit
+from tests.engine.gates import Home, claim, complete, granted, submit
 
 
 def heard(fleet: genlock.Coordinator) -> dict[str, datetime]:
@@ -96,3 +96,56 @@ def test_a_store_that_begins_a_new_epoch_is_read_anew(home: Home) -> None:
     home.clock.advance(10)
     complete(fleet, "b", "bob")
     assert heard(fleet) == before | {"s-bob": home.clock.now()}
+
+
+def active(fleet: genlock.Coordinator, project_id: str | None = None) -> list[str]:
+    return [session.session_id for session in fleet.list_sessions(project_id=project_id) if session.active]
+
+
+def test_a_session_takes_a_place_under_the_limit_exactly_while_it_is_listed_as_active(home: Home) -> None:
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["a", "b", "c"])
+    fleet.set_policy(limits={"max_active_sessions": 1})
+    generation = granted(fleet, "a", "alice", lease=3600)
+    for seconds in (599, 601):
+        home.clock.advance(seconds)
+        fleet.renew_lease(task_id="a", expected_generation=generation, session_id="s-alice")
+    home.clock.advance(600)
+    assert active(fleet) == ["s-alice"]
+    assert claim(fleet, "b", "bob").limit == "max_active_sessions"
+    home.clock.advance(1)
+    assert active(fleet) == []
+    assert claim(fleet, "b", "bob").success
+    # Alice is heard of again: there are two, which nobody can help, and no third.
+    assert fleet.renew_lease(task_id="a", expected_generation=generation, session_id="s-alice").success
+    assert active(fleet) == ["s-alice", "s-bob"]
+    assert claim(fleet, "c", "carol").limit == "max_active_sessions"
+
+
+def test_a_renewal_counts_for_the_limit_although_it_is_too_long_ago_for_the_feed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activity, "_AT_FIRST", 1)
+    fleet = home.connect()
+    fleet.add_tasks(tasks=["a", "b"])
+    fleet.set_policy(limits={"max_active_sessions": 1})
+    generation = granted(fleet, "a", "alice", lease=3600)
+    home.clock.advance(700)
+    fleet.renew_lease(task_id="a", expected_generation=generation, session_id="s-alice")
+    for title in "xyz":
+        fleet.edit_task(task_id="b", changes={"title": title})
+    fresh = home.connect()
+    assert active(fresh) == ["s-alice"]
+    assert claim(fresh, "b", "bob").limit == "max_active_sessions"
+
+
+def test_how_long_a_session_may_be_silent_is_said_by_its_own_project(home: Home) -> None:
+    fleet = home.connect()
+    fleet.set_policy(limits={"max_active_sessions": 1})
+    fleet.set_policy(project_id="patient", policy={"orphan_threshold_seconds": 6000})
+    fleet.add_tasks(project_id="patient", tasks=["a"])
+    fleet.add_tasks(tasks=["a"])
+    assert claim(fleet, "a", "alice", 3600, project_id="patient").success
+    home.clock.advance(1000)
+    assert active(fleet, project_id="patient") == ["s-alice"]
+    assert claim(fleet, "a", "bob").limit == "max_active_sessions"
+    fleet.set_policy(project_id="patient", policy={"orphan_threshold_seconds": 60})
+    assert claim(fleet, "a", "bob").success

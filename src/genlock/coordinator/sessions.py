@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -18,8 +18,9 @@ from genlock.core import events as e
 from genlock.core.codec import decode_event, encode_json, event_to_builtins
 from genlock.core.ids import parse_task_id
 from genlock.core.keys import SESSION, TASK, Key
-from genlock.core.model import Process, SessionRecord, TaskRecord
+from genlock.core.model import Claim, Process, SessionRecord, TaskRecord
 from genlock.core.names import check_session, check_user
+from genlock.core.others import is_active, last_activity
 from genlock.core.processes import check_process
 from genlock.core.reasons import ClaimState, ReleaseReason, Status
 from genlock.core.results import (
@@ -167,9 +168,8 @@ class Sessions(Queries):
         policy = self.read_settings(key.place)[0]
         now = self.store.load([]).now
         held = self._held(key.place, key.id)
-        last = _last_activity(session, held, heard)
+        last = last_activity(session, _claims(held), heard)
         is_gone = gone(session.process)
-        silent = now - last > timedelta(seconds=policy.orphan_threshold_seconds)
         return SessionInfo(
             session_id=key.id,
             tenant_id=key.tenant,
@@ -179,7 +179,7 @@ class Sessions(Queries):
             created_at=session.created_at,
             last_activity=last,
             ended_at=session.ended_at,
-            active=session.ended_at is None and not is_gone and not silent,
+            active=is_active(session, last, policy, now, gone=is_gone),
             host=session.process.host if session.process else None,
             pid=session.process.pid if session.process else None,
             process_gone=is_gone,
@@ -216,7 +216,7 @@ class Sessions(Queries):
             project_id=place[1],
             user_id=session.user,
             created_at=session.created_at,
-            last_activity=_last_activity(session, held, max(signs, default=None)),
+            last_activity=last_activity(session, _claims(held), max(signs, default=None)),
             task_log=tuple(log),
             active_claims=tuple(_claim_ref(record) for _, record in held),
             completed_tasks=tuple(completed),
@@ -250,10 +250,8 @@ class Sessions(Queries):
             cursor = page.cursor
 
 
-def _last_activity(session: SessionRecord, held: list[tuple[Key, TaskRecord]], heard: datetime | None) -> datetime:
-    """By what the session says of itself, what its claims say, and what was heard of it in the feed."""
-    times = [session.updated_at, *(record.claim.renewed_at for _, record in held if record.claim)]
-    return max(times if heard is None else [*times, heard])
+def _claims(held: list[tuple[Key, TaskRecord]]) -> list[Claim]:
+    return [record.claim for _, record in held if record.claim is not None]
 
 
 def _claim_ref(record: TaskRecord) -> ClaimRef:

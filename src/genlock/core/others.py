@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from genlock.core.facts import Facts
 from genlock.core.model import (
     NO_DATA,
     AccessRecord,
+    Claim,
     CounterRecord,
     ProjectRecord,
     Record,
@@ -104,6 +106,17 @@ def decide_end(record: SessionRecord | None, command: c.EndSession, facts: Facts
     if record.ended_at is not None:
         return Decision(Verdict.UNCHANGED)
     return _decided(record, command, facts, Verdict.DONE, e.SessionEndedEvent, session_id=record.id)
+
+
+def last_activity(session: SessionRecord, claims: Iterable[Claim] = (), heard: datetime | None = None) -> datetime:
+    """By what the session says of itself, what its claims say, and what was heard of it in the feed."""
+    last = max([session.updated_at, *(claim.renewed_at for claim in claims)])
+    return last if heard is None else max(last, heard)
+
+
+def is_active(session: SessionRecord, last: datetime, policy: Policy, now: datetime, *, gone: bool) -> bool:
+    """Is it neither over nor known dead nor silent? Whoever holds something and does nothing is silent, however long its lease."""
+    return session.ended_at is None and not gone and now - last <= timedelta(seconds=policy.orphan_threshold_seconds)
 
 
 def _session(record: SessionRecord | None, command: c.Command) -> SessionRecord:

@@ -248,7 +248,7 @@ class Round:
         newcomer = _newcomer(item, session, record)
         if newcomer is not None and limits.max_active_sessions is not None and newcomer not in self._newcomers:
             added = sum(other.tenant == key.tenant for other in self._newcomers)
-            sessions = added + self.counts.sessions(key.tenant, policy, self.now, limits.max_active_sessions - added)
+            sessions = added + self.counts.sessions(key.tenant, self.now, limits.max_active_sessions - added)
         return Facts(
             now=self.now,
             epoch=self.epoch,

@@ -7,8 +7,8 @@ A refresh happens whenever one is asked for, unless the last one was dear: count
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -17,8 +17,9 @@ from genlock.core.codec import decode_record
 from genlock.core.facts import Mercy
 from genlock.core.ids import Grammar, parse_task_id
 from genlock.core.index import microseconds
-from genlock.core.keys import SESSION, Key
-from genlock.core.model import Record, SessionRecord, TaskRecord
+from genlock.core.keys import PROJECT, SESSION, Key, project_key
+from genlock.core.model import Claim, ProjectRecord, Record, SessionRecord, TaskRecord
+from genlock.core.others import is_active, last_activity
 from genlock.core.policy import Policy
 from genlock.core.reasons import Status
 from genlock.core.task.view import is_claimed, overdue
@@ -70,39 +71,64 @@ class Counts:
         """Others were at work on the same records: count anew."""
         self._kept.clear()
 
-    def sessions(self, tenant: str, policy: Policy, now: datetime, limit: int) -> int:
+    def sessions(self, tenant: str, now: datetime, limit: int) -> int:
         """Active sessions of a tenant. Asked for only when a session is new, so it is always counted anew.
 
-        Those of which only the feed can tell that they are not silent are looked for there only where they would make a difference.
+        Those of which only the feed or their claims can tell that they are not silent are looked at only where it would make a difference.
         """
-        silent_since = now - timedelta(seconds=policy.orphan_threshold_seconds)
         active, after = 0, None
-        silent: dict[tuple[str, str], list[SessionRecord]] = {}
-        holding: dict[tuple[str, str], Mapping[str, int]] = {}
+        policies: dict[tuple[str, str], Policy] = {}
+        unheard: dict[tuple[str, str], list[SessionRecord]] = {}
         while True:
             page = self._store.find(Query(tenant, kind=SESSION, state="ACTIVE", after=after, limit=500))
             for stored in page.records:
                 session = decode_record(SESSION, stored.body)
                 assert isinstance(session, SessionRecord)
                 place = stored.key.place
-                if session.updated_at < silent_since and place not in holding:
-                    # A session is of one project: what its namesake in another holds is another's.
-                    holding[place] = self._store.find(Query(*place), count_by="session").counts
-                if session.updated_at >= silent_since or session.id in holding[place]:
+                if place not in policies:
+                    policies[place] = self._policy(place)
+                if is_active(session, session.updated_at, policies[place], now, gone=False):
                     active += not gone(session.process)
                 else:
-                    silent.setdefault(place, []).append(session)
+                    unheard.setdefault(place, []).append(session)
             if page.next is None:
                 break
             after = page.next
-        if active >= limit or active + sum(map(len, silent.values())) < limit:
+        if active >= limit or active + sum(map(len, unheard.values())) < limit:
             return active
-        return active + sum(self._still_heard(place, sessions, silent_since) for place, sessions in silent.items())
+        return active + sum(self._still_heard(place, sessions, policies[place], now) for place, sessions in unheard.items())
 
-    def _still_heard(self, place: tuple[str, str], sessions: list[SessionRecord], since: datetime) -> int:
-        """How many of these have done something to a task since then: what was handed in or given back has no claim any more."""
-        last = self._activity.of(place) if self._activity is not None else {}
-        return sum(session.id in last and last[session.id] >= since and not gone(session.process) for session in sessions)
+    def _policy(self, place: tuple[str, str]) -> Policy:
+        """How long a session may be silent is for its own project to say."""
+        stored = self._store.load([project_key(*place)]).records.get(project_key(*place))
+        project = None if stored is None else decode_record(PROJECT, stored.body)
+        return project.policy if isinstance(project, ProjectRecord) else Policy()
+
+    def _still_heard(self, place: tuple[str, str], sessions: list[SessionRecord], policy: Policy, now: datetime) -> int:
+        """How many of these have done something to a task of late: what was handed in or given back has no claim any more."""
+        heard = self._activity.of(place) if self._activity is not None else {}
+        # A session is of one project: what its namesake in another holds is another's.
+        holding = self._store.find(Query(*place), count_by="session").counts
+        active = 0
+        for session in sessions:
+            last = last_activity(session, (), heard.get(session.id))
+            if session.id in holding and not is_active(session, last, policy, now, gone=False):
+                # The feed is read only so far back.
+                last = last_activity(session, self._claims_of(place, session.id), last)
+            active += is_active(session, last, policy, now, gone=gone(session.process))
+        return active
+
+    def _claims_of(self, place: tuple[str, str], session: str) -> list[Claim]:
+        """What it holds."""
+        claims: list[Claim] = []
+        after: str | None = None
+        while True:
+            page = self._store.find(Query(*place, session=session, after=after, limit=_MOST_LOOKED_AT))
+            records = [decode_record(stored.key.kind, stored.body) for stored in page.records]
+            claims += [record.claim for record in records if isinstance(record, TaskRecord) and is_claimed(record) and record.claim]
+            if page.next is None:
+                return claims
+            after = page.next
 
     def busy_tracks(self, tenant: str, project: str) -> frozenset[str]:
         """The tracks on which someone has a live claim, looked for among the first thousand claims."""
