@@ -220,7 +220,15 @@ def _opener(
 
     def open_engine() -> Engine:
         opened = open_it()
-        engine = Engine(opened, lanes=lanes, profile=profile, deadline_seconds=deadline_seconds, observer=observer, service=service)
+        engine = Engine(
+            opened,
+            lanes=lanes,
+            profile=profile,
+            deadline_seconds=deadline_seconds,
+            observer=observer,
+            service=service,
+            lent=not isinstance(url, str),
+        )
         subscribe: Any = getattr(clock, "subscribe", None)
         if subscribe is not None:
             subscribe(engine.poke)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from genlock.coordinator.access import Access
 from genlock.coordinator.base import Identity
+from genlock.coordinator.dropping import release_when_dropped, wait_for_releases
 from genlock.coordinator.feed import Feeds, follow
 from genlock.coordinator.graphs import Graphs
 from genlock.coordinator.operating import Operating
@@ -36,6 +37,8 @@ class Operations(Working, Spawning, Planning, Plans, Graphs, Operating, Sessions
 class Connection:
     """What both faces share: an engine that belongs to this process, opened anew after a fork."""
 
+    _speaks_through: Connection | None = None
+
     def __init__(self, open_engine: Callable[[], Engine], identity: Identity) -> None:
         self._open_engine = open_engine
         self._identity = identity
@@ -43,6 +46,7 @@ class Connection:
         self._opening: dict[int, Lock] = {}
         """By process: a lock that somebody held when it forked stays locked in the child for ever."""
         self._live = Operations(open_engine(), identity)
+        self._released = release_when_dropped(self, self._live.engine)
         _open_connections.add(self)
 
     def _operations(self) -> Operations:
@@ -62,12 +66,15 @@ class Connection:
         if self._identity.own_process:
             self._identity = replace(self._identity, process=identify())
         self._live = Operations(self._open_engine(), self._identity)
+        self._released.detach()
+        self._released = release_when_dropped(self, self._live.engine)
         if self._closed:
             # By somebody who found nothing to close yet.
             self._live.engine.close()
 
     def _close(self) -> None:
         self._closed = True
+        self._released.detach()
         if self._live.engine.pid == os.getpid():
             self._live.engine.close()
 
@@ -89,6 +96,7 @@ _open_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 def _close_all() -> None:
     for connection in list(_open_connections):
         connection._close()
+    wait_for_releases()
 
 
 class Coordinator(Connection):
@@ -159,10 +167,14 @@ class Coordinator(Connection):
     ) -> Iterator[FeedEvent]:
         """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
         operations = self._operations()
-        return follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
+        return self._watched(follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds))
+
+    def _watched(self, events: Iterator[FeedEvent]) -> Iterator[FeedEvent]:
+        """The same, by a coordinator that is not dropped before whoever watches has left."""
+        yield from events
 
     def close(self) -> None:
-        """Finishes what is under way; calling it again is fine."""
+        """Finishes what is under way; calling it again is fine. A coordinator that is dropped unclosed is closed beside its caller."""
         self._close()
 
     def __enter__(self) -> Coordinator:
@@ -246,7 +258,7 @@ class AsyncCoordinator(Connection):
                 yield event
 
     async def close(self) -> None:
-        """Finishes what is under way; calling it again is fine."""
+        """Finishes what is under way; calling it again is fine. A coordinator that is dropped unclosed is closed beside its caller."""
         import asyncio
 
         await asyncio.get_running_loop().run_in_executor(None, self._close)
@@ -264,4 +276,6 @@ def speaking_for(identity: Identity, coordinator: AsyncCoordinator) -> AsyncCoor
     own = coordinator._operations()
     other._open_engine, other._identity, other._closed, other._opening = coordinator._open_engine, identity, False, {}
     other._live = Operations(own.engine, identity, own.places)
+    # The engine is there as long as anybody speaks through it.
+    other._released, other._speaks_through = coordinator._released, coordinator
     return other

@@ -47,12 +47,14 @@ class Engine:
         deadline_seconds: float = DEADLINE_SECONDS,
         observer: Observer | None = None,
         service: bool = False,
+        lent: bool = False,
     ) -> None:
         """`lanes` are the most that are wanted; a store says how many gain anything. `observer` is told of every batch.
 
-        A `service` heeds outages (see outages.py).
+        A `service` heeds outages (see outages.py). A store that is `lent` may be in use elsewhere.
         """
         self.store = store
+        self._lent = lent
         self.outages = Outages(store) if service else None
         if self.outages is not None:
             with suppress(StoreError):  # it is away; the start is when it is there
@@ -131,6 +133,13 @@ class Engine:
 
     def close(self) -> None:
         """Finishes what is under way, answers the rest `Closed`, closes the store."""
+        self._end()
+
+    def release(self) -> None:
+        """The same for an engine that nobody will ask any more. Nobody has said that a store that is lent is to be closed."""
+        self._end(keep_store=self._lent)
+
+    def _end(self, *, keep_store: bool = False) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -145,7 +154,8 @@ class Engine:
         for lane in self._lanes:
             if lane.thread is not threading.current_thread():
                 lane.thread.join(timeout=_CLOSE_SECONDS)
-        self.store.close()
+        if not keep_store:
+            self.store.close()
         self._watcher.join()
 
     def _lane(self, request: Request) -> Lane:
