@@ -497,3 +497,55 @@ def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first
 
     assert (result := answered(second)[0]).success
     assert (result.task_id, result.claim.generation) == ("T", 1)
+
+
+def asks_again_and_again(fleet: genlock.Coordinator, who: str, times: int) -> list[Job]:
+    """So many waiters who are one and the same, with others between them."""
+    request = NextTask(project_key(*PLACE), caller(who), operation="op", wait_until=time.monotonic() + 2 * PATIENCE)
+    asked = []
+    for number in range(times):
+        asked.append(fleet.engine.submit([request], patience=PATIENCE))
+        asks_for_next(fleet, f"between-{number}")
+    look_after_all(fleet)
+    return asked
+
+
+def test_whoever_waits_more_than_once_under_one_operation_id_hears_of_the_grant_at_once_each_time(home: Home) -> None:
+    fleet = home.connect()
+    asked = asks_again_and_again(fleet, "bob", 3)
+    assert waiting_at(fleet) == 6
+
+    fleet.add_tasks(tasks=["T"])
+
+    results = [answered(job)[0] for job in asked]
+    assert [(result.task_id, result.claim.generation) for result in results] == [("T", 1)] * 3
+    assert waiting_at(fleet) == 3
+
+
+def test_one_who_waits_more_than_once_takes_no_turn_from_the_others(home: Home) -> None:
+    fleet = home.connect()
+    first, second = asks_again_and_again(fleet, "bob", 2)
+    fleet.add_tasks(tasks=["T-1", "T-2", "T-3"])
+    assert [answered(job)[0].task_id for job in (first, second)] == ["T-1", "T-1"]
+    assert [claims.agent_id for claims in fleet.list_agents()] == ["between-0", "between-1", "bob"]
+
+
+def test_a_claim_of_which_one_of_two_still_hears_is_not_given_back_for_the_other_s_sake(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "T"), before=stop)
+    first, second = asks_again_and_again(fleet, "bob", 2)
+    fleet.add_tasks(tasks=[])
+    adding = later(lambda: fleet.add_tasks(tasks=["T"]))
+    stop.wait()
+    fleet.engine.abandon(first)
+    stop.open()
+    adding.result(PATIENCE)
+
+    assert answered(second)[0].task_id == "T"
+    look_after_all(fleet)
+    assert [(claims.agent_id, claims.tasks) for claims in fleet.list_agents()] == [("bob", ("T",))]
+    # It is the second's now: if nobody waits for that one either, it is given back.
+    fleet.engine.abandon(second)
+    until(fleet, lambda: [claims.agent_id for claims in fleet.list_agents()] == ["between-0"])

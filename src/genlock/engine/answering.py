@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from genlock.engine.denials import Denials
 from genlock.engine.jobs import Item, Job, NextTask, resolve_all
 
 
-def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_back: Callable[[Job], None]) -> None:
+def answer(items: Sequence[Item], now: datetime | None, denials: Denials, give_back: Callable[[Job], None]) -> None:
     """Answers every item. Denials are noted, if it is known when that was; what a job was granted that nobody waits for is given back."""
     loops: dict[Any, list[Job]] = {}
     for item in items:
@@ -33,6 +33,7 @@ def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_b
         if job.left:
             continue
         if job.cancelled:
+            _hand_on(job, items)
             give_back(job)
         elif job.loop is None:
             job.finish()
@@ -44,6 +45,22 @@ def answer(items: Iterable[Item], now: datetime | None, denials: Denials, give_b
         except RuntimeError:  # the loop was closed; nobody waits any more
             for job in jobs:
                 give_back(job)
+
+
+def _hand_on(job: Job, items: Sequence[Item]) -> None:
+    """What was granted to a job that nobody waits for is another's who was told of the same claim: the same call, made twice."""
+    for at in list(job.granted):
+        claim = _claim_in(job.results[at])
+        heirs = (item for item in items if item.job is not None and item.job is not job and not item.job.cancelled)
+        heir = next((item for item in heirs if claim is not None and _claim_in(getattr(item.decision, "outcome", None)) == claim), None)
+        if heir is not None and heir.job is not None:
+            job.granted.remove(at)
+            heir.job.granted.append(heir.at)
+
+
+def _claim_in(outcome: Any) -> str | None:
+    """Which claim this answer is about, if it is a grant."""
+    return outcome.claim.id if type(outcome) is ClaimResult and outcome.claim is not None else None
 
 
 def _is_grant(decision: Any) -> bool:

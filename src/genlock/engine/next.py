@@ -29,7 +29,7 @@ from genlock.core.task.view import claimable, overdue, spared_until
 from genlock.engine.batch import Round
 from genlock.engine.cells import Cell
 from genlock.engine.jobs import Item, NextTask, plain_item
-from genlock.engine.waiting import Waiting
+from genlock.engine.waiting import Twins, Waiting, twins_of
 from genlock.errors import GenlockError
 from genlock.store import MAX_DUE, Query, Stored
 
@@ -214,6 +214,8 @@ class Counter:
         self.planned: set[tuple[str, str]] = set()
         self.served: set[tuple[str, str]] = set()
         """Those where there was something for somebody."""
+        self._granted: set[Twins] = set()
+        """Under which operation ids something was."""
         self._wanted = len(asking) + len(waiting)
 
     def serve(self, item: Item, place: tuple[str, str], *, anew: bool = False) -> bool:
@@ -223,6 +225,8 @@ class Counter:
         if anew or place not in self.offers:
             self.offers[place] = Offer(self.round, place, self._wanted, item.attempt, self._busy)
             (self._beside.add if self._busy else self._beside.discard)(place)
+        if request.operation and twins_of(request) in self._granted and repeated(self.round, item):
+            return True
         if self.offers[place].is_empty:
             return False
         self._load_sessions(place)
@@ -269,6 +273,8 @@ class Counter:
                 return None
             if decision is not None and decision.outcome.success:
                 offer.took(cell)
+                if request.operation:
+                    self._granted.add(twins_of(request))
                 return None
             if decision is not None and decision.outcome.reason is ClaimReason.DENIED_LIMIT:
                 # Those who wait are spared the same answer; who does not is not to hear that nothing is ready.

@@ -12,6 +12,12 @@ from collections.abc import Iterable, Iterator
 from genlock.engine.jobs import Item, NextTask
 
 Place = tuple[str, str]
+Twins = tuple[Place, str, str]
+
+
+def twins_of(request: NextTask) -> Twins:
+    """What requests have in common that are one and the same, asked more than once: project, session and operation id."""
+    return request.key.place, request.by.session, request.operation
 
 
 class Waiting:
@@ -19,6 +25,8 @@ class Waiting:
 
     def __init__(self) -> None:
         self._at: dict[Place, dict[int, Item]] = {}
+        self._twins: dict[Twins, dict[int, Item]] = {}
+        """The same, by whose they are and by operation id, where they have one."""
         self._size = 0
         self.first_end: float | None = None
         """When the first of them gives up, or one that is gone would have."""
@@ -42,6 +50,8 @@ class Waiting:
         group = self._at.setdefault(request.key.place, {})
         if item.number not in group:
             self._size += 1
+            if request.operation:
+                self._twins.setdefault(twins_of(request), {})[item.number] = item
             in_order = not group or item.number > next(reversed(group))
             group[item.number] = item
             if not in_order:
@@ -55,18 +65,46 @@ class Waiting:
         group = self._at.get(place, {})
         if group.pop(item.number, None) is not None:
             self._size -= 1
+            self._part(item)
         if not group and place in self._at:
             del self._at[place]
             # From now on nobody is told when that changes.
             self.quiet.discard(place)
 
+    def _part(self, item: Item) -> None:
+        request = item.request
+        if isinstance(request, NextTask) and request.operation:
+            twins = self._twins[twins_of(request)]
+            del twins[item.number]
+            if not twins:
+                del self._twins[twins_of(request)]
+
     def at(self, place: Place) -> Iterator[Item]:
-        """Those who wait there; who was cancelled meanwhile is not among them any more."""
+        """Those who wait there; who was cancelled meanwhile is not among them any more.
+
+        Behind one who was served come those who wait under the same operation id: what it was given is theirs too, and all there may be."""
         for item in list(self._at.get(place, {}).values()):
-            if item.job is None or item.job.cancelled:
-                self.remove(item)
-            else:
+            if self._is_there(item):
                 yield item
+                for twin in self._left_by(item):
+                    if self._is_there(twin):
+                        yield twin
+
+    def _is_there(self, item: Item) -> bool:
+        """Does it wait still? If nobody waits for it any more, it goes now."""
+        if item.number not in self._at.get(item.request.key.place, {}):
+            return False
+        if item.job is None or item.job.cancelled:
+            self.remove(item)
+            return False
+        return True
+
+    def _left_by(self, item: Item) -> list[Item]:
+        """Its twins, if it is gone."""
+        request = item.request
+        if not isinstance(request, NextTask) or not request.operation or item.number in self._at.get(request.key.place, {}):
+            return []
+        return list(self._twins.get(twins_of(request), {}).values())
 
     def late(self, now: float) -> list[Item]:
         """Those whose time is up. They are taken out."""
