@@ -130,6 +130,71 @@ def test_a_diff_says_what_an_import_then_does(fleet: Coordinator) -> None:
     assert fleet.get_task_state(task_id="A-002-y").task.depends_on == ()
 
 
+def planned(*backlog: str, title: str = "") -> dict[str, Any]:
+    """Four tasks, these of them in the backlog."""
+    tasks: list[dict[str, Any]] = [{"id": "A"}, {"id": "B"}, {"id": "C"}, {"id": "D", "depends_on": ["C"], "title": title}]
+    return {"tasks": [task | {"state": "backlog"} if task["id"] in backlog else task for task in tasks]}
+
+
+def states(fleet: Coordinator) -> dict[str, tuple[str, int]]:
+    found = fleet.batch_get_states(task_ids=["A", "B", "C", "D"])
+    return {name: (str(state.state), state.generation) for name, state in found.items()}
+
+
+def test_what_a_plan_no_longer_has_in_the_backlog_is_opened_by_importing_it_again(fleet: Coordinator) -> None:
+    fleet.import_plan(source=planned("A", "B", "D"))
+    fleet.hold_task(task_id="B")
+    said = fleet.diff_plan(source=planned(title="t"))
+    assert dict(said.fields) == {"A": ("state",), "B": ("state",), "D": ("state", "title")}
+    assert fleet.import_plan(source=planned(title="t")) == said
+    # Not what it waits for, nor a hold: those are others' words.
+    assert states(fleet) == {"A": ("PENDING", 0), "B": ("HELD", 0), "C": ("PENDING", 0), "D": ("BLOCKED", 0)}
+    fleet.reopen_task(task_id="B")
+    fleet.cancel_task(task_id="C")
+    assert [states(fleet)[name] for name in "BD"] == [("PENDING", 0)] * 2
+    assert fleet.import_plan(source=planned(title="t")).changed == ()
+
+
+def test_what_a_plan_has_in_the_backlog_by_now_is_put_there_by_importing_it_again(fleet: Coordinator) -> None:
+    fleet.import_plan(source=planned())
+    fleet.hold_task(task_id="B")
+    said = fleet.import_plan(source=planned("A", "B", "D"))
+    assert dict(said.fields) == {"A": ("state",), "B": ("state",), "D": ("state",)}
+    assert states(fleet) == {"A": ("BACKLOG", 0), "B": ("HELD", 0), "C": ("PENDING", 0), "D": ("BLOCKED", 0)}
+    assert [line.task.id for line in fleet.ready()] == ["C"]
+    fleet.reopen_task(task_id="B")
+    fleet.cancel_task(task_id="C")
+    assert [states(fleet)[name] for name in "BD"] == [("BACKLOG", 0)] * 2
+    # And back again.
+    assert fleet.import_plan(source=planned()).changed == ("A", "B", "D")
+    assert [line.task.id for line in fleet.ready()] == ["A", "B", "D"]
+
+
+def test_what_somebody_has_begun_or_opened_is_not_put_back_into_the_backlog_by_a_plan(fleet: Coordinator) -> None:
+    plan = planned("A", "B", "C", "D")
+    fleet.import_plan(source=plan)
+    fleet.reopen_task(task_id="A")
+    fleet.claim_task(task_id="B")
+    fleet.claim_task(task_id="C")
+    fleet.release_claim(task_id="C", expected_generation=1)
+    before = states(fleet)
+    assert before == {"A": ("PENDING", 0), "B": ("IN_PROGRESS", 1), "C": ("PENDING", 1), "D": ("BLOCKED", 0)}
+    assert fleet.import_plan(source=plan).unchanged == ("A", "B", "C", "D")
+    assert fleet.import_plan(source=planned("A", "B", "C", "D", title="t")).fields == {"D": ("title",)}
+    assert states(fleet) == before
+    # A hold that is lifted is not that: the task was left where it was.
+    fleet.hold_task(task_id="D")
+    fleet.reopen_task(task_id="D")
+    assert fleet.import_plan(source=planned()).fields == {"D": ("state", "title")}
+
+
+def test_words_of_others_about_a_backlog_are_none_of_the_plan_s(fleet: Coordinator) -> None:
+    fleet.import_plan(source=planned())
+    fleet.claim_task(task_id="A", metadata={"backlog": True})
+    fleet.hold_task(task_id="B", reason='"backlog":true')
+    assert fleet.import_plan(source=planned()).changed == ()
+
+
 def test_what_is_done_or_spawned_is_not_cancelled_by_pruning(fleet: Coordinator) -> None:
     fleet.import_plan(source=PLAN)
     granted = fleet.claim_task(task_id="A-001-x")

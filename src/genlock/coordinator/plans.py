@@ -24,7 +24,7 @@ from genlock.core.plan import Definition, Plan, check_families, check_graph
 from genlock.core.policy import Ids
 from genlock.core.reasons import FINISHED, Status
 from genlock.core.results import PlanResult
-from genlock.core.task.operate import FIXED_FIELDS, without_reservation
+from genlock.core.task.operate import FIXED_FIELDS, moves_in_backlog, without_reservation
 from genlock.engine.jobs import Settle
 from genlock.errors import BadArgument, GenlockError, NotAllowed
 from genlock.store import Query, Store, Stored
@@ -39,6 +39,8 @@ AT_ONCE = 500
 _PAGE = 1000
 _RECORD_START = FORMAT + b'{"task":'
 _CANCELLED = b',"state":"CANCELLED"'
+_BACKLOG = b'"backlog":true'
+"""Where this is not, the task is not in the backlog; where it is, it may be another's word."""
 _NOT_COMPARED = frozenset({"depth", "spawned_from"})
 """`depth` follows from the parents, and no plan says who spawned a task."""
 
@@ -72,7 +74,7 @@ class Plans(Base):
         pruned = difference.prunable if prune else ()
         commands: Iterator[c.Command] = chain(
             adding(place, by, difference.added, difference.depths),
-            (c.EditTask(Key(*place, TASK, name), by, fields) for name, fields in difference.changed.items()),
+            difference.edits(place, by),
             (c.CancelTask(Key(*place, TASK, name), by, "gone from the plan") for name in pruned),
         )
         total = len(difference.added) + len(difference.changed) + len(pruned)
@@ -151,6 +153,8 @@ class _Difference:
         """Existing tasks that are not in the plan, as their graph must be looked at too."""
         self._finished: set[str] = set()
         self.changed: dict[str, dict[str, Any]] = {}
+        self._moved: set[str] = set()
+        """Of these, those that are taken out of the backlog or put there."""
         for stored in existing:
             self._look_at(draft, stored)
         self._check(draft)
@@ -162,6 +166,11 @@ class _Difference:
         }
         self.prunable = tuple(name for name in self._gone if name not in self._finished)
 
+    def edits(self, place: tuple[str, str], by: c.Caller) -> Iterator[c.EditTask]:
+        """The commands that bring what has changed in line with the plan."""
+        for name, fields in self.changed.items():
+            yield c.EditTask(Key(*place, TASK, name), by, fields, backlog=self._definitions[name].backlog)
+
     def result(self, cancelled: tuple[str, ...], notes: tuple[Fault, ...]) -> PlanResult:
         """What is said of it."""
         return PlanResult(
@@ -170,7 +179,7 @@ class _Difference:
             unchanged=tuple(name for name in self._definitions if name in self._old and name not in self.changed),
             gone=tuple(self._gone),
             cancelled=cancelled,
-            fields={name: tuple(sorted(fields)) for name, fields in self.changed.items()},
+            fields={name: tuple(sorted([*fields, "state"] if name in self._moved else fields)) for name, fields in self.changed.items()},
             still_cancelled=tuple(self._still_cancelled),
             notes=notes,
             prunable=self.prunable,
@@ -185,7 +194,7 @@ class _Difference:
         self._old.add(name)
         # A record begins with its definition: if these bytes are the same, the rest need not be read.
         same = _RECORD_START + encode_json(definition.task)
-        if stored.body.startswith(same):
+        if stored.body.startswith(same) and definition.backlog == (stored.body.find(_BACKLOG, len(same)) >= 0):
             if stored.body.startswith(_CANCELLED, len(same)):
                 self._still_cancelled.append(name)
             return
@@ -196,7 +205,9 @@ class _Difference:
         for field in sorted(FIXED_FIELDS & fields.keys()):
             was, said = getattr(record.task, field), fields[field]
             draft.complain(name, f"{field} is {was!r} in the store and {said!r} here, which no edit can change; use another id", (field,))
-        if fields:
+        if moves_in_backlog(record, definition.backlog):
+            self._moved.add(name)
+        if fields or name in self._moved:
             self.changed[name] = fields
 
     def _look_at_foreign(self, draft: Draft, name: str, record: TaskRecord) -> None:

@@ -55,6 +55,8 @@ class AddTask(Command, frozen=True):
 class EditTask(Command, frozen=True):
     changes: dict[str, Any] = {}
     operation: str = ""
+    backlog: bool | None = None
+    """Whether a plan has it in the backlog; None if nothing is said of that."""
 
 
 class ReorderTask(Command, frozen=True):

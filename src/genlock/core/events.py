@@ -68,6 +68,8 @@ class TaskEdited(Acted, frozen=True):
     task: Task
     changed: tuple[str, ...]
     early: bool = False
+    backlog: bool | None = None
+    """Whether it is in the backlog from now on; none if that is as it was."""
     arguments: str = ""
     """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
 
@@ -220,6 +222,8 @@ class TaskReopened(Acted, frozen=True):
     """The hold had an end; nobody has judged the failures that led to it."""
     backlog: bool = False
     """It was held while in the backlog, and goes back there."""
+    opened: bool = False
+    """Somebody has taken it out of the backlog: a plan that still has it there does not put it back."""
 
 
 # Tasks: others they depend on

@@ -213,6 +213,8 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """Those before it, the oldest first: as many as its event says."""
     fan_in_due: bool = False
     """The last child has come to its end, and something else kept that from completing the task."""
+    opened: bool = False
+    """Has somebody taken it out of the backlog? Then no plan puts it back."""
 
     def remembered(self, operation: str, session: str) -> Act | None:
         """The act that this session has done under this id, if it is not too long ago."""

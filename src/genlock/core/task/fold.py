@@ -66,6 +66,7 @@ def _edited(record: TaskRecord, event: e.TaskEdited) -> TaskRecord:
         task=event.task,
         dependencies={other: known.get(other, Heard()) for other in event.task.depends_on},
         early=event.early,
+        backlog=record.backlog if event.backlog is None else event.backlog,
     )
     return _resting(record)
 
@@ -262,7 +263,7 @@ def _held(record: TaskRecord, event: e.TaskHeld) -> TaskRecord:
 
 
 def _reopened(record: TaskRecord, event: e.TaskReopened) -> TaskRecord:
-    record = replace(record, updated_at=event.timestamp, hold=None, backlog=event.backlog)
+    record = replace(record, updated_at=event.timestamp, hold=None, backlog=event.backlog, opened=record.opened or event.opened)
     if not event.by_time:
         record = replace(record, failures=0, grants=0)
     active = record.claim is not None and record.claim.state is ClaimState.ACTIVE

@@ -71,16 +71,28 @@ def decide_edit(record: TaskRecord | None, command: c.EditTask, facts: Facts) ->
         raise BadArgument(f"{fixed[0]} of a task cannot be edited")
     if record.task.id in changes.get("depends_on", ()):
         raise BadArgument(f"task {record.task.id!r} cannot depend on itself")
-    if not changes:
+    moves = moves_in_backlog(record, command.backlog)
+    changed = tuple(sorted([*changes, "state"] if moves else changes))
+    if not changed:
         return Decision(AddResult(Verdict.UNCHANGED, record.task.id, record.state))
     task = replace(record.task, **changes)
     check_size(task)
     draft = TaskDraft(record, command, facts)
     early = _early(task, facts.now) if "not_before" in changes else record.early
-    draft.happens(e.TaskEdited, task=task, changed=tuple(sorted(changes)), early=early, **asked(command))
+    backlog = command.backlog if moves else None
+    draft.happens(e.TaskEdited, task=task, changed=changed, early=early, backlog=backlog, **asked(command))
     if record.state is Status.BLOCKED:
         late_fan_in(draft)
-    return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, tuple(sorted(changes))))
+    return draft.decided(AddResult(Verdict.DONE, task.id, draft.task.state, changed))
+
+
+def moves_in_backlog(record: TaskRecord, backlog: bool | None) -> bool:
+    """Is the task to be taken out of the backlog because a plan no longer has it there, or put there because a plan has it there now?
+
+    A plan says where a task begins. What somebody has begun, or has opened although the plan has it in the backlog, stays open."""
+    if backlog is None or backlog is record.backlog or record.state not in (Status.BACKLOG, Status.PENDING, Status.BLOCKED, Status.HELD):
+        return False
+    return not backlog or (not record.generation and not record.opened)
 
 
 def decide_reorder(record: TaskRecord | None, command: c.ReorderTask, facts: Facts) -> Decision:
@@ -175,7 +187,8 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
         # Who lifts a hold has not said that the task is ready: one thing at a time.
-        draft.happens(e.TaskReopened, backlog=record.state is Status.HELD and record.backlog, **noted(command))
+        held = record.state is Status.HELD
+        draft.happens(e.TaskReopened, backlog=held and record.backlog, opened=not held, **noted(command))
         late_fan_in(draft)
     return draft.decided(_result(draft, None))
 
@@ -221,7 +234,8 @@ def digest_of(arguments: Any) -> str:
     return digest[:16]
 
 
-_OF_EVERY_ACT = frozenset({"key", "by", "operation"})
+_OF_EVERY_ACT = frozenset({"key", "by", "operation", "backlog"})
+"""What is no argument. Only a plan's import says anything of the backlog, and that has no operation id."""
 
 
 def supersede(draft: TaskDraft, verb: str, **repeatable: Any) -> None:
