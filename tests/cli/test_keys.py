@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from genlock.core.access import digest_of, parse_key
+from tests.cli.console import COMMAND, environment
 from tests.cli.stage import Stage
 from tests.cli.terminal import shown
 
@@ -72,6 +77,45 @@ def test_a_backup_that_is_restored_is_opened_by_the_same_keys(stage: Stage, tmp_
     assert stage.run("restore", tmp_path / "copy.db", "--force").code == 0
     (listed,) = stage.run("keys", "list").json()["keys"]
     assert (listed["key_id"], listed["state"]) == (key.id, "ACTIVE")
+
+
+@contextmanager
+def no_way_out(how: str) -> Iterator[int]:
+    """A stdout to which nothing can be written."""
+    if how == "full":
+        fd = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, fd = os.pipe()
+        os.close(reader)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def unheard(stage: Stage, how: str, *arguments: object) -> tuple[int, str]:
+    """The command with an answer that nobody gets: its exit code, and what it said."""
+    call = [*COMMAND, *map(str, arguments)]
+    with no_way_out(how) as out:
+        ran = subprocess.run(call, cwd=stage.folder, env=environment(), stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+    return ran.returncode, ran.stderr
+
+
+@pytest.mark.parametrize(("how", "code"), [("full", 1), ("closed", 141)])
+@pytest.mark.parametrize("options", [[], ["--quiet"], ["--all-tenants"]], ids="".join)
+def test_a_key_whose_text_could_not_be_written_is_revoked_again(stage: Stage, how: str, code: int, options: list[str]) -> None:
+    ended, said = unheard(stage, how, "keys", "create", "ci", "--role", "admin", *options)
+    (listed,) = stage.run("keys", "list", "--all", *(set(options) - {"--quiet"})).json()["keys"]
+    assert (ended, listed["state"]) == (code, "REVOKED")
+    assert (f"revoked again, as its text could not be shown: {listed['key_id']}\n" in said) == ("--quiet" not in options)
+    assert SHOWN_ONCE not in said
+
+
+def test_who_could_not_be_shown_the_new_text_of_a_key_is_told_how_to_get_another(stage: Stage) -> None:
+    key = parse_key(stage.run("keys", "create", "ci", "--role", "agent", "-q").out.strip())
+    ended, said = unheard(stage, "full", "keys", "rotate", key.id)
+    assert (ended, said.splitlines()[0]) == (1, f"its new text could not be shown; for another one, type: genlock keys rotate {key.id}")
+    assert stage.run("keys", "rotate", key.id).code == 0
 
 
 def test_rotate_gives_the_same_key_another_text(stage: Stage) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genlock.cli.app import App, verb
+from genlock.cli.streams import forget_stdout
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,12 +46,20 @@ def create(app: App, name: str, role: str, projects: str, session: str | None, e
     """Make a key, and show its text once.
 
     NAME says whose it is, for those who read the list or the events. With --quiet only the text is printed, for a script to keep.
-    As JSON: {"key": {…}, "text"}.
+    A key whose text could not be written is revoked again. As JSON: {"key": {…}, "text"}.
     """
     new = app.fleet.create_key(
         name=name, role=role, projects=projects, session_id=session, expires_in_seconds=_seconds(expires_in), tenant_id=_tenant(everywhere)
     )
-    _give_new(app, new)
+    try:
+        _give_new(app, new)
+    except (KeyboardInterrupt, OSError):
+        # Nobody has its text, and nobody can be shown it again.
+        forget_stdout()
+        app.fleet.revoke_key(key_id=new.key.key_id, tenant_id=_tenant(everywhere))
+        app.answers.say(f"revoked again, as its text could not be shown: {new.key.key_id}")
+        raise
+    _say_new(app, new)
 
 
 @keys.command("list")
@@ -92,7 +101,15 @@ def rotate(app: App, key: str, overlap: str | None, expires_in: str | None, ever
         expires_in_seconds=_seconds(expires_in),
         tenant_id=_tenant(everywhere),
     )
-    _give_new(app, new)
+    try:
+        _give_new(app, new)
+    except (KeyboardInterrupt, OSError):
+        # The text before it is not stored, so it cannot be put back; but whoever rotates may do so again.
+        forget_stdout()
+        again = app.command("keys", "rotate", key, *(["--all-tenants"] if everywhere else []))
+        app.answers.say(f"its new text could not be shown; for another one, type: {again}")
+        raise
+    _say_new(app, new)
 
 
 @keys.command()
@@ -133,6 +150,9 @@ def _give_new(app: App, new: NewKey) -> None:
         print_commands(console, new.text, indent="")
 
     app.answers.give(new, text=text, bare=[new.text])
+
+
+def _say_new(app: App, new: NewKey) -> None:
     app.answers.say(f"this is key {new.key.key_id} ({new.key.name}): {_scope(new.key)}. Keep the text now: it is shown only this once")
 
 
