@@ -67,6 +67,11 @@ def state_of(file: Path) -> tuple[int, list[str]]:
         store.close()
 
 
+def everything_in(folder: Path) -> list[str]:
+    """The names in a folder, and in those that are in it."""
+    return [file.name for file in sorted(folder.rglob("*"))]
+
+
 def names_in(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
 
@@ -204,6 +209,19 @@ class TestBackup:
         assert (tmp_path / "b.db").read_bytes() == before
         assert run("backup", tmp_path / "b.db", "--force", "--url", url_of(store)).code == 0
         assert history_of(tmp_path / "b.db") == history_of(store)
+
+    @pytest.mark.parametrize(
+        "place", ["sqlite.backup.payloads", "sqlite.backup.step", "sqlite.backup.copied", "backup.between", "backup.before_name"]
+    )
+    def test_what_one_that_is_killed_leaves_is_removed_by_the_next(self, store: Path, tmp_path: Path, place: str) -> None:
+        folder = tmp_path / "kept"
+        folder.mkdir()
+        killed = run("backup", folder / "b.db", "--url", url_of(store), env={"GENLOCK_FAILPOINT": place})
+        assert (killed.code, everything_in(folder) != []) == (-signal.SIGKILL, True)
+        made = run("backup", folder / "b.db", "--url", url_of(store))
+        assert (made.code, made.json()["payloads"]) == (0, 1)
+        (payload,) = (tmp_path / "s.db.payloads").glob("??/*")
+        assert everything_in(folder) == ["b.db", "b.db.payloads", payload.parent.name, payload.name]
 
 
 def test_a_payload_that_is_discarded_between_the_copy_and_the_payloads_is_not_missed(
@@ -594,6 +612,17 @@ class TestExport:
         refused = run("export", target, "--url", url_of(store))
         assert (refused.code, refused.error()["message"]) == (4, f"{target} exists; --force replaces it")
         assert run("export", target, "--force", "--url", url_of(store)).code == 0
+
+    def test_what_one_that_is_killed_leaves_is_removed_by_the_next_to_the_same_place(self, store: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "kept"
+        folder.mkdir()
+        killed = run("export", folder / "all.jsonl", "--url", url_of(store), env={"GENLOCK_FAILPOINT": "export.before_name"})
+        (left,) = names_in(folder)
+        assert (killed.code, left.partition("-unfinished-")[0]) == (-signal.SIGKILL, "all.jsonl.genlock")
+        assert run("export", folder / "other.jsonl", "--url", url_of(store)).code == 0
+        assert names_in(folder) == [left, "other.jsonl"]
+        assert run("export", folder / "all.jsonl", "--url", url_of(store)).code == 0
+        assert names_in(folder) == ["all.jsonl", "other.jsonl"]
 
     def test_a_database_is_never_replaced_not_even_by_force(self, store: Path, tmp_path: Path) -> None:
         before = run("export", "--url", url_of(store)).out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,10 +10,12 @@ from genlock.core.keys import Key, payload_task
 from genlock.engine.payloads import missing_payloads
 from genlock.errors import BadArgument, NotAllowed
 from genlock.failpoints import hit
-from genlock.keeping.files import check_target, drop_database, payload_folder, payloads_beside
+from genlock.keeping.files import check_target, payload_folder, payloads_beside
 from genlock.stores.files import sync_folder
 from genlock.stores.sqlite import SQLiteStore
 from genlock.stores.sqlite.backup import Progress, copy_file, copy_payloads, user_of
+from genlock.stores.sqlite.faults import translated
+from genlock.stores.unfinished import unfinished
 
 _TRIES = 20
 
@@ -35,15 +36,13 @@ class Backup(Struct, frozen=True):
 def backup(source: Path, target: Path, *, force: bool = False, progress: Progress | None = None) -> Backup:
     """Copies the store at `source` to the file `target`, and its payloads to `<target>.payloads`. The file appears last, and whole."""
     _check_target(source, target, force=force)
-    staged = target.with_name(f"{target.name}.incomplete-{os.getpid()}")
-    try:
+    with translated(target), unfinished(target) as folder:
+        staged = folder / "copy.db"
         epoch, missing = _copy(source, staged, target, progress)
         hit("backup.before_name")
         staged.replace(target)
         sync_folder(target.parent)
         hit("backup.named")
-    finally:
-        drop_database(staged)
     count = sum(1 for _ in payload_folder(target).glob("[0-9a-f][0-9a-f]/*"))
     names = tuple(f"{key.tenant}/{key.project} {payload_task(key)} {digest}" for key, digest in missing)
     return Backup(str(source), str(target), target.stat().st_size, epoch, count, names)

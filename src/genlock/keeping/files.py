@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from genlock.errors import BadArgument, NotAllowed
+from genlock.failpoints import hit
 from genlock.store import Payloads
 from genlock.stores.files import sync_folder
 from genlock.stores.payloads import FolderPayloads
 from genlock.stores.sqlite.faults import translated
+from genlock.stores.unfinished import unfinished
 
 _DATABASE = b"SQLite format 3\0"
 """What every database of SQLite begins with."""
@@ -24,12 +26,6 @@ def payload_folder(path: Path) -> Path:
 def payloads_beside(path: Path) -> Payloads:
     """The payloads of the store in this file, for reading, whether the file is there or not."""
     return FolderPayloads(payload_folder(path), read_only=True)
-
-
-def drop_database(path: Path) -> None:
-    """Removes a file of ours that never got its name, and what SQLite has put beside it."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def check_target(target: Path, example: str, *, force: bool) -> None:
@@ -62,15 +58,13 @@ def refuse_database(target: Path) -> None:
 
 def write_lines(target: Path, lines: Iterable[bytes]) -> None:
     """The lines as a file, which appears when it is whole and durable."""
-    unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
-    try:
-        with translated(target):
-            with unfinished.open("wb") as file:
-                for line in lines:
-                    file.write(line + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(target)
-            sync_folder(target.parent)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with translated(target), unfinished(target) as folder:
+        written = folder / "lines"
+        with written.open("wb") as file:
+            for line in lines:
+                file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        hit("export.before_name")
+        written.replace(target)
+        sync_folder(target.parent)

@@ -29,6 +29,7 @@ from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
 from genlock.stores.sqlite.faults import translated
 from genlock.stores.sqlite.opening import APPLICATION, make_place, open_for_reading, run_migrations
 from genlock.stores.sqlite.queries import FORMAT, QUERIES
+from genlock.stores.unfinished import remove_leftovers, unfinished
 
 PAGES_AT_A_TIME = 1000
 BUSY_SECONDS = 5.0
@@ -62,18 +63,14 @@ def copy_file(source: Path, target: Path, progress: Progress | None = None) -> N
 
 def copy_database(db: apsw.Connection, target: Path, progress: Progress | None = None) -> None:
     """One instant of what `db` is connected to, whole and durable under the name `target`, or nothing. What had that name is replaced."""
-    unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
-    try:
-        with translated(target):
-            unfinished.unlink(missing_ok=True)
-            _copy_pages(db, unfinished, progress)
-            hit("sqlite.backup.copied")
-            _sync(unfinished)
-            unfinished.replace(target)
-            sync_folder(target.parent)
+    with translated(target), unfinished(target) as folder:
+        copy = folder / "pages.db"
+        _copy_pages(db, copy, progress)
+        hit("sqlite.backup.copied")
+        _sync(copy)
+        copy.replace(target)
+        sync_folder(target.parent)
         hit("sqlite.backup.named")
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def _copy_pages(source: apsw.Connection, target: Path, progress: Progress | None) -> None:
@@ -113,27 +110,35 @@ def copy_payloads(source: Path, target: Path, *, link: bool = False) -> None:
     """Every payload in the folder `source` that `target` lacks, durably. A payload never changes, so its name says whether it is there."""
     found = sorted(file.relative_to(source) for file in source.glob("[0-9a-f][0-9a-f]/*"))
     lacking = [file for file in found if not (target / file).exists()]
-    if not lacking:
+    if not lacking and not target.exists():
         return
-    unfinished = target / "unfinished"
     with translated(target):
-        unfinished.mkdir(parents=True, exist_ok=True)
+        target.mkdir(exist_ok=True)
+        _copy_lacking(source, target, lacking, link=link)
+
+
+def _copy_lacking(source: Path, target: Path, lacking: list[Path], *, link: bool) -> None:
+    copies = target / "copies"  # what would become of them, if they became one file
+    if not lacking:
+        remove_leftovers(copies)
+        return
+    with unfinished(copies) as folder:
         # First all are written, then all are synced: the first to be synced takes most of the others along.
-        copied = [file for file in lacking if _copy_payload(source / file, unfinished / file.name, link=link)]
+        copied = [file for file in lacking if _copy_payload(source / file, folder / file.name, link=link)]
         for file in copied:
-            _sync(unfinished / file.name)
+            _sync(folder / file.name)
+        hit("sqlite.backup.payloads")
         for file in copied:
             (target / file).parent.mkdir(exist_ok=True)
-            (unfinished / file.name).replace(target / file)
-        for folder in {(target / file).parent for file in copied}:
-            sync_folder(folder)
+            (folder / file.name).replace(target / file)
+        for each in {(target / file).parent for file in copied}:
+            sync_folder(each)
         sync_folder(target)
         sync_folder(target.parent)
 
 
 def _copy_payload(file: Path, copy: Path, *, link: bool) -> bool:
     """False if it was discarded meanwhile: whether anyone misses it is seen when all are there."""
-    copy.unlink(missing_ok=True)  # of one that was killed
     try:
         if link:
             try:
