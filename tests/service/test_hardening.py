@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+import genlock
 from genlock.service.building import Choices
 from genlock.service.limits import HOLD_SECONDS
 from genlock.service.protocol import Bounds, Protocol
+from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER
 from tests.servers.service import PATIENCE_SECONDS, Hosted, Service, serving
 from tests.service.process import ask, read_all
 
@@ -351,6 +353,26 @@ def test_connections_over_the_limit_are_answered_503_and_the_others_go_on() -> N
         end = time.monotonic() + PATIENCE_SECONDS
         while told(small, b"GET /v1/default/default/policy HTTP/1.1\r\n" + HOST + b"connection: close\r\n\r\n")[0] != 200:
             assert time.monotonic() < end, "when one has gone, another one is let in"
+
+
+def protocol_of(service: Hosted, sent: bytes) -> tuple[int, str | None]:
+    """The status of what is answered, and the protocol that it says it speaks."""
+    with service.connect() as connection:
+        connection.sendall(sent)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, answer.headers[PROTOCOL_HEADER]
+
+
+def test_also_who_is_turned_away_is_told_which_protocol_is_spoken(service: Service) -> None:
+    request, spoken = b"GET /v1/default/default/policy HTTP/1.1\r\n" + HOST, f"{PROTOCOL} genlock/{genlock.__version__}"
+    assert protocol_of(service, request + b"\r\n") == (200, spoken)
+    assert protocol_of(service, request + b"x-large: " + b"x" * 20_000 + b"\r\n\r\n") == (431, spoken)
+    assert protocol_of(service, b"GET /" + b"a" * 20_000) == (431, spoken)
+    assert protocol_of(service, b"nonsense\r\n\r\n") == (400, spoken)
+    with serving(bounds=Bounds(1)) as small, small.connect():
+        assert protocol_of(small, request + b"\r\n") == (503, spoken)
+        assert protocol_of(small, b"GET /api/status HTTP/1.1\r\n" + HOST + b"\r\n") == (503, spoken)
 
 
 @pytest.mark.parametrize("path", [b"/healthz", b"/readyz"])

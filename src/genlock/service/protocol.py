@@ -31,7 +31,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from genlock.service.cycle import Cycle
 from genlock.service.exchange import WHOLE
 from genlock.service.limits import Pace
-from genlock.service.turning_away import full_but_for_health, large_head, problem_body
+from genlock.service.turning_away import PROTOCOL_SPOKEN, full_but_for_health, large_head, problem_body
 from genlock.wire.problems import CONTENT_TYPE
 
 HEAD_BYTES: Final = 16 * 1024
@@ -357,9 +357,9 @@ class Protocol(HttpToolsProtocol):
         self._refused = True
         self._be_patient()
         body = problem_body(status, code, detail)
-        more = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        more = f"content-type: {CONTENT_TYPE}\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
         if not self.transport.is_closing():
-            self.transport.write(STATUS_LINE[status] + more.encode() + body)
+            self.transport.write(STATUS_LINE[status] + more.encode() + b"%b: %b\r\n\r\n" % PROTOCOL_SPOKEN + body)
             self.end()
 
 

@@ -7,8 +7,13 @@ from typing import Any, Final
 
 import msgspec
 
+from genlock import __version__
 from genlock.service.exchange import API, JSON
+from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER
 from genlock.wire.problems import CONTENT_TYPE, Problem, type_of
+
+PROTOCOL_SPOKEN: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
+"""The header that every answer has: also who is turned away is told by whom."""
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz"})
 
@@ -25,7 +30,7 @@ def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[No
 
     async def app(scope: MutableMapping[str, Any], _: Callable[..., Any], send: Callable[..., Awaitable[None]]) -> None:
         body, kind = refused if scope["path"].startswith(API) else problem
-        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1")]
+        headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"1"), PROTOCOL_SPOKEN]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
