@@ -258,5 +258,6 @@ class TestDoctorOnAServer:
                 return add
 
             assert [fault.what for fault in check(store, progress=add_once("A-900-x"))] != [], "looking once sees half of it"
-            found = replay(store, add_once("A-901-x"), still=False)
-        assert (found.faults, found.missing) == ([], [])
+            adding = add_once("A-901-x")
+            found = replay(store, lambda _, done, __: adding(done), still=False)
+        assert (found.faults, found.lost) == ([], [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -206,6 +207,32 @@ class TestDamage:
         shutil.rmtree(f"{store}.payloads")
         ran = doctor(store)
         assert (ran.code, not_ok(ran), found(ran, "payloads")["what"]) == (1, [("payloads", "trouble")], "1 payload is missing")
+
+    def test_payloads_whose_bytes_are_not_what_was_submitted_are_named_and_left_as_they_are(self, store: Path) -> None:
+        tasks = [f"A-00{number}-x" for number in range(1, 5)]
+        with connect(store) as fleet:
+            fleet.add_tasks(tasks=tasks)
+            for task in tasks:
+                fleet.claim_task(task_id=task)
+                fleet.submit_result(task_id=task, generation=1, result_data={"text": task * 10_000})
+        files = {file.read_bytes()[9:16].decode(): file for file in Path(f"{store}.payloads").glob("??/*")}
+        cut, changed, gone, whole = (files[task] for task in tasks)
+        cut.write_bytes(cut.read_bytes()[:-1])
+        changed.write_bytes(changed.read_bytes()[:-1] + b"!")
+        gone.unlink()
+        before = cut.read_bytes(), changed.read_bytes(), whole.read_bytes()
+        ran = doctor(store)
+        assert (ran.code, not_ok(ran)) == (1, [("payloads", "trouble")])
+        told = found(ran, "payloads")
+        assert told["what"] == "1 payload is missing, 2 payloads are damaged"
+        assert [re.sub("[0-9a-f]{64}", "…", item) for item in told["items"]] == [
+            "default/default A-001-x: its payload … is not what was submitted",
+            "default/default A-002-x: its payload … is not what was submitted",
+            "default/default A-003-x: its payload … is missing",
+        ]
+        assert (cut.read_bytes(), changed.read_bytes(), whole.read_bytes()) == before
+        checked = run("db", "check", "--url", f"sqlite://{store}")
+        assert (checked.code, len(checked.json()["faults"])) == (1, 3)
 
 
 @pytest.fixture

@@ -289,6 +289,7 @@ class TestRestore:
             "epoch": 1,
             "kept_aside": f"{store}.before-epoch-1",
             "records": 5,
+            "missing_payloads": [],
         }
         assert state_of(store) == (1, ["A-001-old", "A-002-next"])
         assert state_of(Path(f"{store}.before-epoch-1")) == (0, ["A-001-old", "A-002-next", "B-001-since"])
@@ -377,7 +378,38 @@ class TestRestore:
         (payload,) = (tmp_path / "b.db.payloads").glob("??/*")
         payload.unlink()
         refused = run("restore", tmp_path / "b.db", "--force", "--url", url_of(store))
-        assert (refused.code, "is not beside the backup" in refused.error()["message"]) == (1, True)
+        assert (refused.code, refused.error()["message"].endswith("is missing")) == (1, True)
+
+    def test_a_backup_whose_payload_is_damaged_is_refused_and_restored_without_it_only_by_the_word(
+        self, store: Path, tmp_path: Path
+    ) -> None:
+        run("backup", tmp_path / "b.db", "--url", url_of(store))
+        damage_payloads(tmp_path / "b.db")
+        call = ["restore", tmp_path / "b.db", "--url", url_of(tmp_path / "new.db")]
+        refused = run(*call)
+        assert (refused.code, refused.error()["code"], (tmp_path / "new.db").exists()) == (1, "STORE_CORRUPT", False)
+        assert "by --incomplete this one without them:\n  default/default task A-001-old: its payload" in refused.error()["message"]
+        assert refused.error()["message"].endswith("is not what was submitted")
+        done = run(*call, "--incomplete")
+        assert (done.code, [name.rpartition(" ")[0] for name in done.json()["missing_payloads"]]) == (0, ["default/default A-001-old"])
+        assert "the bytes of a result are not beside the backup, or damaged" in done.err
+        assert state_of(tmp_path / "new.db") == (1, ["A-001-old", "A-002-next"])
+
+    def test_a_payload_that_was_damaged_in_the_store_is_the_backup_s_again(self, store: Path, tmp_path: Path) -> None:
+        run("backup", tmp_path / "b.db", "--url", url_of(store))
+        damage_payloads(store)
+        done = run("restore", tmp_path / "b.db", "--force", "--url", url_of(store))
+        assert (done.code, done.json()["missing_payloads"]) == (0, [])
+        with genlock.connect(url_of(store)) as fleet:
+            assert fleet.read_result(task_id="A-001-old") == {"text": LARGE}
+
+    def test_what_the_backup_lacks_and_the_store_has_is_not_lost(self, store: Path, tmp_path: Path) -> None:
+        run("backup", tmp_path / "b.db", "--url", url_of(store))
+        damage_payloads(tmp_path / "b.db")
+        done = run("restore", tmp_path / "b.db", "--force", "--incomplete", "--url", url_of(store))
+        assert (done.code, done.json()["missing_payloads"]) == (0, [])
+        with genlock.connect(url_of(store)) as fleet:
+            assert fleet.read_result(task_id="A-001-old") == {"text": LARGE}
 
     @pytest.mark.parametrize(
         ("content", "code", "error"), [(None, 3, "NOT_FOUND"), (b"some text", 1, "STORE_FOREIGN"), (b"", 1, "STORE_UNAVAILABLE")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from shlex import quote
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from genlock.cli.doctoring.files import check_files
 from genlock.cli.doctoring.finding import Finding, Level, trouble
 from genlock.cli.doctoring.reactions import check_reactions
-from genlock.cli.doctoring.replay import check_replay, check_structure, restore_by
+from genlock.cli.doctoring.replay import Tell, check_replay, check_structure, restore_by
 from genlock.cli.doctoring.servers import check_clocks, check_promises, check_server
 from genlock.cli.doctoring.tasks import Scan, check_claims, check_people, check_plans
 from genlock.cli.doctoring.versions import check_versions
@@ -23,8 +23,6 @@ from genlock.core.keys import NOWHERE
 from genlock.errors import StoreCorrupt, StoreError, StoreForeign, StoreOutdated, StoreReadOnly
 from genlock.places import sqlite_path
 from genlock.store import Store
-
-Progress = Callable[[int, int | None], None]
 
 _SOUND = frozenset({"open", "structure", "replay"})
 """Trouble in these means that nothing may be written."""
@@ -44,14 +42,14 @@ class Report(Struct, frozen=True):
 class Examination:
     """One look at a store."""
 
-    def __init__(self, url: str, progress: Progress) -> None:
+    def __init__(self, url: str, tell: Tell) -> None:
         self.url = url
         self.path = sqlite_path(url)
         self.places: list[tuple[str, str]] = []
         self.findings: list[Finding] = []
         self._records: int | None = None
         """How many there are, if that is known before they are looked at."""
-        for finding in self._all(progress):
+        for finding in self._all(tell):
             self.findings.append(finding)
 
     @property
@@ -68,7 +66,7 @@ class Examination:
         findings = tuple(replace(each, try_next=tuple(_there(line, told) for line in each.try_next)) for each in self.findings)
         return Report(without_password(self.url), healthy, findings, tuple(fixed))
 
-    def _all(self, progress: Progress) -> Iterator[Finding]:
+    def _all(self, tell: Tell) -> Iterator[Finding]:
         yield from check_versions()
         if self.path is not None:
             yield from check_files(self.path)
@@ -82,7 +80,7 @@ class Examination:
             if self.path is None:
                 yield from check_promises(store)
                 yield from check_clocks(store)
-            yield from check_replay(store, self.path, lambda done: progress(done, self._records))
+            yield from check_replay(store, self.path, tell, self._records)
             self.places = [place for place in sorted(store.audit().places) if place[0] != NOWHERE]
             yield from self._meaning(store)
         except StoreError as error:

@@ -70,12 +70,12 @@ def migrate(app: App, url: str | None) -> None:
 def check(app: App, url: str | None) -> None:
     """Replay all events, and name what is not as it was written.
 
-    Every record must be what its events amount to, every feed without a gap, every payload there. Exits with 0 if all is whole, with
-    1 if not. As JSON: {"url", "records", "faults": [{"where", "what"}]}.
+    Every record must be what its events amount to, every feed without a gap, every payload there and what was submitted. Exits with 0
+    if all is whole, with 1 if not. As JSON: {"url", "records", "faults": [{"where", "what"}]}.
     """
     from genlock.cli.doctoring.replay import replay
     from genlock.cli.opening import by_the_short_way, open_instant
-    from genlock.cli.progress import bar
+    from genlock.cli.progress import bars
     from genlock.cli.wording import without_password
     from genlock.places import sqlite_path
 
@@ -83,8 +83,8 @@ def check(app: App, url: str | None) -> None:
     with by_the_short_way(app):
         store = open_instant(app.store_url)
     try:
-        with bar(app.answers, "replaying") as advance:
-            found = replay(store, lambda done: advance(done, None), still=sqlite_path(app.url) is not None)
+        with bars(app.answers) as tell:
+            found = replay(store, tell, still=sqlite_path(app.url) is not None)
     finally:
         store.close()
     answer = {"url": without_password(app.url), "records": found.records, "faults": found.all_faults}

@@ -22,13 +22,13 @@ def doctor(app: App, fixing: bool) -> None:
     from genlock.cli.doctoring.finding import Level
     from genlock.cli.doctoring.report import show
     from genlock.cli.opening import must_exist
-    from genlock.cli.progress import bar
+    from genlock.cli.progress import bars
     from genlock.errors import GenlockError
 
     must_exist(app)
     fixed: list[str] = []
-    with bar(app.answers, "replaying") as advance:
-        examination = Examination(app.store_url, advance)
+    with bars(app.answers) as tell:
+        examination = Examination(app.store_url, tell)
         if fixing and examination.obstacle is not None:
             app.answers.say(f"nothing was fixed: {examination.obstacle}")
         elif fixing:
@@ -38,7 +38,7 @@ def doctor(app: App, fixing: bool) -> None:
                 fixed = fix(app.store_url, examination.path, examination.places)
             except GenlockError as error:
                 app.answers.say(f"not all could be fixed: {error}")
-            examination = Examination(app.store_url, advance)
+            examination = Examination(app.store_url, tell)
     report = examination.report(fixed, app.told("url"))
     troubles = [f"{finding.check}: {finding.what}" for finding in report.findings if finding.level is Level.TROUBLE]
     app.answers.give(report, text=lambda console: show(console, report), bare=troubles)

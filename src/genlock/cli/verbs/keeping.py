@@ -90,12 +90,14 @@ def backup(app: App, target: Path, force: bool) -> None:
 @click.command()
 @click.argument("source", metavar="BACKUP", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace the store that is there, and keep it beside the new one.")
+@click.option("--incomplete", is_flag=True, help="Also if the bytes of large results are missing beside BACKUP, or damaged.")
 @verb()
-def restore(app: App, source: Path, force: bool) -> None:
+def restore(app: App, source: Path, force: bool, incomplete: bool) -> None:
     """Put a backup in the store's place.
 
-    The backup is checked by replay first. Refused while any process has the store open. The epoch rises: readers of the feed are told
-    that their cursor is lost, and generations go on above all that were ever granted.
+    The backup is checked by replay first, and the bytes of large results by their digests. Refused while any process has the store
+    open. The epoch rises: readers of the feed are told that their cursor is lost, and generations go on above all that were ever
+    granted.
     """
     from genlock.cli.progress import bar
     from genlock.cli.store_file import store_file
@@ -103,7 +105,9 @@ def restore(app: App, source: Path, force: bool) -> None:
 
     target = store_file(app, must_exist=False)
     with bar(app.answers, "copying") as advance:
-        done = put(source, target, force=force, progress=advance)
+        done = put(source, target, force=force, incomplete=incomplete, progress=advance)
+    for name in done.missing_payloads:
+        app.answers.say(f"the bytes of a result are not beside the backup, or damaged, and so not restored: {name}")
 
     def text(console: Console) -> None:
         _print(console, f"restored {done.target} from {done.source}: {done.records:,} records, epoch {done.epoch}")
