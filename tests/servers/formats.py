@@ -26,7 +26,7 @@ class Dialect(NamedTuple):
     make_first: Callable[[str], None]
     """A store of format 1, empty."""
     make_old: Callable[[str], None]
-    """Takes back what 0002 has added: what is in the store stays."""
+    """Takes back what all but 0001 have added: what is in the store stays."""
     make_newer: Callable[[str, str], None]
     """As if it had been made by a newer version, this one."""
     spoil: Callable[[str], None]
@@ -87,7 +87,8 @@ def _first_postgres(url: str) -> None:
 
 
 def _old_postgres(url: str) -> None:
-    _postgres(url, "BEGIN; DROP TABLE genlock.migration; UPDATE genlock.meta SET format = 1, made_by = '0.0.1'; COMMIT")
+    added = "DROP TABLE genlock.migration, genlock.server; DROP FUNCTION genlock.server_mark, genlock.heed_server"
+    _postgres(url, f"BEGIN; {added}; UPDATE genlock.meta SET format = 1, made_by = '0.0.1'; COMMIT")
 
 
 def _newer_postgres(url: str, version: str) -> None:
@@ -144,6 +145,7 @@ def _first_mysql(url: str) -> None:
 
 
 def _old_mysql(url: str) -> None:
+    # The table of 0003 stays: a coordinator of today that is at work looks at it in every commit, which one of then does not.
     _mysql(url, "DROP TABLE genlock_migration; UPDATE genlock_meta SET format = 1, made_by = '0.0.1'")
 
 

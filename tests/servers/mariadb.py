@@ -113,6 +113,17 @@ class MariaDB:
             cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def follow(self, primary: MariaDB) -> None:
+        """From now on it is a replica of the other, which has all that it has itself."""
+        ((position,),) = primary.run("SELECT @@gtid_binlog_pos")
+        if not self.run("SELECT @@gtid_current_pos")[0][0]:
+            self.run(f"SET GLOBAL gtid_slave_pos = '{position}'")
+        self.run(
+            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = 'genlock',"
+            " MASTER_PASSWORD = 'secret', MASTER_USE_GTID = slave_pos"
+        )
+        self.run("START SLAVE")
+
     def waiting(self) -> list[int]:
         """The connections that wait for a lock now."""
         found = self.run("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
@@ -153,6 +164,13 @@ class MariaDB:
             input=f"{script}\nFLUSH PRIVILEGES;\n{USERS}",
         )  # fmt: skip
         assert done.returncode == 0, f"the system tables could not be made: {done.stderr[-3000:]}"
+
+
+def await_replica(primary: MariaDB, replica: MariaDB) -> None:
+    """Returns when the replica has all that the primary has."""
+    ((position,),) = primary.run("SELECT @@gtid_binlog_pos")
+    ((timed_out,),) = replica.run(f"SELECT MASTER_GTID_WAIT('{position}', {SECONDS_TO_START})")
+    assert timed_out == 0, f"the replica never caught up: {replica.run('SHOW SLAVE STATUS')}"
 
 
 @contextmanager

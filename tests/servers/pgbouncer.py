@@ -16,6 +16,7 @@ import pytest
 
 from tests.servers import debian
 from tests.servers.postgres import Postgres, free_port, unprivileged
+from tests.servers.proxy import Proxy
 
 PACKAGE = "pgbouncer"
 SECONDS_TO_START = 20.0
@@ -47,8 +48,8 @@ def ready() -> str:
 
 
 @contextmanager
-def pooling(server: Postgres) -> Iterator[int]:
-    """The port of a pooler before this server, as long as the block runs."""
+def pooling(server: Postgres | Proxy) -> Iterator[int]:
+    """The port of a pooler before this server, or before the way to one, as long as the block runs."""
     program = debian.program(PACKAGE, PACKAGE)
     if program is None:
         pytest.fail("there is no PgBouncer on this machine: `make servers` gets it")

@@ -11,11 +11,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
+import psycopg
 import pytest
 
 from tests.servers.debian import NotToBeHad
@@ -39,7 +41,8 @@ _SETTINGS = {
 class Postgres:
     """One server. `url` has a schema of its own for whoever asks; what is in them goes with the server."""
 
-    def __init__(self, binaries: Path, folder: Path, **settings: str) -> None:
+    def __init__(self, binaries: Path, folder: Path, primary: int | None = None, **settings: str) -> None:
+        """A new one, or a replica of that at the port `primary`."""
         self._user = unprivileged()
         self._binaries = _within_reach(binaries, folder, self._user)
         self._data = folder / "data"
@@ -48,6 +51,9 @@ class Postgres:
         self.port = 0
         if self._user is not None:
             os.chown(folder, self._user, -1)
+        if primary is not None:
+            self._run("pg_basebackup", "-R", "-D", str(self._data), "-c", "fast", "-d", f"host=127.0.0.1 port={primary} user=genlock")
+            return
         self._run("initdb", "-D", str(self._data), "-U", "genlock", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
 
     def start(self) -> None:
@@ -69,6 +75,17 @@ class Postgres:
         self.stop()
         (self._data / "standby.signal").touch()
         self.start()
+
+    def ask(self, statement: str) -> object:
+        """What an operator is answered: the first value of the first row."""
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            row: tuple[object, ...] | None = cursor.fetchone() if cursor.description else None
+            return row and row[0]
+
+    def promote(self) -> None:
+        """By force: whatever it has not heard of is lost."""
+        assert self.ask("SELECT pg_promote()") is True
 
     @property
     def address(self) -> str:
@@ -104,15 +121,23 @@ def binaries(version: int = 18) -> Path | None:
     return None
 
 
+def await_replica(primary: Postgres, replica: Postgres) -> None:
+    """Returns when the replica has all that the primary has."""
+    deadline = time.monotonic() + SECONDS_TO_START
+    sent = primary.ask("SELECT pg_current_wal_lsn()::text")
+    while replica.ask(f"SELECT pg_last_wal_replay_lsn() >= '{sent}'") is not True:
+        assert time.monotonic() < deadline, "the replica never caught up"
+
+
 @contextmanager
-def running(version: int = 18, **settings: str) -> Iterator[Postgres]:
+def running(version: int = 18, primary: int | None = None, **settings: str) -> Iterator[Postgres]:
     """A server that runs as long as the block. Without its programs the test fails, and says how to get them."""
     place = binaries(version)
     if place is None:
         pytest.fail(f"there is no PostgreSQL {version} on this machine: `make servers` says how to get it")
     folder = Path(tempfile.mkdtemp(prefix="genlock-postgres-"))
     try:
-        server = Postgres(place, folder, **settings)
+        server = Postgres(place, folder, primary, **settings)
         server.start()
         try:
             yield server

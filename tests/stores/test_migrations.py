@@ -17,15 +17,15 @@ import genlock
 from genlock.engine.check import check
 from genlock.errors import StoreForeign, StoreMissing, StoreOutdated
 from genlock.open import about_store, create_store, migrate_store
-from genlock.stores import postgres, sqlite
+from genlock.stores import mysql, postgres, sqlite
 from genlock.stores.migrations import Migrated, read_migrations
 from genlock.testing.concurrency import overlapped, together
 from tests.servers import stores
 from tests.servers.formats import DIALECTS, Dialect
 
-TITLES = ("0002_migrations",)
+TITLES = ("0002_migrations", "0003_servers")
 """What leads from format 1 to the present one."""
-NEWEST = 2
+NEWEST = 3
 
 
 class Kind(NamedTuple):
@@ -73,7 +73,7 @@ def faults(url: str) -> list[object]:
 
 
 def test_the_sql_stores_have_the_same_migrations() -> None:
-    for module in (sqlite, postgres):
+    for module in (sqlite, postgres, mysql):
         (folder,) = module.__path__
         assert [migration.title for migration in read_migrations(Path(folder) / "migrations")] == ["0001_initial", *TITLES]
 
@@ -111,6 +111,7 @@ def test_what_was_applied_is_written_down_with_time_and_version(kind: Kind) -> N
     assert [(each.number, each.name, each.applied_by) for each in about.migrations] == [
         (1, "initial", genlock.__version__),
         (2, "migrations", genlock.__version__),
+        (3, "servers", genlock.__version__),
     ]
     assert about.migrations[0].applied_at.year >= 2026
 
@@ -136,7 +137,7 @@ def test_a_newer_format_is_refused_with_the_version_to_install(kind: Kind) -> No
     kind.dialect.make_newer(url, "7.8.9")
     before = kind.dialect.structure(url)
     for attempt in (genlock.open_store, migrate_store, about_store):
-        with pytest.raises(StoreForeign, match=r"format 99.*up to 2: install genlock 7\.8\.9 or later"):
+        with pytest.raises(StoreForeign, match=r"format 99.*up to 3: install genlock 7\.8\.9 or later"):
             attempt(url)
     assert kind.dialect.structure(url) == before
 
@@ -195,7 +196,7 @@ def test_a_shared_store_of_an_older_format_is_refused_and_left_as_it_is(shared: 
     shared.dialect.make_first(url)
     before = shared.dialect.structure(url)
     for create in (True, False):
-        with pytest.raises(StoreOutdated, match=r"is of format 1, .* format 2; .* type: genlock db migrate URL"):
+        with pytest.raises(StoreOutdated, match=r"is of format 1, .* format 3; .* type: genlock db migrate URL"):
             genlock.open_store(url, create=create)
     assert shared.dialect.structure(url) == before
 

@@ -128,7 +128,8 @@ def raise_epoch(app: App, url: str | None) -> None:
     """After a restore or a failover that may have lost commits: let nobody go on from what was lost.
 
     Generations go on above epoch × 1,000,000, so a worker from before can never be taken for the present holder; readers of the feed
-    are told that their cursors are lost. `genlock restore` does it by itself. As JSON: {"url", "before", "after"}.
+    are told that their cursors are lost. `genlock restore` does it by itself, and so does the first commit on a replica of PostgreSQL,
+    MySQL or Redis that was promoted. As JSON: {"url", "before", "after"}.
     """
     from genlock.cli.opening import by_the_short_way
     from genlock.cli.tables import print_lines

@@ -50,6 +50,8 @@ class Link:
         except (pymysql.MySQLError, RuntimeError, OSError, ValueError) as error:
             raise Unreachable(_one_line(_message(error))) from None
         self._settings = settings
+        self.mark: bytes | None = None
+        """Which server this is, if it has been asked. See servers.py."""
         self._ready = select.poll()
         self._ready.register(self._connection._sock, select.POLLIN)  # type: ignore[attr-defined]
 

@@ -175,6 +175,35 @@ COMMIT;
 UPDATE genlock_meta SET epoch = :epoch WHERE epoch < :epoch;
 
 
+-- Which server this is; see servers.py.
+
+-- name: look_at_server
+-- Two lists that have what there is: to ask for a variable that a server does not have is an error.
+SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'server_uuid', 'server_id', 'wsrep_on', 'group_replication_group_name');
+SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid';
+SELECT s.mark, m.epoch FROM genlock_server AS s, genlock_meta AS m;
+
+-- name: stop_elsewhere
+-- Ends the packet if the store was written to on another server since this connection asked.
+SET @here = IF((SELECT mark FROM genlock_server) = :mark, 1, (SELECT 1 UNION SELECT 2));
+
+-- name: lock_server
+START TRANSACTION;
+SELECT mark FROM genlock_server FOR UPDATE;
+
+-- name: set_server
+UPDATE genlock_server SET mark = :mark, since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+
+-- name: begin_epoch
+-- Made of the time, and not the last one plus one: see docs/adr/0014.
+UPDATE genlock_meta SET epoch = GREATEST(epoch + 1,
+    (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - (SELECT MIN(applied_at) FROM genlock_migration)) DIV 1000000 * 16 + :digit);
+
+-- name: unlock_server
+COMMIT;
+SELECT epoch FROM genlock_meta;
+
+
 -- Events. Each answer begins with a row of the feed's state, so that state and events are of one instant.
 
 -- name: feed_state

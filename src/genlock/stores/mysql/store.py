@@ -13,6 +13,8 @@ Implementation notes:
   name is added outside of the commit, and nobody waits for it.
 - **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last position in them. What still ends in a
   deadlock is tried again after a random pause; nothing was written.
+- **A replica that was promoted** is another server. Each connection asks which it is before it first writes, and raises the epoch if it
+  is not the one that was kept (servers.py, ADR 36); what was decided before is a conflict, and is decided anew.
 - **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection, whatever the server's defaults are.
 - **Nobody is told** of a commit by the server, so one thread looks for all who wait here (waiting.py).
 - **Durable** is what is flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1 where there is a binary log, for
@@ -49,6 +51,7 @@ from genlock.store import (
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.door import Door, Faults
+from genlock.stores.histories import Histories
 from genlock.stores.links import Links
 from genlock.stores.moves import Moves
 from genlock.stores.mysql import feed, finding, loading, writing
@@ -57,6 +60,7 @@ from genlock.stores.mysql.link import Link, open_link
 from genlock.stores.mysql.opening import open_schema
 from genlock.stores.mysql.payloads import TablePayloads
 from genlock.stores.mysql.queries import queries_for
+from genlock.stores.mysql.servers import heed
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.waiting import Watcher
 from genlock.stores.places import feed_mark
@@ -83,6 +87,7 @@ class MySQLStore:
         self._door = Door(self._links, self._where, _FAULTS)
         self._entered = self._door.entered
         self._moves = Moves()
+        self._histories = Histories()
         self._watcher = Watcher(self._entered, self._queries, self._moves)
         try:
             with self._entered() as link:
@@ -106,9 +111,10 @@ class MySQLStore:
             records, epoch, now = hold(loading.load(self._queries, () if with_index else keys), link.exchange)
             if with_index:
                 records = loading.load_with_index(link, self._queries, keys)
-        return self._snapshot(records, epoch, now)
+        return self._snapshot(keys, records, epoch, now)
 
-    def _snapshot(self, records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
+    def _snapshot(self, keys: Sequence[Key], records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
+        self._histories.decided.loaded(keys, epoch)
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
 
     def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
@@ -118,7 +124,10 @@ class MySQLStore:
                 check_query(query, None)
             talks = [loading.load(self._queries, keys), *(finding.find(self._queries, query) for query in queries)]
             loaded, *pages = hold_all(talks, link.exchange)
-        return Look(self._snapshot(*loaded), pages)
+        snapshot = self._snapshot(keys, *loaded)
+        for page in pages:  # what was found was read after what was loaded, or with it
+            self._histories.decided.found([record.key for record in page.records], snapshot.epoch)
+        return Look(snapshot, pages)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
@@ -129,8 +138,13 @@ class MySQLStore:
                 if not changes:
                     return []
                 hit("mysql.commit.before")
-                for portion in writing.portions(changes, self._most_bytes):
-                    answers += writing.commit(link, self._queries, portion, self._settings.lock_timeout)
+                if self._admits(link, changes):
+                    for portion in writing.portions(changes, self._most_bytes):
+                        written = writing.commit(link, self._queries, portion, self._settings.lock_timeout)
+                        if written is None:
+                            self._heed(link)
+                            break
+                        answers += written
                 hit("mysql.commit.after")
         except StoreError as error:
             if answers and not isinstance(error, OutcomeUnknown):
@@ -140,7 +154,19 @@ class MySQLStore:
             places = {change[0][:2] for change, answer in zip(changes, answers, strict=False) if type(answer) is Committed}
             if places:
                 self._moves.tell([feed_mark(*place) for place in places])
-        return answers
+        return [*answers, *[Conflict()] * (len(changes) - len(answers))]
+
+    def _admits(self, link: Link, changes: Sequence[Change]) -> bool:
+        """Was this decided in the present epoch? Asks the server for it, if nobody has by this connection."""
+        began = self._histories.present
+        if link.mark is None:
+            self._heed(link)
+        return self._histories.admits([change[0] for change in changes], began)
+
+    def _heed(self, link: Link) -> None:
+        """Asks which server this is, and in which epoch."""
+        link.mark, epoch = heed(link, self._queries)
+        self._histories.heard(None if link.mark is None else epoch)
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         """Records by an index field, or how many there are by its value."""
@@ -148,7 +174,10 @@ class MySQLStore:
             check_query(query, count_by)
             if count_by is not None:
                 return finding.count(link, self._queries, query, count_by)
-            return hold(finding.find(self._queries, query), link.exchange)
+            epoch = self._histories.decided.last
+            page = hold(finding.find(self._queries, query), link.exchange)
+        self._histories.decided.found([record.key for record in page.records], epoch)
+        return page
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""

@@ -38,20 +38,25 @@ _CONFLICT = Conflict()
 Answers = list[Committed | Conflict]
 
 
-def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: float) -> Answers:
-    """Writes each change that still fits. Deadlocks are tried again as long as patience lasts: nothing of them was written."""
+def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: float) -> Answers | None:
+    """Writes each change that still fits; None if the store was written to on another server since the link asked which one it is.
+
+    Deadlocks are tried again as long as patience lasts: nothing of them was written.
+    """
     deadline, pause = time.monotonic() + patience, FIRST_PAUSE
     left = sorted(range(len(changes)), key=lambda at: changes[at][0])
     emptied: set[int] = set()
     unnamed = 0
     answers: Answers = [_CONFLICT] * len(changes)
     while left:
-        packet = Packet(queries, changes, left, emptied)
+        packet = Packet(queries, changes, left, emptied, link.mark)
         try:
             packet.answer(link.run(packet.text()), answers)
             return answers
         except Refused as refused:
-            if refused.code == TOO_MANY_ROWS and refused.done == 0:
+            if refused.code == TOO_MANY_ROWS and refused.done < packet.numbered:
+                return None
+            if refused.code == TOO_MANY_ROWS and refused.done == packet.numbered:
                 unnamed += 1
                 if unnamed > ROUNDS:
                     raise StoreCorrupt("a name was given a number, and has none") from refused
@@ -111,8 +116,13 @@ def _size(change: Change) -> int:
 class Packet:
     """The statements of one attempt; see queries.sql. Names that occur often are numbered once, and then called @p1, @o1 and @s1."""
 
-    def __init__(self, queries: Queries, changes: Sequence[Change], left: Sequence[int], emptied: set[int]) -> None:
+    def __init__(
+        self, queries: Queries, changes: Sequence[Change], left: Sequence[int], emptied: set[int], mark: bytes | None = None
+    ) -> None:
         self._queries = queries
+        self._first = [] if mark is None else [queries["stop_elsewhere"].filled(mark=mark)]
+        self.numbered = len(self._first)
+        """Which of the statements it is that numbers the names."""
         self._changes = changes
         self._left = left
         self._emptied = emptied
@@ -133,7 +143,8 @@ class Packet:
         rows = self._rows()
         updates = sum([1 for at in self._left if _is_update(self._changes[at])])
         write = queries["write"].filled(rows=rows, stamp=self._stamp)
-        parts = [self._numbers(), b"START TRANSACTION", write, queries["stop_unless"].filled(count=len(self._left) + updates)]
+        stop = queries["stop_unless"].filled(count=len(self._left) + updates)
+        parts = [*self._first, self._numbers(), b"START TRANSACTION", write, stop]
         parts += self._waits()
         events = self._event_rows()
         self._turns = len(parts)

@@ -37,6 +37,8 @@ class Link:
         self._settings = settings
         self._patience = settings.statement_timeout + SILENCE
         self._prepared: dict[str, bytes] = {}
+        self.heeded = False
+        """Has the server been asked which one it is? See servers.py."""
         try:
             self._connection = psycopg.connect(conninfo or settings.conninfo, autocommit=True)
         except psycopg.Error as error:

@@ -73,6 +73,17 @@ SELECT heads, lost FROM genlock.commit_changes(
     $1::text[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::int8, $10::int8[], $11::text[],
     $12::text[], $13::text[], $14::text[], $15::bytea[], $16::bytea[], $17::bytea[], $18::int8[], $19::bytea[], $20::bytea[]);
 
+-- name: commit_here
+-- The same, unless this is another server than the one that it was meant for: then there is no row, and nothing is written. What is
+-- asked does not depend on the rows, so it is asked before the first of them is made.
+SELECT heads, lost FROM genlock.commit_changes(
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::int8[], $6::text[], $7::text[], $8::text[], $9::int8, $10::int8[], $11::text[],
+    $12::text[], $13::text[], $14::text[], $15::bytea[], $16::bytea[], $17::bytea[], $18::int8[], $19::bytea[], $20::bytea[])
+WHERE genlock.server_mark() = $21::text;
+
+-- name: heed
+SELECT here, present FROM genlock.heed_server();
+
 -- name: purge
 SELECT genlock.purge_events($1::text, $2::text, $3::text, $4::text, $5::int8, $6::bytea) IS NULL;
 

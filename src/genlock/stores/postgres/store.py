@@ -14,6 +14,8 @@ Implementation notes:
   leaves holes when a transaction is rolled back.
 - **READ COMMITTED is needed**, and checked: a transaction's snapshot would not show what was committed before our turn. Synchronous
   commit is switched on where it is off.
+- **A server that was promoted** has another timeline. Each connection asks for it before it first writes, and raises the epoch if it is
+  not the one that was kept (servers.py, ADR 36); what was decided before is a conflict, and is decided anew.
 - **NOTIFY is no part of a commit**; see waking.py. Behind a pooler (`pooled=on`) feeds are polled, unless `listen_url` says where to
   listen.
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is OutcomeUnknown. An idle connection that
@@ -49,6 +51,7 @@ from genlock.store import (
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.door import Door, Faults
+from genlock.stores.histories import Histories
 from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
 from genlock.stores.places import feed_mark
@@ -58,6 +61,7 @@ from genlock.stores.postgres.link import Link, prepared_link
 from genlock.stores.postgres.opening import open_schema
 from genlock.stores.postgres.payloads import TablePayloads
 from genlock.stores.postgres.queries import queries_for
+from genlock.stores.postgres.servers import heed
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.waking import Listener, Notifier, new_name
 from genlock.stores.talks import hold, hold_all
@@ -82,6 +86,9 @@ class PostgresStore:
         self._door = Door(self._links, self._where, _FAULTS)
         self._entered = self._door.entered
         self._moves = Moves()
+        self._histories = Histories()
+        self._mark: str | None = None
+        """The server that was written to last, behind a pooler."""
         name = new_name()
         self._notifier = Notifier(self._links.lent, self._queries["notify"], name)
         self._listener = Listener(self._settings, self._queries["channel"], self._moves, name)
@@ -106,9 +113,10 @@ class PostgresStore:
             records, epoch, now = hold(loading.load(self._queries["load"], () if with_index else keys), link.calls)
             if with_index:
                 records = loading.load_with_index(link, self._queries["load_index"], keys)
-        return self._snapshot(records, epoch, now)
+        return self._snapshot(keys, records, epoch, now)
 
-    def _snapshot(self, records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
+    def _snapshot(self, keys: Sequence[Key], records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
+        self._histories.decided.loaded(keys, epoch)
         return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
 
     def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
@@ -118,7 +126,10 @@ class PostgresStore:
                 check_query(query, None)
             talks = [loading.load(self._queries["load"], keys), *(finding.find(self._queries, query) for query in queries)]
             loaded, *pages = hold_all(talks, link.calls)
-        return Look(self._snapshot(*loaded), pages)
+        snapshot = self._snapshot(keys, *loaded)
+        for page in pages:  # what was found was read after what was loaded, or with it
+            self._histories.decided.found([record.key for record in page.records], snapshot.epoch)
+        return Look(snapshot, pages)
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
@@ -127,7 +138,7 @@ class PostgresStore:
             if not changes:
                 return []
             hit("postgres.commit.before")
-            answers = writing.commit(link, self._queries["commit"], changes)
+            answers = self._write(link, changes)
             hit("postgres.commit.after")
         places = {change[0][:2] for change, answer in zip(changes, answers, strict=True) if type(answer) is Committed}
         if places:
@@ -136,13 +147,39 @@ class PostgresStore:
             self._notifier.changed(marks)
         return answers
 
+    def _write(self, link: Link, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        began = self._histories.present
+        if not link.heeded:
+            self._heed(link)
+        meant_for = self._mark  # before it is asked what is admitted: whoever learns of another one says so before it sets this
+        answers = None
+        if self._histories.admits([change[0] for change in changes], began):
+            if meant_for:
+                answers = writing.commit(link, self._queries["commit_here"], changes, meant_for)
+            else:
+                answers = writing.commit(link, self._queries["commit"], changes)
+            if answers is None:
+                self._heed(link)
+        return [Conflict()] * len(changes) if answers is None else answers
+
+    def _heed(self, link: Link) -> None:
+        """Asks which server this is, and in which epoch."""
+        mark, epoch = heed(link, self._queries["heed"])
+        self._histories.heard(None if mark is None else epoch)
+        link.heeded = mark is not None
+        if self._settings.pooled:
+            self._mark = mark
+
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         """Records by an index field, or how many there are by its value."""
         with self._entered() as link:
             check_query(query, count_by)
             if count_by is not None:
                 return finding.count(link, self._queries, query, count_by)
-            return hold(finding.find(self._queries, query), link.calls)
+            epoch = self._histories.decided.last
+            page = hold(finding.find(self._queries, query), link.calls)
+        self._histories.decided.found([record.key for record in page.records], epoch)
+        return page
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""

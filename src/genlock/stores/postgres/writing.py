@@ -29,10 +29,12 @@ Answers = list[Committed | Conflict]
 Names = dict[tuple[str, str], int]
 
 
-def commit(link: Link, statement: str, changes: Sequence[Change]) -> Answers:
-    """Writes each change that still fits."""
+def commit(link: Link, statement: str, changes: Sequence[Change], *more: str) -> Answers | None:
+    """Writes each change that still fits; None if the statement, with whatever it has `more`, was not meant for this server."""
     batch = Batch(changes)
-    result = link.call(statement, batch.columns())
+    result = link.call(statement, [*batch.columns(), *map(encode, more)])
+    if not result.ntuples:
+        return None
     heads, lost = result.get_value(0, 0), result.get_value(0, 1)
     return batch.answers(decode_ints(heads or b""), set(decode_ints(lost)) if lost is not None else set())
 

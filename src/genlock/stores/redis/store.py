@@ -47,6 +47,7 @@ from genlock.store import (
     Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.decided import Decided
 from genlock.stores.door import Door, Faults
 from genlock.stores.links import Links, Unreachable
 from genlock.stores.moves import Moves
@@ -54,7 +55,6 @@ from genlock.stores.objects import payloads_for
 from genlock.stores.payloads import NoPayloads
 from genlock.stores.places import feed_mark
 from genlock.stores.redis import feed, finding, loading, upkeep, waiting, writing
-from genlock.stores.redis.decided import Decided
 from genlock.stores.redis.faults import Broken, Refused, commit_fault_of, fault_of, stepped_down
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.opening import open_store

@@ -1,0 +1,2 @@
+-- For stores on servers, which remember the one that was written to last. A file has no replica that could be promoted in its place:
+-- its epoch rises when it is restored.

@@ -1,0 +1,155 @@
+"""What holds on every SQL server whose replica is promoted by force: two histories never both count, and the epoch says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+
+import genlock
+from genlock.errors import CursorLost, StoreError
+from genlock.store import Change, Committed, Conflict, EventQuery, Store
+from genlock.testing.concurrency import PATIENCE, overlapped, together
+from genlock.testing.contract_base import commit
+from genlock.testing.sample import make_change, make_key, read_feed
+from tests.servers.proxy import between
+from tests.stores.served import through
+
+FEED = EventQuery("acme", "apollo")
+
+
+class Pair(NamedTuple):
+    """A primary and its replica."""
+
+    kind: Callable[[str], Store]
+    primary: str
+    """The URL of the store; and of its copy:"""
+    replica: str
+    port: int
+    """Of the primary, and of the replica:"""
+    replica_port: int
+    part: Callable[[], object]
+    """From now on the replica, which has all that there is, hears nothing of what the primary does."""
+    promote: Callable[[], object]
+    """By force: whatever the replica has not heard of is lost."""
+
+    def on_primary(self) -> closing[Store]:
+        return closing(self.kind(self.primary))
+
+    def on_replica(self) -> closing[Store]:
+        return closing(self.kind(self.replica))
+
+
+def eventually(store: Store, change: Change) -> None:
+    """Commits once the store is back, and once the rise of the epoch has made one conflict."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        assert time.monotonic() < deadline, "the store never came back"
+        try:
+            store.load([change.key])
+            (answer,) = store.commit([change])
+        except StoreError:
+            continue
+        if isinstance(answer, Committed):
+            return
+
+
+class PromotedStore:
+    """Tests for whoever inherits them and has a fixture `pair`."""
+
+    def test_two_histories_after_a_forced_promotion_never_both_count(self, pair: Pair) -> None:
+        """The lost history grants generation 2 to bob; the surviving one must never grant it to anybody."""
+        old = genlock.connect(pair.primary, session_id="s1", agent_id="alice")
+        old.add_tasks(tasks=["T", "U"])
+        assert old.claim_task(task_id="T").claim is not None
+        pair.part()
+        old.release_claim(task_id="T", expected_generation=1)
+        lost = old.claim_task(task_id="T", session_id="s2", agent_id="bob").claim
+        assert lost is not None
+        assert lost.generation == 2
+        pair.promote()
+
+        with genlock.connect(pair.replica, session_id="s3", agent_id="carol") as new:
+            state = new.get_task_state(task_id="T")
+            assert (state.generation, state.holder and state.holder.session) == (1, "s1"), "what bob was granted is lost"
+            taken = new.force_release(task_id="T")
+            assert taken.generation > 1_000_000
+            granted = new.claim_task(task_id="T").claim
+            assert granted is not None
+            assert granted.generation == taken.generation
+            fresh = new.claim_task(task_id="U").claim
+            assert fresh is not None
+            assert fresh.generation > 1_000_000
+            late = new.submit_result(task_id="T", generation=2, session_id="s2", result_data={"late": True})
+            assert (late.accepted, late.reason, late.kept) == (False, "STALE_GENERATION", True)
+            assert new.submit_result(task_id="T", generation=granted.generation).accepted
+            assert "EPOCH_RAISED" in [event.event_type for event in new.read_events().events]
+        old.close()
+
+    def test_the_first_commit_after_a_promotion_raises_the_epoch_and_writes_nothing(self, pair: Pair) -> None:
+        first = make_change(make_key())
+        with pair.on_primary() as store:
+            commit(store, first)
+            cursor = store.read_events(FEED).cursor
+        pair.part()
+        pair.promote()
+        with pair.on_replica() as store:
+            read = store.load([first.key])
+            assert read.epoch == 0
+            second = make_change(first.key, read.records[first.key])
+            assert store.commit([second, make_change(make_key(project="gemini"))]) == [Conflict(), Conflict()]
+            epoch = store.load([first.key]).epoch
+            assert epoch > 0
+            assert len(read_feed(store)) == 1
+            with pytest.raises(CursorLost, match="of epoch 0"):
+                store.read_events(EventQuery("acme", "apollo", after=cursor))
+            commit(store, second)
+            assert store.load([]).epoch == epoch
+
+    def test_of_many_who_come_to_a_promoted_server_at_once_one_raises_the_epoch(self, pair: Pair) -> None:
+        with pair.on_primary() as store:
+            commit(store, make_change(make_key()))
+        pair.part()
+        pair.promote()
+        with ExitStack() as stack:
+            stores = [stack.enter_context(pair.on_replica()) for _ in range(8)]
+            keys = [make_key(f"B-{number}") for number in range(8)]
+            runs = together([partial(store.commit, [make_change(key)]) for store, key in zip(stores, keys, strict=True)])
+            assert overlapped(runs[0], runs[1:]) > 0
+            epochs = {store.load([]).epoch for store in stores}
+            for store, key in zip(stores, keys, strict=True):
+                eventually(store, make_change(make_key(f"C-{key.id}")))
+            assert epochs == {store.load([]).epoch for store in stores}
+            assert len(epochs) == 1
+            assert min(epochs) > 0
+
+    def test_what_was_decided_before_the_epoch_rose_is_a_conflict_even_where_the_record_is_the_same(self, pair: Pair) -> None:
+        """Another coordinator has raised it meanwhile; the record is what we read, on a server that is gone."""
+        first = make_change(make_key())
+        with pair.on_primary() as store:
+            commit(store, first)
+        pair.part()
+        with between(pair.port) as way, closing(pair.kind(through(way, pair.primary))) as slow:
+            read = slow.load([first.key]).records[first.key]
+            pair.promote()
+            with pair.on_replica() as other:
+                eventually(other, make_change(make_key("A-002")))
+            way.lead_to(pair.replica_port)
+            # Whoever has read it, any thread may commit it.
+            (run,) = together([lambda: slow.commit([make_change(first.key, read)])])
+            assert run.answer == [Conflict()]
+            commit(slow, make_change(first.key, slow.load([first.key]).records[first.key]))
+
+    def test_the_epoch_is_never_lowered(self, pair: Pair) -> None:
+        with pair.on_primary() as store:
+            commit(store, make_change(make_key()))
+            store.set_epoch(9_000_000_000)
+        pair.part()
+        pair.promote()
+        with pair.on_replica() as store:
+            eventually(store, make_change(make_key("A-002")))
+            assert store.load([]).epoch == 9_000_000_001
