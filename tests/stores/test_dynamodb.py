@@ -413,6 +413,33 @@ def test_one_that_comes_too_late_takes_none_of_its_transaction_with_it(
     assert asked.count(3) > 1  # those that were with it, one by one
 
 
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_commit_of_which_a_transaction_fails_leaves_a_beginning_if_that_is_wanted(
+    in_order: bool, store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if in_order:
+        store.write_in_order()
+    transact = store._table.calls.transact
+    changes = [make_change(make_key(f"A-{number:03}")) for number in range(200)]
+
+    def fail_once(actions: Sequence[dict[str, Any]], *, insist: bool = True) -> None:
+        if any(b"A-050" in str(action).encode() for action in actions):
+            raise StoreUnavailable("the table is away; nothing was written")
+        transact(actions, insist=insist)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._table.calls, "transact", fail_once)
+        with pytest.raises(OutcomeUnknown, match="a part of the commit was done"):
+            store.commit(changes)
+    there = [facts.key for facts in read_feed(store)]
+    assert 0 < len(there) < 200
+    assert (there == [change.key for change in changes[: len(there)]]) == in_order
+    left = [change for change in changes if change.key not in set(there)]
+    commit(store, *left)
+    whole = [facts.key for facts in read_feed(store)]
+    assert (whole == [change.key for change in changes]) == in_order
+
+
 def test_changes_that_are_large_together_are_in_several_transactions() -> None:
     plans = [Plan(number, make_change(make_key(str(number)), body=b"x" * 200_000), [], []) for number in range(64)]
     assert [len(group) for group in grouped(plans, 4)] == [4] * 16

@@ -10,7 +10,8 @@
 
 While one page of the feed is at work the next is read.
 
-Whoever kills this at any step leaves a beginning; the same command goes on from there. So it does by itself after a fault that may pass,
+Whoever kills this at any step leaves a beginning, also inside a commit of a target that was opened by ends.py; the same command goes on
+from there. So it does by itself after a fault that may pass,
 after the target's epoch has risen, by which a server says that it may have lost what was written last, and after the source was purged.
 
 Positions are the target's own, and its birth is another: cursors of the source are told that they are lost.

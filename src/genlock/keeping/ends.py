@@ -21,10 +21,16 @@ def open_source(url: str) -> Store:
     return SQLiteStore(path, read_only=True)
 
 
-def open_target(url: str) -> Store:
-    """The store that it is copied to; made if it is not there."""
+def open_target(url: str, *, any_order: bool = False) -> Store:
+    """The store that it is copied to; made if it is not there. What is cut off leaves a beginning in it, unless any order will do."""
     _refuse_memory(url)
-    return open_store(url)
+    store = open_store(url)
+    if url.startswith("dynamodb://") and not any_order:  # the one store of ours in which a commit is not all or nothing
+        from genlock.stores.dynamodb import DynamoDBStore
+
+        assert isinstance(store, DynamoDBStore)
+        store.write_in_order()
+    return store
 
 
 def user_of(url: str) -> int | None:

@@ -122,6 +122,10 @@ class DynamoDBStore:
         self._writer = writing.Writer(self._table, self._holes, self._memory)
         self.limits = Limits(batch=512, body_bytes=256 * 1024, events=64, writers=4, shared=True, server_clock=clock is None)
 
+    def write_in_order(self) -> None:
+        """From now on a commit that is cut off leaves a beginning of its changes. It takes longer: one transaction follows the other."""
+        self._writer.in_order = True
+
     @_entry
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""

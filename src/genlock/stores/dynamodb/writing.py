@@ -4,11 +4,14 @@ A change is its record, its events at their positions, an entry in the record's 
 
 Of more changes than there are threads, several go into one transaction, since a request costs more than what is in it. If that is
 cancelled, nothing of it was written, and each of them is tried alone: one that comes too late takes no other with it.
+
+A commit that is cut off may leave any of its changes written. For who cares, they are written one transaction after the other, and none
+after one that was not done: then it leaves a beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple
@@ -48,6 +51,9 @@ class Result(Enum):
     """The record has been changed."""
     LATE = auto()
     """A reader had given up waiting for the events, and closed their positions."""
+
+
+Results = list[Committed | Result | StoreError]
 
 
 class Plan(NamedTuple):
@@ -115,6 +121,8 @@ class Writer:
         self._holes = holes
         self._memory = memory
         self._places: set[Place] = set()
+        self.in_order = False
+        """Is nothing to be written before all that comes first in the same commit?"""
 
     def commit(self, changes: Sequence[Change]) -> Answers:
         """Writes each change that still fits."""
@@ -163,8 +171,11 @@ class Writer:
         last = self._take_positions(plans)
         hit("dynamodb.commit.positions")
         self._add_early(plans)
-        groups = list(grouped(plans, self._table.ways))
-        results = list(chain.from_iterable(self._table.at_once(lambda group: self._write_together(group, last), groups)))
+        groups = list(grouped(plans, 1 if self.in_order else self._table.ways))
+        if self.in_order:
+            results = _until_one_is_not_done(groups, lambda group: self._write_together(group, last))
+        else:
+            results = list(chain.from_iterable(self._table.at_once(lambda group: self._write_together(group, last), groups)))
         hit("dynamodb.commit.written")
         late, fault = [], None
         for plan, result in zip(plans, results, strict=True):
@@ -214,7 +225,7 @@ class Writer:
         if early:
             self._table.write_many([key_item(at) for at in early])
 
-    def _write_together(self, group: list[Plan], last: dict[int, int]) -> list[Committed | Result | StoreError]:
+    def _write_together(self, group: list[Plan], last: dict[int, int]) -> Results:
         if len(group) > 1:
             actions = [action for plan in group for action in self._actions(plan, last[plan.number])]
             try:
@@ -224,7 +235,10 @@ class Writer:
             except StoreError as error:
                 return [error] * len(group)
             else:
+                hit("dynamodb.commit.group")
                 return [Committed(last[plan.number]) for plan in group]
+        if self.in_order:
+            return _until_one_is_not_done([[plan] for plan in group], lambda one: [self._write(one[0], last[one[0].number])])
         return [self._write(plan, last[plan.number]) for plan in group]
 
     def _write(self, plan: Plan, last: int) -> Committed | Result | StoreError:
@@ -259,7 +273,7 @@ class Writer:
         removed = plan.removed[: max(0, room - len(plan.added))]
         return actions + [table.deleting(keys.wait_at(key, name)) for name in removed]
 
-    def _close_positions(self, plans: list[Plan], results: list[Committed | Result | StoreError], last: dict[int, int]) -> None:
+    def _close_positions(self, plans: list[Plan], results: Results, last: dict[int, int]) -> None:
         """Of changes that were certainly not done the positions are closed at once, so that no reader waits for them."""
         for place in {plan.change.key.place for plan in plans}:
             own = [(plan, result) for plan, result in zip(plans, results, strict=True) if plan.change.key.place == place]
@@ -272,6 +286,15 @@ class Writer:
             certain = not any(isinstance(result, StoreError) for _, result in own)
             if self._holes.bury_own(place, void) and certain:
                 self._holes.closed(place, last[own[0][0].number] - own[0][0].events + 1, last[own[-1][0].number])
+
+
+def _until_one_is_not_done(groups: Sequence[list[Plan]], write: Callable[[list[Plan]], Results]) -> Results:
+    """Group by group. Those behind one that is not done, or may not be, are as late as if a reader had closed their positions."""
+    results: Results = []
+    for group in groups:
+        goes_on = all(isinstance(result, Committed) or result is Result.CONFLICT for result in results[-1:])
+        results += write(group) if goes_on else [Result.LATE] * len(group)
+    return results
 
 
 def _room(plan: Plan) -> int:
