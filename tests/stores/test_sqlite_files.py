@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -335,3 +336,58 @@ def test_a_file_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_nothin
         ):
             with pytest.raises(StoreForeign, match=r"genlock\.db was deleted, moved or replaced while it was open; nothing was written"):
                 act()
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+@pytest.mark.parametrize("happens", [Path.unlink, lambda log: log.rename(log.with_name("moved")), lambda log: (log.unlink(), log.touch())])
+def test_a_log_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_who_closes_the_store_saves_it(
+    happens: Callable[[Path], object], tmp_path: Path
+) -> None:
+    path = tmp_path / "genlock.db"
+    first, second = make_change(make_key("A-001")), make_change(make_key("A-002"))
+    with closing(SQLiteStore(path)) as store:
+        store.commit([first])
+        happens(log_of(path))
+        for act in (lambda: store.commit([second]), lambda: store.load([first.key])):
+            with pytest.raises(StoreForeign, match=r"genlock\.db-wal, the log of the store, was deleted, moved or replaced"):
+                act()
+    with closing(SQLiteStore(path)) as store:
+        assert [*store.load([first.key, second.key]).records] == [first.key]
+        store.commit([second])
+
+
+def test_what_was_committed_is_lost_with_who_is_killed_after_his_log_was_deleted(tmp_path: Path) -> None:
+    """Why he must be told: until he is, he goes on committing what nobody will ever see."""
+    path = tmp_path / "genlock.db"
+    program = f"""if True:
+        import os, signal
+        from pathlib import Path
+        from genlock.stores.sqlite import SQLiteStore
+        from genlock.testing.sample import make_change, make_key
+        store = SQLiteStore({str(path)!r})
+        store.commit([make_change(make_key("A-001"))])
+        Path({str(log_of(path))!r}).unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    with closing(SQLiteStore(path)) as store:
+        assert store.load([make_key("A-001")]).records == {}
+
+
+def test_a_connection_that_is_opened_anew_may_have_another_log(tmp_path: Path) -> None:
+    path = tmp_path / "genlock.db"
+    first = make_change(make_key("A-001"))
+    with closing(SQLiteStore(path)) as store:
+        store.commit([first])
+        writer = store._writer
+        assert writer is not None
+        os.link(log_of(path), tmp_path / "kept")  # so that the next one cannot be the same by chance
+        writer.db.close()
+        assert not log_of(path).exists()
+        writer.db = writer._connect()
+        store.commit([make_change(first.key, first)])
+        assert not log_of(path).samefile(tmp_path / "kept")
+        assert [*store.load([first.key]).records] == [first.key]
