@@ -1,4 +1,4 @@
-"""Which server this is: the epoch rises with it (ADR 36).
+"""Which server this is: the epoch rises with it (ADR 35).
 
 MySQL has a UUID for each server. MariaDB has none, but servers that replicate from each other must have different numbers. The nodes of
 a cluster that commits on most of them, or on none, count as one: Galera's, and those of a replication group.

@@ -14,7 +14,7 @@ Implementation notes:
 - **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last position in them. What still ends in a
   deadlock is tried again after a random pause; nothing was written.
 - **A replica that was promoted** is another server. Each connection asks which it is before it first writes, and raises the epoch if it
-  is not the one that was kept (servers.py, ADR 36); what was decided before is a conflict, and is decided anew.
+  is not the one that was kept (servers.py, ADR 35); what was decided before is a conflict, and is decided anew.
 - **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection, whatever the server's defaults are.
 - **Nobody is told** of a commit by the server, so one thread looks for all who wait here (waiting.py).
 - **Durable** is what is flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1 where there is a binary log, for

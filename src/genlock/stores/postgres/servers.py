@@ -1,4 +1,4 @@
-"""Which server this is, and in which history: the epoch rises with it (ADR 36).
+"""Which server this is, and in which history: the epoch rises with it (ADR 35).
 
 A connection leads to one server for as long as it lasts, and a primary cannot become a standby and stay up. So a connection asks once,
 before it first writes. Behind a pooler the server may be another one at any time: there every commit says for which it was meant.

@@ -15,7 +15,7 @@ Implementation notes:
 - **READ COMMITTED is needed**, and checked: a transaction's snapshot would not show what was committed before our turn. Synchronous
   commit is switched on where it is off.
 - **A server that was promoted** has another timeline. Each connection asks for it before it first writes, and raises the epoch if it is
-  not the one that was kept (servers.py, ADR 36); what was decided before is a conflict, and is decided anew.
+  not the one that was kept (servers.py, ADR 35); what was decided before is a conflict, and is decided anew.
 - **NOTIFY is no part of a commit**; see waking.py. Behind a pooler (`pooled=on`) feeds are polled, unless `listen_url` says where to
   listen.
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is OutcomeUnknown. An idle connection that
