@@ -8,6 +8,7 @@ answers in parts among it, is uvicorn's.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,35 @@ if TYPE_CHECKING:
     from genlock.service.protocol import Protocol
 
 
-class Cycle(RequestResponseCycle):
-    """One request and its answer, on a connection of ours."""
+class News:
+    """asyncio.Event for the one who may wait here; hardly anyone ever does."""
+
+    _is_new = False
+    _waiters: list[asyncio.Future[None]] | None = None
+
+    def set(self) -> None:
+        """Wakes whoever waits."""
+        self._is_new = True
+        if self._waiters is not None:
+            waiters, self._waiters = self._waiters, None
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def clear(self) -> None:
+        """There is nothing new from now on."""
+        self._is_new = False
+
+    async def wait(self) -> None:
+        """Until there is."""
+        if not self._is_new:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters = [waiter] if self._waiters is None else [*self._waiters, waiter]
+            await waiter
+
+
+class Cycle(News, RequestResponseCycle):
+    """One request and its answer, on a connection of ours. Whether something has come of it, or has happened to it, it knows itself."""
 
     disconnected = False
     more_body = True
@@ -30,6 +58,8 @@ class Cycle(RequestResponseCycle):
     chunked_encoding: bool | None = None
     expected_content_length = 0
     access_log = False
+    waiting_for_100_continue = False
+    logger = logging.getLogger("uvicorn.error")
 
     _until_closed = False
     """Does the answer end where the connection does?"""
@@ -39,12 +69,11 @@ class Cycle(RequestResponseCycle):
         self.scope = protocol.scope
         self.transport = protocol.transport
         self.flow = protocol.flow
-        self.logger = protocol.logger
         self.default_headers = protocol.server_state.default_headers
-        self.message_event = News()  # type: ignore[assignment]
         self.on_response: Callable[[], None] = protocol.on_response_complete
         self.keep_alive = keep_alive
-        self.waiting_for_100_continue = protocol.expect_100_continue
+        if protocol.expect_100_continue:
+            self.waiting_for_100_continue = True
 
     def add(self, piece: bytes) -> int:
         """A piece of the body has come; how much of it is here now."""
@@ -54,13 +83,13 @@ class Cycle(RequestResponseCycle):
             self.body += piece
         else:
             self.body = bytearray(self.body) + piece
-        self.message_event.set()
+        self.set()
         return len(self.body)
 
     def end(self) -> None:
         """The request is here as a whole."""
         self.more_body = False
-        self.message_event.set()
+        self.set()
 
     # For the application, without awaiting
 
@@ -70,7 +99,7 @@ class Cycle(RequestResponseCycle):
             return None
         if self.flow.read_paused:
             self.flow.resume_reading()
-        self.message_event.clear()
+        self._is_new = False
         body, self.body = self.body, b""
         return bytes(body)
 
@@ -84,14 +113,21 @@ class Cycle(RequestResponseCycle):
             head += b"connection: close\r\n"
         self.transport.write(STATUS_LINE[status] + head + b"\r\n" + (b"" if self.scope["method"] == "HEAD" else body))
         self.response_started = self.response_complete = True
-        self.waiting_for_100_continue = False
-        self.message_event.set()
+        if self.waiting_for_100_continue:
+            self.waiting_for_100_continue = False
+        if self._waiters is not None:
+            self.set()
         if not self.keep_alive:
             self.transport.close()
         self.on_response()
         return True
 
-    # As ASGI has it
+    # As uvicorn and ASGI have it
+
+    @property
+    def message_event(self) -> News:  # type: ignore[override]
+        """An object of its own, where uvicorn makes them."""
+        return self
 
     async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
         if message["type"] != WHOLE:
@@ -110,33 +146,3 @@ class Cycle(RequestResponseCycle):
                 self._until_closed, self.chunked_encoding, self.keep_alive = True, False, False
         elif self._until_closed:
             self.expected_content_length = len(message.get("body", b""))  # by which uvicorn holds us to what was announced
-
-
-class News:
-    """asyncio.Event for the one who may wait here; hardly anyone ever does."""
-
-    __slots__ = ("_is_set", "_waiters")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._waiters: list[asyncio.Future[None]] | None = None
-
-    def set(self) -> None:
-        """Wakes whoever waits."""
-        self._is_set = True
-        if self._waiters is not None:
-            waiters, self._waiters = self._waiters, None
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    def clear(self) -> None:
-        """There is nothing new from now on."""
-        self._is_set = False
-
-    async def wait(self) -> None:
-        """Until there is."""
-        if not self._is_set:
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters = [waiter] if self._waiters is None else [*self._waiters, waiter]
-            await waiter

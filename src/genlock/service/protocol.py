@@ -10,7 +10,7 @@ Implementation notes:
 - The first request of a connection, and one that was sent before the one ahead of it was answered, wait until the event loop comes round
   to them, one each time: however many connect at once, or send without listening, those who talk with us pass between any two of them.
 - A connection has one task for all its requests, one after the other, where uvicorn has a task for each: to make one, and to keep account
-  of it, took a tenth of what a request costs here.
+  of it, took a tenth of what a request costs here. uvicorn's own coroutine around the application is run only if that has failed.
 - A connection that stays open between two requests has one timer for that, which looks when it runs out whether it has been quiet for so
   long. uvicorn makes and cancels one for each request.
 - Requests that come before the one ahead of them is answered are parsed only as far as one piece goes. The rest stays as bytes, and nothing
@@ -280,7 +280,14 @@ class Protocol(HttpToolsProtocol):
             while True:
                 while self._next is not None:
                     (cycle, app), self._next = self._next, None
-                    await cycle.run_asgi(app)
+                    fault: Exception | None = None
+                    try:
+                        await app(cycle.scope, cycle.receive, cycle.send)
+                    except Exception as error:  # noqa: BLE001 - uvicorn logs whatever it is, and answers for it
+                        fault = error
+                    if fault is not None or not cycle.response_complete:
+                        await cycle.run_asgi(_ending_with(fault))
+                    cycle.on_response = _nothing
                 if self._gone:
                     return
                 self._idle = self.loop.create_future()
@@ -391,6 +398,16 @@ _NOBODYS: Final = _Trailers()
 
 def _nothing() -> None:
     """For those whose answer concerns nobody."""
+
+
+def _ending_with(fault: Exception | None) -> Any:
+    """An application that ends as another has ended, for uvicorn, which knows what to do when there is no answer or only half of one."""
+
+    async def ending(*_: object) -> None:
+        if fault is not None:
+            raise fault
+
+    return ending
 
 
 def protocol_with(bounds: Bounds) -> type[Protocol]:
