@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from starlette.routing import Router
@@ -18,11 +18,11 @@ from genlock.service.access.door import Door
 from genlock.service.access.grant import OPEN
 from genlock.service.compat.endpoint import refusal
 from genlock.service.counting import count
-from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, line_of, problem
+from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, head_of, line_of, problem
 from genlock.service.limits import WRONG_KEY_COUNTS
 from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
 from genlock.service.running import Running
-from genlock.service.sending import LastAnswer, send_any, send_at_once
+from genlock.service.sending import LastAnswer, send_any
 from genlock.service.streams.stream import note_transport
 from genlock.service.v1.app import V1, Found
 from genlock.service.v1.waiting import Waiting
@@ -63,7 +63,7 @@ class App:
     ) -> None:
         self.running, self._door, self._pages = running, door, pages
         self._watch, self._on_fault, self._instead_of = watch, on_fault, instead_of
-        self._asks_for_keys = door.asks_for_keys
+        self._lets_all_in = not door.asks_for_keys and running.rates is None
         self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
         start = os.urandom(4).hex()
         self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
@@ -85,8 +85,8 @@ class App:
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
                 answer = self._failed(error, exchange)
             if answer is not None:
-                exchange.status = answer.status
-                if not send_at_once(answer, exchange):
+                exchange.status, line = answer.status, exchange.line
+                if line is None or type(answer) is not Answer or not line.write(answer.status, head_of(answer, exchange), answer.body):
                     await send_any(send, answer, exchange)
         except Gone:
             exchange.status = 499
@@ -114,8 +114,8 @@ class App:
         said = GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}")
         return _refusal(said, exchange)
 
-    async def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Answer | None:
-        """The answer of the part that the path is of; None if it has sent it itself."""
+    def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Awaitable[Answer | None]:
+        """What answers, or None if it has sent the answer itself. Up to there nobody is awaited, nor is a coroutine made for it."""
         scope, headers = exchange.scope, exchange.headers
         if b"upgrade" in headers and _has_body(headers):
             return _not_upgraded(exchange)
@@ -127,16 +127,25 @@ class App:
             check_protocol(protocol.decode("latin-1"), "client", __version__)
         path: str = scope["path"]
         found = self._sought(exchange) if path.startswith("/v1/") else None
-        if not self._asks_for_keys and self.running.rates is None:
+        if self._lets_all_in:
             exchange.grant = OPEN
         elif path not in _OPEN_PATHS:
-            await self._let_in(exchange, receive)
+            return self._through_the_door(found, exchange, receive, send)
+        return self._answer(found, exchange, receive, send)
+
+    async def _through_the_door(
+        self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send
+    ) -> Answer | None:
+        await self._let_in(exchange, receive)
+        return await self._answer(found, exchange, receive, send)
+
+    def _answer(self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send) -> Awaitable[Answer | None]:
+        """That of the part that the path is of."""
         if isinstance(found, tuple):
-            return await self._v1.answer(found, exchange, receive)
+            return self._v1.answer(found, exchange, receive)
         if found is not None and not isinstance(found, RouteNotFound):
             raise found
-        await self._page(exchange, receive, send)
-        return None
+        return self._page(exchange, receive, send)
 
     def _sought(self, exchange: Exchange) -> Found | GenlockError:
         """The operation that is asked for, or why there is none: the log is to name it also of those who are not let in."""
@@ -188,7 +197,7 @@ def _has_body(headers: dict[bytes, bytes]) -> bool:
     return b"transfer-encoding" in headers or bool(headers.get(b"content-length", b"").strip(b"0"))
 
 
-def _not_upgraded(exchange: Exchange) -> LastAnswer:
+async def _not_upgraded(exchange: Exchange) -> LastAnswer:
     """The parser takes the head of a request that asks for another protocol for the whole, and its body for what comes next: for another
     request, which whoever is in front of us has never seen."""
     exchange.error = error = BadArgument(

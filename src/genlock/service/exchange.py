@@ -127,10 +127,11 @@ def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
 
 def body_at_once(line: Line, headers: dict[bytes, bytes], most: int, advice: str = "") -> bytes | None:
     """The body if it is here as a whole, as that of nearly every request is, or OverLimit; None: it has to be read."""
-    _check_announced(headers, most, advice)
     body = line.take_body()
-    if body is not None and len(body) > most:
-        raise _too_large(most, advice)
+    if body is not None:
+        _check_encoding(headers)
+        if len(body) > most:
+            raise _too_large(most, advice)
     return body
 
 
@@ -152,12 +153,16 @@ async def read_body(receive: Receive, headers: dict[bytes, bytes], most: int, pa
 
 def _check_announced(headers: dict[bytes, bytes], most: int, advice: str) -> None:
     """By what its head says of a body."""
-    encoding = headers.get(b"content-encoding")
-    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
-        raise KindRefused("the request's body is taken as it is; send it without content-encoding")
+    _check_encoding(headers)
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length) > most):
         raise _too_large(most, advice)
+
+
+def _check_encoding(headers: dict[bytes, bytes]) -> None:
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        raise KindRefused("the request's body is taken as it is; send it without content-encoding")
 
 
 async def _read_rest(receive: Receive, message: MutableMapping[str, Any], most: int, pace: Pace | None, advice: str) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from genlock.service.exchange import Answer, Exchange, Send, head_of, headers_of, send_answer
+from genlock.service.exchange import Answer, Exchange, Send, headers_of, send_answer
 
 
 class LongAnswer(Answer, frozen=True):
@@ -18,12 +18,6 @@ class LongAnswer(Answer, frozen=True):
 
 class LastAnswer(Answer, frozen=True):
     """An answer after which the connection is closed: what else has come on it is not looked at."""
-
-
-def send_at_once(answer: Answer, exchange: Exchange) -> bool:
-    """Sends it, if it is one like all others and its client takes it now."""
-    line = exchange.line
-    return line is not None and type(answer) is Answer and line.write(answer.status, head_of(answer, exchange), answer.body)
 
 
 async def send_any(send: Send, answer: Answer, exchange: Exchange) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias
@@ -57,41 +57,52 @@ class V1:
 
     def find(self, scope: Scope) -> Found:
         """The endpoint that a request is for, its tenant and project, and the name in its path."""
-        parts = scope["path"].split("/", 4)
+        path: str = scope["path"]
+        parts = path.split("/", 4)
         match = (self._beyond if parts[3] == NO_NAME else self._router).match(parts[4]) if len(parts) == 5 else None
         if match is None:
-            raise RouteNotFound(f"there is nothing at {scope['path'][:200]}; /openapi.json lists what there is")
+            raise RouteNotFound(f"there is nothing at {path[:200]}; /openapi.json lists what there is")
+        methods, name = match
         method: str = scope["method"]
         # A HEAD is a GET of which the server leaves out the body.
-        endpoint = match.methods.get("GET" if method == "HEAD" else method)
+        endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
-            raise refused_method(method, match.methods)
+            raise refused_method(method, methods)
         place = check_place(parts[2], parts[3])
-        if endpoint.route.within is Within.STORE and place[0] != EVERYWHERE:
+        if endpoint.in_store and place[0] != EVERYWHERE:
             raise RouteNotFound(f"{endpoint.name} is about no tenant: its path begins with {PREFIX}/{NO_NAME}/{NO_NAME}/")
-        return endpoint, place, match.name
+        return endpoint, place, name
 
-    async def answer(self, found: Found, exchange: Exchange, receive: Receive) -> Answer:
-        """The answer to a request; what is refused on the way is raised."""
+    def answer(self, found: Found, exchange: Exchange, receive: Receive) -> Awaitable[Answer]:
+        """The answer to a request; what is refused on the way is raised. What need not wait is done before anybody is awaited."""
         endpoint, place, _ = found
-        grant, headers, scope = exchange.grant, exchange.headers, exchange.scope
+        grant = exchange.grant
         if not grant.sees(*place):
             if place[0] == EVERYWHERE:
                 # That there is a store with tenants is no secret, unlike which ones.
                 raise RoleRefused("this is about all tenants of the store and needs a key of all tenants, which yours is not")
             raise RouteNotFound(f"there is no project {place[1]!r} of tenant {place[0]!r} for this key")
-        speaker = self._running.speaker(grant, exchange.client, headers)
+        speaker = self._running.speaker(grant, exchange.client, exchange.headers)
         if not endpoint.reads_body:
-            return await self._ask(found, exchange, speaker, endpoint.keywords.of_query(scope["query_string"]), receive)
-        line, most = exchange.line, endpoint.most_bytes
-        body = None if line is None else body_at_once(line, headers, most, endpoint.advice)
+            return self._ask(found, exchange, speaker, endpoint.keywords.of_query(exchange.scope["query_string"]), receive)
+        line = exchange.line
+        body = None if line is None else body_at_once(line, exchange.headers, endpoint.most_bytes, endpoint.advice)
         if body is None:
-            body = await read_body(receive, headers, most, self._running.pace, endpoint.advice)
+            return self._read(found, exchange, speaker, receive)
+        return self._take(found, exchange, speaker, body, receive)
+
+    async def _read(self, found: Found, exchange: Exchange, speaker: AsyncCoordinator, receive: Receive) -> Answer:
+        """The same for a body that has not come as a whole yet."""
+        endpoint = found[0]
+        body = await read_body(receive, exchange.headers, endpoint.most_bytes, self._running.pace, endpoint.advice)
+        return await self._take(found, exchange, speaker, body, receive)
+
+    def _take(self, found: Found, exchange: Exchange, speaker: AsyncCoordinator, body: bytes, receive: Receive) -> Awaitable[Answer]:
         if body:
-            check_json(headers)
+            check_json(exchange.headers)
         if len(body) < LARGE_BYTES:
-            return await self._ask(found, exchange, speaker, endpoint.keywords.of_body(body), receive)
-        return await self._take_large(found, exchange, speaker, body, receive)
+            return self._ask(found, exchange, speaker, found[0].keywords.of_body(body), receive)
+        return self._take_large(found, exchange, speaker, body, receive)
 
     async def _take_large(self, found: Found, exchange: Exchange, speaker: AsyncCoordinator, body: bytes, receive: Receive) -> Answer:
         """The same for a body that takes long to be read: in a thread, and so is whatever is done with it."""
@@ -119,7 +130,7 @@ class V1:
         grant, headers = exchange.grant, exchange.headers
         exchange.arguments = endpoint.arguments(place, name, given, headers)
         endpoint.permit(grant, speaker, given)
-        if endpoint.route.fenced and not is_own(grant, session := endpoint.session(speaker, given)):
+        if endpoint.fenced and not is_own(grant, session := endpoint.session(speaker, given)):
             await self._running.acting.check(grant, place[0], session)
         if endpoint.waits and given["wait_seconds"]:
             # It takes no turn: that would be a long one.

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from typing import Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
-from genlock.core.access import EVERYWHERE
+from genlock.core.access import EVERYWHERE, Role
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SpawnResult, SubmissionResult, TaskClaim
 from genlock.errors import BadArgument, RoleRefused
 from genlock.plans import PlanFile
@@ -20,7 +20,7 @@ from genlock.service.v1.request import Keywords
 from genlock.wire.answers import encode_answer, encode_in_pieces
 from genlock.wire.headers import OPERATION_HEADER
 from genlock.wire.problems import refusal_of
-from genlock.wire.routes import ADMIN, OPERATOR, Route
+from genlock.wire.routes import ADMIN, OPERATOR, Route, Within
 from genlock.wire.statuses import REASONS
 
 _OPERATION: Final = OPERATION_HEADER.encode()
@@ -52,11 +52,15 @@ class Endpoint:
         self._may_change_limits = route.name in ("set_tenant", "set_policy")
         self.in_tenant = "tenant_id" in route.call.__struct_fields__
         self.in_project = "project_id" in route.call.__struct_fields__
+        self.in_store = route.within is Within.STORE
         self.variable = route.variable
+        self.fenced = route.fenced
         self.reads_body = route.method != "GET"
         self.looks = route.repeatable
         self.waits = route.name == "claim_next"
         self.names_user = "user_id" in self.keywords.type.__struct_fields__
+        self._roles = frozenset(role for role in Role if role.covers(route.role))
+        """Those that may do this."""
         self._needs_one_role = not (self._may_change_limits or self.names_user or route.name == "adopt_result")
         """Is the role all that has to be looked at?"""
         self.takes_plan = "source" in self.keywords.type.__struct_fields__
@@ -77,7 +81,7 @@ class Endpoint:
 
     def permit_at_all(self, grant: Grant) -> None:
         """RoleRefused where the role does not cover this, whatever its keywords are."""
-        if not grant.may(self.route.role):
+        if grant.role not in self._roles:
             raise self._not_for(grant, self.route.role)
 
     def _not_for(self, grant: Grant, needed: str) -> RoleRefused:

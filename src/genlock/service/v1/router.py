@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from msgspec import Struct
-
 from genlock.wire.routes import Route
 
 E = TypeVar("E")
-
-
-class Match(Struct, Generic[E], frozen=True):
-    """The endpoints of a path by method, and what stands at its variable."""
-
-    methods: dict[str, E]
-    name: str | None
 
 
 class Router(Generic[E]):
@@ -24,6 +15,7 @@ class Router(Generic[E]):
 
     def __init__(self, endpoints: Iterable[tuple[Route, E]]) -> None:
         self._plain: dict[str, dict[str, E]] = {}
+        """Of one part or two."""
         self._named: dict[tuple[str, str], dict[str, E]] = {}
         for route, endpoint in endpoints:
             parts = route.path.split("/")
@@ -32,12 +24,15 @@ class Router(Generic[E]):
             else:
                 self._named.setdefault((parts[0], parts[2] if len(parts) == 3 else ""), {})[route.method] = endpoint
 
-    def match(self, path: str) -> Match[E] | None:
-        """What stands at this path, or None."""
+    def match(self, path: str) -> tuple[dict[str, E], str | None] | None:
+        """The endpoints at this path, by method, and what stands at its variable; or None."""
+        first, *rest = path.split("/", 2)
+        if len(rest) == 2:
+            name, last = rest
+            named = self._named.get((first, last)) if name and last else None
+            return None if named is None else (named, name)
         plain = self._plain.get(path)
         if plain is not None:
-            return Match(plain, None)
-        first, _, rest = path.partition("/")
-        name, slash, last = rest.partition("/")
-        named = self._named.get((first, last))
-        return None if named is None or not name or (slash and not last) else Match(named, name)
+            return plain, None
+        named = self._named.get((first, "")) if rest and rest[0] else None
+        return None if named is None else (named, rest[0])
