@@ -146,14 +146,14 @@ def _level_of(what: Exchange) -> str:
 
 
 def _line(what: Exchange, level: str, now: float) -> Line:
-    result, error, headers = what.result, what.error, what.headers
-    arguments, place = what.arguments or _NOTHING, what.place or _NOWHERE
+    result, error, headers, arguments = what.result, what.error, what.headers, what.arguments or _NOTHING
     if error is not None:
         # What was not as it should be is not repeated: it may be anything.
         arguments, headers = _checked(arguments, error), {}
     get = arguments.get
     claim = getattr(result, "claim", None)
-    line = Line(
+    tenant, project = what.place or _NOWHERE
+    return Line(
         now,
         level,
         what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here" if what.status == 404 else "refused"),
@@ -161,19 +161,16 @@ def _line(what: Exchange, level: str, now: float) -> Line:
         what.scope["method"],
         what.status,
         round((time.perf_counter() - what.started) * 1000, 2),
-        place[0],
-        place[1],
+        tenant,
+        project,
         get("session_id") or _header(headers, _SESSION),
         get("agent_id") or _header(headers, _AGENT),
-        get("task_id"),
-        get("generation", get("expected_generation")),
+        get("task_id") if claim is None else claim.task_id,
+        get("generation", get("expected_generation")) if claim is None else claim.generation,
         getattr(result, "reason", None) if error is None else _name_of(error),
         what.grant.key_id or None,
         what.client or None,
     )
-    if claim is not None:
-        line.task, line.generation = claim.task_id, claim.generation
-    return line
 
 
 def _header(headers: dict[bytes, bytes], name: bytes) -> str | None:
