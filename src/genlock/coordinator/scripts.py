@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from genlock.engine.engine import Engine
 from genlock.engine.jobs import Job, Request
 from genlock.errors import GenlockError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,13 +88,10 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
     """
 
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # Here, because whoever has no event loop need not wait for it to be imported.
-        import asyncio
-
         operations = self._operations()
         engine = operations.engine
         script = operation(operations, *args, **kwargs)
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()()
         try:
             step = next(script)
             while True:
@@ -99,7 +99,7 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
                     job = engine.submit(step.requests, loop=loop, patience=step.patience)
                     try:
                         await job.future
-                    except asyncio.CancelledError:
+                    except BaseException:  # the call was cancelled
                         engine.abandon(job)
                         raise
                     answer: Any = job
@@ -115,6 +115,14 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
             return result
 
     return _named(method, operation)
+
+
+@functools.cache
+def _running_loop() -> Callable[[], AbstractEventLoop]:
+    """asyncio's own. Found out here, because whoever has no event loop need not wait for it to be imported."""
+    from asyncio import get_running_loop
+
+    return get_running_loop
 
 
 F = TypeVar("F", bound=Callable[..., Any])
