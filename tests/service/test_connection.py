@@ -157,6 +157,34 @@ def test_a_connection_that_has_gone_has_no_timer_left() -> None:
     in_loop(test)
 
 
+@pytest.mark.parametrize(
+    ("first", "is_kept"),
+    [
+        ("HTTP/1.1\r\n", True),
+        ("HTTP/1.1\r\nConnection: keep-alive\r\n", True),
+        ("HTTP/1.1\r\nConnection: close\r\n", False),
+        ("HTTP/1.0\r\n", False),
+        ("HTTP/1.0\r\nConnection: keep-alive\r\n", False),
+        ("HTTP/1.0\r\nProxy-Connection: keep-alive\r\n", False),
+    ],
+)
+def test_a_request_is_of_the_version_that_it_says_whatever_it_says_of_its_connection(first: str, is_kept: bool) -> None:
+    async def test(loop: Loop) -> None:
+        seen: list[str] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            seen.append(scope["http_version"])
+            await answering(scope, receive, send)
+
+        protocol, wire = connected(app, loop)
+        protocol.data_received(f"GET / {first}host: localhost\r\n\r\n".encode())
+        await rounds(loop)
+        assert seen == [first[5:8]]
+        assert wire.is_closed is not is_kept
+
+    in_loop(test)
+
+
 def test_one_task_sees_to_all_requests_of_a_connection_and_ends_with_it() -> None:
     async def test(loop: Loop) -> None:
         seen: set[asyncio.Task[Any] | None] = set()

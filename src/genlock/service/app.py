@@ -65,16 +65,16 @@ class App:
         self._watch, self._on_fault, self._instead_of = watch, on_fault, instead_of
         self._lets_all_in = not door.asks_for_keys and running.rates is None
         self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
-        start = os.urandom(4).hex()
-        self._requests = (f"{start}-{number:x}" for number in itertools.count(1))
+        self._start, self._numbers = os.urandom(4).hex(), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1003})
             return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        exchange = Exchange(scope, headers, self._request_id(headers), line_of(scope, send))
+        line = line_of(scope, send)
+        headers: dict[bytes, bytes] = dict(scope["headers"]) if line is None else line.headers
+        exchange = Exchange(scope, headers, self._request_id(headers), line)
         try:
             try:
                 answer = await self._part(exchange, receive, send)
@@ -85,7 +85,7 @@ class App:
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
                 answer = self._failed(error, exchange)
             if answer is not None:
-                exchange.status, line = answer.status, exchange.line
+                exchange.status = answer.status
                 if line is None or type(answer) is not Answer or not line.write(answer.status, head_of(answer, exchange), answer.body):
                     await send_any(send, answer, exchange)
         except Gone:
@@ -98,7 +98,7 @@ class App:
         given = headers.get(_REQUEST)
         if given is not None and len(given) <= _LONGEST_REQUEST_ID and given.isalnum():
             return given.decode("ascii")
-        return next(self._requests)
+        return f"{self._start}-{next(self._numbers):x}"
 
     def _refused(self, error: GenlockError, exchange: Exchange) -> Answer:
         # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.

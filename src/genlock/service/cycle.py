@@ -64,15 +64,16 @@ class Cycle(News, RequestResponseCycle):
     _until_closed = False
     """Does the answer end where the connection does?"""
 
-    def __init__(self, protocol: Protocol, keep_alive: bool) -> None:
+    def __init__(self, protocol: Protocol, headers: dict[bytes, bytes], keep_alive: bool) -> None:
         """What it has of its connection, it has so that the two do not hold each other when the connection is gone."""
+        self.headers = headers
         self.scope = protocol.scope
         self.transport = protocol.transport
         self.flow = protocol.flow
         self.default_headers = protocol.server_state.default_headers
         self.on_response: Callable[[], None] = protocol.on_response_complete
         self.keep_alive = keep_alive
-        if protocol.expect_100_continue:
+        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
             self.waiting_for_100_continue = True
 
     def add(self, piece: bytes) -> int:
@@ -111,7 +112,7 @@ class Cycle(News, RequestResponseCycle):
             head += b"%b: %b\r\n" % one
         if not self.keep_alive:
             head += b"connection: close\r\n"
-        self.transport.write(STATUS_LINE[status] + head + b"\r\n" + (b"" if self.scope["method"] == "HEAD" else body))
+        self.transport.write(b"".join((STATUS_LINE[status], head, b"\r\n", b"" if self.scope["method"] == "HEAD" else body)))
         self.response_started = self.response_complete = True
         if self.waiting_for_100_continue:
             self.waiting_for_100_continue = False

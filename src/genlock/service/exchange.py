@@ -51,6 +51,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Line(Protocol):
     """What is beneath `receive` and `send` on a connection of ours. It need not be awaited: a coroutine less is a microsecond less."""
 
+    headers: dict[bytes, bytes]
+    """Those of the request; of one that comes several times the last."""
+
     def take_body(self) -> bytes | None:
         """The body, if it is here as a whole; None: receive it."""
 

@@ -44,6 +44,8 @@ _UNREAD_BYTES: Final = 256 * 1024
 _LINGER_SECONDS: Final = 2.0
 _EXTENSIONS: Final[dict[str, dict[str, Any]]] = {WHOLE: {}}
 _CLOSE_SECONDS: Final = 5.0
+_HASH: Final = ord("#")
+_KEEPING: Final = (b"connection", b"proxy-connection")
 
 
 class Bounds:
@@ -97,8 +99,13 @@ class Protocol(HttpToolsProtocol):
             "scheme": self.scheme,
             "root_path": "",
             "extensions": _EXTENSIONS,
+            "headers": None,
+            "method": None,
+            "path": None,
+            "raw_path": None,
+            "query_string": None,
         }
-        """What is the same for all requests of a connection."""
+        """What is the same for all requests of a connection, and room for the rest: to let a dictionary grow takes longer than to fill it."""
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:
@@ -180,20 +187,26 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head, self._whole, self._unread = True, False, 0
-        self.url, self.headers, self.expect_100_continue = b"", [], False
+        self.url, self.headers = b"", []
         self.scope = scope = self._blank.copy()  # type: ignore[assignment]
         scope["headers"] = self.headers
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """As uvicorn does, for what can come here: no websockets, no path that we are mounted at, no limit of its own."""
         self._in_head = False
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = large_head
+        headers, self.headers = dict(self.headers), _NOBODYS
+        keep_alive = self.parser.should_keep_alive()
+        if not keep_alive or not headers.keys().isdisjoint(_KEEPING):  # without a word about it, only HTTP/1.1 is kept alive
+            self.scope["http_version"] = version = self.parser.get_http_version()
+            keep_alive = keep_alive and version != "1.0"
         self._fill_scope()
-        self.headers = _NOBODYS
-        keep_alive = self.scope["http_version"] != "1.0" and self.parser.should_keep_alive()
         before: RequestResponseCycle | None = self.cycle
-        self.cycle = cycle = Cycle(self, keep_alive and not self.bounds.ending and self.app is self._usual)
+        self.cycle = cycle = Cycle(self, headers, keep_alive and not self.bounds.ending and self.app is self._usual)
         if before is None or before.response_complete:
             self._start_asgi_task(cycle, self.app)
         else:
@@ -202,11 +215,8 @@ class Protocol(HttpToolsProtocol):
 
     def _fill_scope(self) -> None:
         scope, parser, url = self.scope, self.parser, self.url
-        version = parser.get_http_version()
-        if version != "1.1":
-            scope["http_version"] = version
         scope["method"] = parser.get_method().decode("ascii")
-        if url.startswith(b"/") and b"#" not in url:
+        if url[:1] == b"/" and _HASH not in url:
             raw_path, _, query = url.partition(b"?")
         else:  # also with a host in it
             parsed = httptools.parse_url(url)

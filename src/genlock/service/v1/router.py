@@ -26,13 +26,13 @@ class Router(Generic[E]):
 
     def match(self, path: str) -> tuple[dict[str, E], str | None] | None:
         """The endpoints at this path, by method, and what stands at its variable; or None."""
-        first, *rest = path.split("/", 2)
-        if len(rest) == 2:
-            name, last = rest
-            named = self._named.get((first, last)) if name and last else None
-            return None if named is None else (named, name)
-        plain = self._plain.get(path)
-        if plain is not None:
-            return plain, None
-        named = self._named.get((first, "")) if rest and rest[0] else None
-        return None if named is None else (named, rest[0])
+        first, _, rest = path.partition("/")
+        name, slash, last = rest.partition("/")
+        if not slash:
+            plain = self._plain.get(path)
+            if plain is not None:
+                return plain, None
+        elif not last:
+            return None
+        named = self._named.get((first, last)) if name else None
+        return None if named is None else (named, name)
