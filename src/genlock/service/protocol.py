@@ -105,7 +105,7 @@ class Protocol(HttpToolsProtocol):
             "raw_path": None,
             "query_string": None,
         }
-        """What is the same for all requests of a connection, and room for the rest: to let a dictionary grow takes longer than to fill it."""
+        """What is the same for all requests of a connection, and room for the rest: to let it grow would take longer than to fill it."""
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:

@@ -54,6 +54,7 @@ class Endpoint:
         self.in_project = "project_id" in route.call.__struct_fields__
         self.in_store = route.within is Within.STORE
         self.variable = route.variable
+        self._takes_operation = self.keywords.takes_operation
         self.fenced = route.fenced
         self.reads_body = route.method != "GET"
         self.looks = route.repeatable
@@ -73,8 +74,8 @@ class Endpoint:
             given["project_id"] = place[1]
         if self.variable is not None:
             given[self.variable] = name
-        if self.keywords.takes_operation:
-            _take_operation(given, headers.get(_OPERATION))
+        if self._takes_operation and _OPERATION in headers:
+            _take_operation(given, headers[_OPERATION])
         if self.takes_plan and isinstance(given["source"], list):
             given["source"] = [PlanFile(*file) for file in given["source"]]
         return given
@@ -89,8 +90,7 @@ class Endpoint:
 
     def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
         """RoleRefused where the role does not cover this."""
-        if self._needs_one_role:
-            self.permit_at_all(grant)
+        if self._needs_one_role and grant.role in self._roles:
             return
         needed = self._needed(given)
         if not grant.may(needed):
@@ -139,9 +139,7 @@ class Endpoint:
         return Answer(200, encode_answer(result))
 
 
-def _take_operation(given: dict[str, Any], header: bytes | None) -> None:
-    if header is None:
-        return
+def _take_operation(given: dict[str, Any], header: bytes) -> None:
     operation = header.decode("latin-1")
     if given["operation_id"] not in (None, operation):
         raise BadArgument(f"header {OPERATION_HEADER} and operation_id differ; one of them is enough")
