@@ -32,7 +32,7 @@ class Stage:
         now = self.bindings.catch_up().now
         assert now is not None
         now += timedelta(seconds=ahead_seconds)
-        return [session for session in ("s1", "s2", "s3") if self.bindings.has_key(("acme", session), now)]
+        return [session for session in ("s1", "s2", "s3") if self.bindings.has_key(("acme", session), lambda: now)]
 
     @property
     def readings(self) -> int:

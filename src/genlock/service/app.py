@@ -136,7 +136,15 @@ class App:
     async def _through_the_door(
         self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send
     ) -> Answer | None:
-        await self._let_in(exchange, receive)
+        """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
+        rates = self.running.rates
+        try:
+            exchange.grant = await self._door.admit(exchange.headers, exchange.scope["method"])
+        except KeyRefused:
+            await count(rates, exchange.client, receive, WRONG_KEY_COUNTS)
+            raise
+        if rates is not None:
+            await count(rates, exchange.grant.key_id or exchange.client, receive)
         return await self._answer(found, exchange, receive, send)
 
     def _answer(self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send) -> Awaitable[Answer | None]:
@@ -155,17 +163,6 @@ class App:
             return error
         exchange.route, exchange.place = found[0].name, found[1]
         return found
-
-    async def _let_in(self, exchange: Exchange, receive: Receive) -> None:
-        """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
-        rates = self.running.rates
-        try:
-            exchange.grant = await self._door.admit(exchange.headers, exchange.scope["method"])
-        except KeyRefused:
-            await count(rates, exchange.client, receive, WRONG_KEY_COUNTS)
-            raise
-        if rates is not None:
-            await count(rates, exchange.grant.key_id or exchange.client, receive)
 
     async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
         """Starlette answers by itself; what it has not begun to answer is a problem like any other."""

@@ -61,7 +61,12 @@ class Acting:
             return
         if grant.session is not None:
             raise RoleRefused(f"this key acts for session {grant.session!r} alone")
-        if session is not None and await self._has_key(tenant, session):
+        if session is None:
+            return
+        came = self._monotonic()
+        if came - self._last >= FRESH_SECONDS:
+            await self._look(came)
+        if self._bindings.has_key((tenant, session), self._now):
             raise RoleRefused(f"session {session!r} has a key of its own; act with that one, or with an operator's")
 
     async def look(self) -> datetime:
@@ -71,13 +76,7 @@ class Acting:
 
     def is_shut_out(self, grant: Grant, tenant: str, session: str | None) -> bool:
         """By what was last read: has the session a key of its own, which this is not?"""
-        return session is not None and not is_own(grant, session) and self._bindings.has_key((tenant, session), self._now())
-
-    async def _has_key(self, tenant: str, session: str) -> bool:
-        came = self._monotonic()
-        if came - self._last >= FRESH_SECONDS:
-            await self._look(came)
-        return self._bindings.has_key((tenant, session), self._now())
+        return session is not None and not is_own(grant, session) and self._bindings.has_key((tenant, session), self._now)
 
     def _now(self) -> datetime:
         assert self._time is not None

@@ -6,6 +6,7 @@ and whoever is waiting by one of them can be told which were changed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple, TypeAlias
 
@@ -43,9 +44,13 @@ class Bindings:
         self._places: dict[str, Place] = {}
         """By key."""
 
-    def has_key(self, place: Place, now: datetime) -> bool:
-        """Has this session a key that is good at this instant?"""
-        return any(end is None or now < end for end in self._keys.get(place, {}).values())
+    def has_key(self, place: Place, clock: Callable[[], datetime]) -> bool:
+        """Has this session a key that is good now? What time it is matters only where there is any."""
+        ends = self._keys.get(place)
+        if ends is None:
+            return False
+        now = clock()
+        return any(end is None or now < end for end in ends.values())
 
     def catch_up(self, *, time: bool = True) -> News:
         """Reads what has happened, and the time. What was read when the store failed is read again."""

@@ -91,19 +91,14 @@ class Keyring:
 
     async def find(self, text: str) -> Grant | None:
         """What the key admits; None if it is unknown, expired or revoked. BadArgument, without a look, if it is no key at all."""
-        key = parse_key(text)
-        known = await self.look(key.id)
+        key, came = parse_key(text), self._monotonic()
+        known = self._known_by(self._recent(key.id, came) or await self._look(key.id, came))
         return known.grant if known is not None and opens(known.record, digest_of(key.secret), known.now) else None
 
     async def look(self, id: str) -> Known | None:
         """The key of this id, be it good or not; None if there is none."""
         came = self._monotonic()
-        look = self._known.get(id) or self._unknown.get(id)
-        if look is None or came - look.began >= FRESH_SECONDS:
-            look = await self._look(id, came)
-        if look.record is None or look.grant is None:
-            return None
-        return Known(look.record, look.grant, look.now + timedelta(seconds=self._monotonic() - look.began))
+        return self._known_by(self._recent(id, came) or await self._look(id, came))
 
     async def expect(self, texts: Iterable[str]) -> None:
         """These are about to be looked for: what is not known well enough comes in as few loads as may be."""
@@ -112,8 +107,7 @@ class Keyring:
         for text in texts:
             with suppress(BadArgument):
                 id = parse_key(text).id
-                look = self._known.get(id) or self._unknown.get(id)
-                if look is None or came - look.began >= FRESH_SECONDS:
+                if self._recent(id, came) is None:
                     task = self._flight_of(id, came).task
                     assert task is not None
                     flights[task] = None
@@ -139,6 +133,16 @@ class Keyring:
             self._unknown.pop(id, None)
             if flight is not None and id in under_way:
                 flight.doubted.add(id)
+
+    def _recent(self, id: str, came: float) -> _Look | None:
+        """What still counts for who came at this instant."""
+        look = self._known.get(id) or self._unknown.get(id)
+        return None if look is None or came - look.began >= FRESH_SECONDS else look
+
+    def _known_by(self, look: _Look) -> Known | None:
+        if look.record is None or look.grant is None:
+            return None
+        return Known(look.record, look.grant, look.now + timedelta(seconds=self._monotonic() - look.began))
 
     # Loading
 
