@@ -6,9 +6,11 @@ from math import inf
 
 import pytest
 
+from genlock.coordinator.arguments import pack
 from genlock.core import events as e
 from genlock.core.commands import Content, SubmitResult
-from genlock.errors import GenlockError, StoreFull, StoreUnavailable
+from genlock.core.keys import REFUSED
+from genlock.errors import GenlockError, OutcomeUnknown, StoreFull, StoreUnavailable
 from tests.engine.gates import PATIENCE, Home, answered, caller, claim, complete, granted, later, raising, submit, task_key, told, writing
 
 
@@ -97,6 +99,49 @@ def test_a_refused_result_is_kept_once_the_store_is_back(home: Home) -> None:
     assert submit(fleet, "T", "alice", 1, {"work": "done"}).kept
 
     assert len(fleet.list_refused_results()) == 1
+
+
+def test_a_refused_result_that_was_kept_is_said_to_be_though_what_others_have_to_be_told_is_not_written(home: Home) -> None:
+    """Both are of one second commit. Of that the news conflicts, and then the store is away."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, "T", "X"])
+    complete(fleet, "T")
+    granted(fleet, "A", "alice")
+    stop = home.stop()
+    store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
+    busy = later(lambda: claim(fleet, "X", "somebody"))
+    stop.wait()
+    jobs = [fleet.engine.submit([SubmitResult(task_key(name), caller("alice"), 1, pack({"work": name})[0])]) for name in ("A", "T")]
+    store.on(
+        "commit",
+        when=writing(e.ResultRejected),
+        before=lambda: rival.edit_task(task_id="B", changes={"description": "more"}),
+        after=lambda: store.on("load", before=raising(StoreUnavailable("away"))),
+    )
+    stop.open()
+
+    assert busy.result(PATIENCE).success
+    accepted, refused = [answered(job)[0] for job in jobs]
+    assert accepted.accepted
+    assert (refused.reason, refused.kept) == ("TASK_ALREADY_COMPLETED", True)
+    assert len(fleet.list_refused_results()) == 1
+
+
+def test_a_refused_result_that_may_have_been_kept_is_not_said_to_be_lost(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    complete(fleet, "T")
+    store.on("commit", when=writing(e.ResultRejected), before=raising(OutcomeUnknown("the connection broke")))
+    # It is not there when one looks, and then nobody can look any more.
+    is_looked_for = lambda query: query.record is not None and query.record.kind == REFUSED  # noqa: E731
+    store.on("read_events", when=is_looked_for, after=lambda: store.on("load", before=raising(StoreUnavailable("away")), times=inf))
+
+    with pytest.raises(OutcomeUnknown):
+        submit(fleet, "T", "alice", 1, {"work": "done"})
+
+    store.clear()
 
 
 def test_the_same_refused_result_handed_in_at_two_coordinators_at_once_is_kept_once(home: Home) -> None:

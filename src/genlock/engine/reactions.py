@@ -19,6 +19,7 @@ from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Round
 from genlock.engine.cells import Cell
 from genlock.engine.counts import Counts
+from genlock.engine.doubts import doubts_of, undecided
 from genlock.engine.jobs import Item, plain_item
 from genlock.engine.patience import patiently, pause_after
 from genlock.engine.spans import Span, spans_of
@@ -69,10 +70,12 @@ class Reactor:
         """What came of it."""
         self.commits = 0
         """How many commits that took."""
+        self.owed: list[tuple[Item, Command]] = []
+        """Each `also` that is not done yet, with its item."""
 
     def run(self, reactions: list[Reaction], also: list[tuple[Item, Command]], until: float) -> bool:
         """Runs them; False if some reactions were left for settling. An `also` that fails becomes its item's outcome."""
-        owed = also
+        self.owed = owed = also
         todo, known, complete = self._expanded(reactions, until if owed else NEVER)
         budget = MOST_AT_A_TIME
         tries = 0
@@ -87,7 +90,7 @@ class Reactor:
                 return False
             if tries:
                 time.sleep(pause_after(tries + 1))
-            owed = outcome.owed
+            self.owed = owed = outcome.owed
             expanded, known, all_found = self._expanded(outcome.more, until if owed else NEVER)
             complete = complete and all_found
             todo = merged(outcome.again + expanded)
@@ -107,11 +110,13 @@ class Reactor:
         for item, owner, decision in decisions:
             cells = round.cells_of(item) if round.troubled else ()
             error = next((cell.error for cell in cells if cell.error), None)
+            if owner is not None and cells:
+                owner.doubts += doubts_of(item, round)
             if decision is None or isinstance(error, StoreUnavailable) or any(cell.conflicted for cell in cells):
                 self._again(outcome, item, owner, error, until)
             elif error is not None or isinstance(decision, GenlockError):
                 if owner is not None:
-                    owner.decision = error or decision
+                    owner.decision = undecided(owner, error or decision)  # type: ignore[arg-type]
                 else:
                     # What the rules refuse stays refused; what the store could not write is to be made up for.
                     outcome.failed = outcome.failed or error is not None
@@ -134,7 +139,7 @@ class Reactor:
         elif time.monotonic() < until:
             outcome.owed.append((owner, item.command))
         else:
-            owner.decision = error or Busy("what belongs to this could not be written before the deadline; try again")
+            owner.decision = undecided(owner, error or Busy("what belongs to this could not be written before the deadline; try again"))
 
     def _expanded(self, reactions: list[Reaction], until: float) -> tuple[list[Command], list[Waiter], bool]:
         """Commands with their keys; those for whoever waits on a task are looked up. False if there are more than fit."""

@@ -24,13 +24,14 @@ from genlock.engine.batch import Round
 from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts
 from genlock.engine.denials import FLUSH_SECONDS, Denials
+from genlock.engine.doubts import undecided
 from genlock.engine.jobs import Item, Settle, Sweep, plain_item
 from genlock.engine.observing import Notes
 from genlock.engine.outages import Outages
 from genlock.engine.reactions import Reactor, reactions_of
 from genlock.engine.settle import Settler
 from genlock.engine.spans import Span, spans_of
-from genlock.errors import StoreError
+from genlock.errors import Closed, StoreError
 from genlock.store import MAX_DUE, Query, Store, Stored
 
 Place = tuple[str, str]
@@ -105,10 +106,10 @@ class Upkeep:
         if reactions or also:
             try:
                 complete = reactor.run(reactions, also, until)
-            except StoreError as error:
+            except (StoreError, Closed) as error:
                 complete = False
-                for item, _ in also:
-                    item.decision = error
+                for item, _ in reactor.owed:
+                    item.decision = undecided(item, error)
         self._own(reactor.written)
         moved: set[Place] = set()
         for span in (*spans, *reactor.written):
@@ -130,7 +131,7 @@ class Upkeep:
     def make_up_for(self, place: Place, until: float) -> None:
         """Something was done whose reactions nobody has run: settling does, at once if that is possible."""
         self._unsettled[place] = 0.0
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(StoreError, Closed):
             self._settler.settle(place, until)
             self._settled(place)
 
