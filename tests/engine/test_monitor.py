@@ -13,7 +13,7 @@ from genlock.core.commands import ClaimTask, Content, SubmitResult
 from genlock.engine.check import check
 from genlock.engine.monitor import Monitor
 from genlock.engine.processes import identify
-from genlock.errors import Closed, StoreCorrupt
+from genlock.errors import OutcomeUnknown, StoreCorrupt
 from tests.engine.gates import (
     PATIENCE,
     Home,
@@ -360,13 +360,13 @@ def story(home: Home, *, swept: bool) -> list[object]:
     note(claim(fleet, "E", "heidi", lease=50_000))
     # Two completions; each time the coordinator dies before it tells the dependent.
     store.on("commit", when=writing(e.DependencyMet, "B"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         submit(doomed, "A", "carol", 3)
     sweep()
     note(claim(fleet, "B", "frank"))
     second = home.gated()
     second.on("commit", when=writing(e.DependencyMet, "D"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         submit(home.connect(second), "C", "erin", 2)
     sweep()
     note(next_for(fleet, "grace"))

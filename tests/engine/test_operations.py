@@ -9,7 +9,7 @@ import pytest
 from genlock.core import events as e
 from genlock.core.keys import project_key
 from genlock.engine.jobs import NextTask
-from genlock.errors import Closed, OperationMismatch
+from genlock.errors import OperationMismatch, OutcomeUnknown
 from tests.engine.gates import PLACE, Home, answered, caller, claim, complete, die, granted, later, next_for, submit, told, writing
 
 dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -289,7 +289,7 @@ def test_a_repeated_spawn_of_large_children_is_answered_alike_though_they_were_n
     generation = granted(doomed, "P", "alice")
     children = [{"id": f"c{n}", "description": "d" * 10_000} for n in range(4)]
     store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
     fleet = home.connect()
 

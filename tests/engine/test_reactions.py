@@ -18,7 +18,7 @@ from genlock.core.keys import REFUSED, SETTLED, TASK, Key, project_key
 from genlock.core.model import SettledRecord, Task
 from genlock.core.reasons import Status
 from genlock.engine.jobs import NextTask
-from genlock.errors import Closed, NotAllowed, StoreFull, StoreUnavailable
+from genlock.errors import NotAllowed, OutcomeUnknown, StoreFull, StoreUnavailable
 from genlock.store import Committed, Conflict, EventQuery
 from tests.engine.gates import (
     PATIENCE,
@@ -299,7 +299,7 @@ def cut_off_after_completion(home: Home) -> None:
     doomed.add_tasks(tasks=PAIR)
     generation = granted(doomed, "A", "alice")
     store.on("commit", when=writing(e.DependencyMet, "B"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         submit(doomed, "A", "alice", generation)
 
 
@@ -341,7 +341,7 @@ def test_after_a_crash_the_children_of_a_spawn_are_created_by_the_next_who_looks
     doomed.add_tasks(tasks=["P"])
     generation = granted(doomed, "P", "alice")
     store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "c1"}, {"id": "c2"}])
     fleet = home.connect()
 
@@ -356,7 +356,7 @@ def test_a_child_that_is_created_after_its_parent_was_looked_at_is_given_to_who_
     doomed.add_tasks(tasks=["P"])
     generation = granted(doomed, "P", "alice")
     store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=[{"id": "c1"}])
     watched = home.gated()
     fleet, deciding = home.connect(watched), home.stop()
@@ -385,7 +385,7 @@ def test_after_a_crash_a_parent_whose_last_child_is_done_is_granted(home: Home) 
     doomed.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}])
     child = granted(doomed, "c1", "bob")
     store.on("commit", when=writing(e.ChildFinished, "P"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         submit(doomed, "c1", "bob", child)
     fleet = home.connect()
     assert state(fleet, "P") == "BLOCKED"
@@ -407,7 +407,7 @@ def doomed_at_a_reset(home: Home) -> genlock.Coordinator:
 def test_after_a_crash_who_rests_on_what_was_reset_and_done_again_is_told_so(home: Home) -> None:
     doomed = doomed_at_a_reset(home)
     complete(doomed, "B")
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.reset_task(task_id="A")
     fleet = home.connect()
     complete(fleet, "A")
@@ -426,7 +426,7 @@ def test_after_a_crash_who_rests_on_what_was_reset_and_done_again_is_told_so(hom
 def test_after_a_crash_who_waits_for_what_was_reset_and_cancelled_is_held_if_the_policy_says_so(home: Home) -> None:
     doomed = doomed_at_a_reset(home)
     doomed.set_policy(policy={"cancelled_dependency": "hold"})
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.reset_task(task_id="A")
     fleet = home.connect()
     fleet.cancel_task(task_id="A")
@@ -445,7 +445,7 @@ def test_after_a_crash_a_parent_whose_child_was_reset_and_done_again_is_told_so(
     doomed.spawn_subtasks(task_id="P", generation=parent, session_id="s-alice", subtasks=[{"id": "c1"}], mode="fan-out-fan-in")
     complete(doomed, "c1")
     store.on("commit", when=writing(e.ChildReopened, "P"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.reset_task(task_id="c1")
     fleet = home.connect()
     complete(fleet, "c1")
@@ -617,7 +617,7 @@ def cut_off_before_the_parent_hears(home: Home) -> int:
     assert spawned.success
     child = granted(doomed, "c1", "bob")
     store.on("commit", when=writing(e.ChildFinished, "P"), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         submit(doomed, "c1", "bob", child)
     return generation
 
@@ -683,7 +683,7 @@ def cut_off_after_adoption(home: Home) -> str:
     assert refused.refused_id is not None
     name = refused.refused_id
     store.on("commit", when=writing(e.ResultAdopted, name), before=die)
-    with pytest.raises(Closed):
+    with pytest.raises(OutcomeUnknown):
         doomed.adopt_result(task_id="A", refused_id=name)
     return name
 

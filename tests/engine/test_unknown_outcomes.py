@@ -10,10 +10,11 @@ import pytest
 
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask, ForceRelease, RenewLease
-from genlock.core.keys import project_key
+from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
-from genlock.errors import OutcomeUnknown, StoreUnavailable
-from genlock.store import Change
+from genlock.engine.observing import Batch
+from genlock.errors import Closed, OutcomeUnknown, OverLimit, StoreUnavailable
+from genlock.store import Change, Committed
 from tests.engine.gates import (
     PATIENCE,
     PLACE,
@@ -22,6 +23,7 @@ from tests.engine.gates import (
     answered,
     caller,
     claim,
+    die,
     granted,
     later,
     next_for,
@@ -34,6 +36,7 @@ from tests.engine.gates import (
     writing,
 )
 
+dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 broken = raising(OutcomeUnknown("the connection broke"))
 away = raising(StoreUnavailable("the store is away"))
 
@@ -122,6 +125,28 @@ def test_a_batch_of_unknown_outcome_is_sorted_out_record_by_record(home: Home) -
         "GRANTED",
     ]
     assert {name: told(fleet, name).count("CLAIM_ACQUIRED") for name in "ABC"} == {"A": 1, "B": 1, "C": 1}
+
+
+def test_of_several_events_of_unknown_outcome_the_last_says_where_in_the_feed_they_are(home: Home) -> None:
+    """As a commit does that is answered: else what stands before them in the feed is taken for this coordinator's own."""
+    places: list[int] = []
+
+    class Notes:
+        def batch_done(self, batch: Batch) -> None:
+            places.extend(cell.position for cell in batch.written if e.ClaimExpired in map(type, cell.events))
+
+    store = home.gated()
+    fleet = home.connect(store, observer=Notes())
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice", lease=30)
+    home.clock.advance(31)
+    store.on("commit", when=writing(e.ClaimExpired, "T"), after=broken)
+
+    granted(fleet, "T", "bob")
+
+    fleet.close()
+    taken_over = home.connect().read_events(task_id="T").events[-1]
+    assert (taken_over.event_type, [taken_over.position]) == ("CLAIM_ACQUIRED", places)
 
 
 def test_another_s_event_at_the_version_we_wrote_is_not_taken_for_ours(home: Home) -> None:
@@ -291,6 +316,135 @@ def test_what_may_have_landed_when_the_coordinator_is_closed_is_not_said_to_be_u
     assert state(home.connect(), "T") == "PENDING"
 
 
+def test_what_has_landed_is_not_refused_though_nobody_can_look_it_up(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    lands_late(store, e.ClaimReleased, then=lambda: store.on("read_events", before=away, times=float("inf")))
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    store.clear()
+    assert told(fleet, "T").count("CLAIM_RELEASED") == 1
+
+
+def test_what_may_still_land_is_not_refused(home: Home) -> None:
+    """Time has passed, and nothing is written that would keep the first attempt from being done."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice", lease=30)
+    sent = never_lands(store, e.LeaseRenewed, then=lambda: home.clock.advance(31))
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.renew_lease(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    assert isinstance(store.inner.commit(sent[0])[0], Committed)
+
+
+def test_a_claim_that_may_still_land_is_not_denied(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T", "U"])
+    granted(fleet, "U", "bob")
+    sent = never_lands(store, e.ClaimAcquired, then=lambda: rival.set_policy(limits={"max_concurrent_claims": 1}))
+
+    with pytest.raises(OutcomeUnknown):
+        claim(fleet, "T", "alice")
+
+    assert isinstance(store.inner.commit(sent[0])[0], Committed)
+
+
+def never_lands(store: GatedStore, event: type, then: Callable[[], Any]) -> list[Sequence[Change]]:
+    """The next commit in which this happens breaks off; when somebody has looked for it in vain, `then` this. What was sent."""
+    sent: list[Sequence[Change]] = []
+
+    def suits(changes: Sequence[Change]) -> bool:
+        if writing(event)(changes):
+            sent.append(changes)
+        return bool(sent)
+
+    store.on("commit", when=suits, before=broken)
+    store.on("read_events", when=lambda query: bool(sent) and query.record is not None, after=then)
+    return sent
+
+
+def test_an_act_that_lands_late_takes_nothing_from_who_came_after_it(home: Home) -> None:
+    """It has no operation id by which it would be known again."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice")
+    lands_late(store, e.ClaimSuperseded, then=lambda: granted(rival, "T", "bob"))
+
+    result = fleet.force_release(task_id="T")
+
+    assert result.superseded is not None
+    assert (result.verdict, result.superseded.agent) == ("DONE", "alice")
+    assert told(fleet, "T").count("CLAIM_SUPERSEDED") == 1
+    assert [claim.task_id for claim in fleet.get_active_claims_for_session(session_id="s-bob")] == ["T"]
+
+
+def test_a_renewal_that_lands_late_is_written_once(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    lands_late(store, e.LeaseRenewed)
+
+    assert fleet.renew_lease(task_id="T", expected_generation=generation, session_id="s-alice").success
+
+    assert told(fleet, "T").count("LEASE_RENEWED") == 1
+
+
+def test_what_was_done_is_not_said_to_be_undone_because_another_record_was_not_taken(home: Home) -> None:
+    """A claim is granted, and its session, which is written beside it, is more than the store takes."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    of_session = lambda changes: any(change.key.kind == SESSION for change in changes)  # noqa: E731
+    store.on("commit", when=of_session, before=raising(OverLimit("too large")), times=float("inf"))
+
+    with pytest.raises(OutcomeUnknown):
+        claim(fleet, "T", "alice")
+
+    assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+
+
+def test_what_was_sent_is_not_said_to_be_undone_when_the_store_is_closed_before_one_could_look(home: Home) -> None:
+    """`close` waits so long for what is under way, and then closes the store all the same."""
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    store.on("commit", when=writing(e.ClaimReleased), after=broken)
+    store.on("read_events", before=raising(Closed("the store is closed")), times=float("inf"))
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    store.clear()
+    assert state(fleet, "T") == "PENDING"
+
+
+@dies
+@pytest.mark.parametrize("done", [True, False])
+def test_what_was_sent_is_not_said_to_be_undone_when_the_lane_ends_by_a_mistake_of_ours(home: Home, done: bool) -> None:
+    store = home.gated()
+    fleet = home.connect(store)
+    fleet.add_tasks(tasks=["T"])
+    generation = granted(fleet, "T", "alice")
+    store.on("commit", when=writing(e.ClaimReleased), after=die if done else None, before=None if done else die)
+
+    with pytest.raises(OutcomeUnknown):
+        fleet.release_claim(task_id="T", expected_generation=generation, session_id="s-alice")
+
+    fleet.engine._lanes[0].thread.join(PATIENCE)
+    assert (state(home.connect(), "T") == "PENDING") is done
+
+
 def test_claim_next_that_lands_late_takes_one_task(home: Home) -> None:
     store = home.gated()
     fleet = home.connect(store)
@@ -378,6 +532,29 @@ def test_a_claim_that_lands_late_is_granted_once(home: Home) -> None:
     assert granted(fleet, "T", "alice") == 1
 
     assert told(fleet, "T").count("CLAIM_ACQUIRED") == 1
+
+
+def test_a_claim_that_lands_late_is_granted_though_the_task_is_held_meanwhile(home: Home) -> None:
+    """A present holder may finish, so this one must know that it is."""
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["T"])
+    lands_late(store, e.ClaimAcquired, then=lambda: rival.hold_task(task_id="T"))
+
+    generation = granted(fleet, "T", "alice")
+
+    assert submit(fleet, "T", "alice", generation).accepted
+
+
+def test_claim_next_that_lands_late_takes_one_task_though_that_is_held_meanwhile(home: Home) -> None:
+    store = home.gated()
+    fleet, rival = home.connect(store), home.connect()
+    fleet.add_tasks(tasks=["t-1", "t-2"])
+    lands_late(store, e.ClaimAcquired, then=lambda: rival.hold_task(task_id="t-1"))
+
+    assert next_for(fleet, "alice").task_id == "t-1"
+
+    assert state(fleet, "t-2") == "PENDING"
 
 
 def test_a_result_that_lands_late_is_accepted_and_opens_its_dependents(home: Home) -> None:

@@ -43,7 +43,7 @@ from genlock.engine.jobs import Item, plain_item
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.engine.spans import Span, spans_by_place
-from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
+from genlock.errors import BadArgument, Closed, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
 from genlock.store import Change, Committed, Conflict, EventQuery, Page, Query, Store, Stored, look
 
 Answer = Committed | Conflict | GenlockError
@@ -444,7 +444,7 @@ class Round:
             # Nothing was written because of one of them: the others, who may be anybody's, are not to suffer for it.
             half = len(changes) // 2
             return [*self._commit(changes[:half], until), *self._commit(changes[half:], until)] if half else [error]
-        except StoreError as error:
+        except (StoreError, Closed) as error:
             if isinstance(error, StoreUnavailable):
                 self._was_away()
             return [error] * len(changes)
@@ -456,12 +456,14 @@ class Round:
 
     def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Answer:
         """The connection broke inside the commit: our digest at the version we wrote means that it was done."""
-        first = change.events[0]
-        query = EventQuery(change.key.tenant, change.key.project, record=change.key, after_version=first.version - 1, limit=1)
+        first, number = change.events[0], len(change.events)
+        query = EventQuery(change.key.tenant, change.key.project, record=change.key, after_version=first.version - 1, limit=number)
         pause = 0.002
         while True:
             try:
                 events = self.store.read_events(query).events
+            except Closed:
+                return unknown  # nobody can look any more
             except StoreError:
                 self._was_away()
                 if time.monotonic() > until:
@@ -471,7 +473,7 @@ class Round:
                 continue
             if not events:
                 return NOT_YET
-            return Committed(events[0].position) if events[0].digest == first.digest else Conflict()
+            return Committed(events[-1].position) if events[0].digest == first.digest else Conflict()
 
 
 _MOST_EVENTS_A_DECISION = 8

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from genlock.core.commands import ClaimTask
 from genlock.core.decision import Decision
+from genlock.core.model import TaskRecord
+from genlock.core.task.view import overdue
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Doubt, Item
 from genlock.engine.patience import patiently
-from genlock.errors import GenlockError, OutcomeUnknown, StoreError
+from genlock.errors import Closed, GenlockError, OutcomeUnknown, StoreError
 from genlock.store import EventQuery, Store
 
 
@@ -16,22 +18,51 @@ def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
 
     What others write to that record is no doubt of this item's.
     """
+    if not _has_written(item):
+        return ()
     cell = round.cells[item.command.key]
     failed = cell.error is not None and not isinstance(cell.error, OutcomeUnknown)
-    if not _has_written(item) or not cell.sealed or failed or (cell.conflicted and not cell.unsure):
+    if not cell.sealed or failed or (cell.conflicted and not cell.unsure):
         return ()
     return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
 
 
-def dispelled(item: Item, store: Store, until: float) -> Doubt | None:
+def was_done(item: Item, round: Round) -> bool:
+    """Of one who is about to be decided again: was one of its changes done after all, as the record shows that was just read?
+
+    Then it is not decided: what it did now it would do to whoever came after it. A claim is, unless the task is still held by it: what
+    counts is who holds the task now.
+    """
+    if type(item.command) is ClaimTask:
+        done = next((doubt for doubt in item.doubts if _is_held(doubt, round)), None)
+    else:
+        done = next((doubt for doubt in item.doubts if not _is_open(doubt, round) and _found(round.store, doubt)), None)
+    if done is not None:
+        item.decision = Decision(done.decision.outcome)
+    return done is not None
+
+
+def dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown | None:
     """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
 
-    What others write to the same record in the same round settles nothing. Claims are decided anew: what counts is who holds the task now.
+    What others write to the same record in the same round settles nothing. Or the error to say so, if a change may still be done, or
+    nobody can look: to be told that nothing was done is worse than to be told nothing. Claims are decided anew, so that only what may have
+    been done since they were is in doubt.
     """
-    if type(item.command) is ClaimTask or _has_written(item):
+    if _has_written(item):
         return None
-    # The first of them that was done: whatever was decided later was decided because of it.
-    return next((doubt for doubt in item.doubts if _came_true(store, doubt, until)), None)
+    is_claim = type(item.command) is ClaimTask
+    if is_claim and type(item.decision) is Decision and item.decision.outcome.success:
+        return None
+    doubts = [doubt for doubt in item.doubts if not is_claim or _is_open(doubt, round)]
+    unclear = False
+    for doubt in doubts:
+        found = _patiently_found(round.store, doubt, until)
+        if found and not is_claim:
+            # The first of them that was done: whatever was decided later was decided because of it.
+            return doubt
+        unclear = unclear or found is not False
+    return OutcomeUnknown("an attempt at this broke off, and may have been done or still be: look, or ask again") if unclear else None
 
 
 def undecided(item: Item, error: GenlockError) -> GenlockError:
@@ -42,6 +73,8 @@ def undecided(item: Item, error: GenlockError) -> GenlockError:
 def serve_in_doubt(round: Round, item: Item) -> bool:
     """Claims the same task as before, if that can be had: another one would be a second, should the first claim still be done."""
     round.prepare([item])
+    if was_done(item, round):
+        return True
     decision = round.decide(item)
     return type(decision) is Decision and decision.outcome.success is True
 
@@ -60,11 +93,32 @@ def _has_written(item: Item) -> bool:
     return type(item.decision) is Decision and bool(item.decision.events)
 
 
-def _came_true(store: Store, doubt: Doubt, until: float) -> bool:
-    """Is the change there now? What cannot be found out before the deadline is left as it was decided."""
-    query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
-    try:
-        events = patiently(lambda: store.read_events(query).events, until)
-    except StoreError:
+def _is_held(doubt: Doubt, round: Round) -> bool:
+    """Does the session hold the task by the very claim that is in doubt?"""
+    cell = round.cells.get(doubt.key)
+    claim = cell.read.claim if cell is not None and isinstance(cell.read, TaskRecord) else None
+    granted = doubt.decision.outcome.claim
+    if claim is None or granted is None or claim.id != granted.id:
         return False
-    return bool(events) and events[0].digest == doubt.digest
+    return overdue(claim, round.now, mercy=round.mercy(doubt.key.place)) is None
+
+
+def _is_open(doubt: Doubt, round: Round) -> bool:
+    """Could it still be done when the record was read for this round? Not if something else, or itself, was there already."""
+    cell = round.cells.get(doubt.key)
+    return cell is None or cell.read_version < doubt.version
+
+
+def _found(store: Store, doubt: Doubt) -> bool | None:
+    """Is the change there now? None: neither it nor another in its place."""
+    query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
+    events = store.read_events(query).events
+    return events[0].digest == doubt.digest if events else None
+
+
+def _patiently_found(store: Store, doubt: Doubt, until: float) -> bool | None:
+    """The same. None also if that cannot be found out before the deadline."""
+    try:
+        return patiently(lambda: _found(store, doubt), until)
+    except (StoreError, Closed):
+        return None

@@ -24,11 +24,11 @@ from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
-from genlock.engine.doubts import dispelled, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided
+from genlock.engine.doubts import dispelled, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided, was_done
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.foresight import foresee
 from genlock.engine.inbox import Inbox
-from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
+from genlock.engine.jobs import Doubt, Item, Job, NextTask, Settle, Sweep, items_of
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
@@ -79,7 +79,7 @@ class Lane:
         self._flight: Flight | None = None
         """The batch that is being committed while the next one is decided."""
         self._landing: Flight | None = None
-        """The one before it, while its reactions are run."""
+        """The one before it, while its reactions are run; or one that is committed by the lane itself."""
         self._pilot = Pilot(f"genlock-commit-{name}", self._inbox.ring) if store.limits.shared else None
         self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
         self.thread.start()
@@ -231,6 +231,7 @@ class Lane:
                 self._finish(before, answers)
         else:
             self._land()
+            self._landing = flight
             flight.fly()
             self._finish(flight, flight.answers())
 
@@ -252,10 +253,12 @@ class Lane:
                 ready = self._sort_out(flight.decided, round)
                 self._inbox.woken = True  # what was handed out and could not be written is there again
             for item in [item for item in ready if item.doubts]:
-                doubt = dispelled(item, self._store, flight.until)
-                if doubt is not None:
+                doubt = dispelled(item, round, flight.until)
+                if isinstance(doubt, Doubt):
                     item.decision = doubt.decision
                     self._upkeep.make_up_for(doubt.key.place, flight.until)
+                elif doubt is not None:
+                    item.decision = doubt
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
             opened = bool(committed or also) and self._upkeep.react(committed, flight.spans, also, flight.until, round.now)
         except StoreError as error:
@@ -320,7 +323,8 @@ class Lane:
         for item in [item for item in given if item not in served] if served else given:
             request = item.request
             if type(request) not in _NO_COMMANDS:
-                (self._again if round.decide(item) is None else decided).append(item)
+                is_decided = (item.doubts and was_done(item, round)) or round.decide(item) is not None
+                (decided if is_decided else self._again).append(item)
             elif isinstance(request, NextTask):
                 if self._decide_next(counter, item, request):
                     decided.append(item)
@@ -414,10 +418,11 @@ class Lane:
             if cells:
                 error = next((cell.error for cell in cells if cell.error), None)
                 conflicted = any(cell.conflicted for cell in cells)
-                if conflicted or isinstance(error, StoreUnavailable) or (isinstance(error, OutcomeUnknown) and is_nobodys(item)):
+                if conflicted or error is not None:
                     item.doubts += doubts_of(item, round)
-                    if self._try_again(item, now):
-                        continue
+                passes = conflicted or isinstance(error, StoreUnavailable) or (isinstance(error, OutcomeUnknown) and is_nobodys(item))
+                if passes and self._try_again(item, now):
+                    continue
                 if error is not None:
                     item.decision = undecided(item, given_up(error) if isinstance(error, StoreUnavailable) else error)
                 elif conflicted:
@@ -485,6 +490,10 @@ class Lane:
         if self._pilot is not None:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
+        for flight in flights:
+            for item in flight.decided:
+                # It was handed to the store, and nobody has seen, or will see, what came of it.
+                item.doubts += doubts_of(item, flight.round)
         self._dismiss([*(item for flight in flights for item in flight.items), *self._current])
 
     def _dismiss(self, under_way: Iterable[Item] = ()) -> None:
