@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from math import inf
 
 import pytest
 
+import genlock
 from genlock.core import events as e
+from genlock.core.codec import decode_event
 from genlock.core.commands import RenewLease
 from genlock.core.keys import project_key
 from genlock.engine.jobs import NextTask
-from genlock.errors import StoreFull, StoreUnavailable
+from genlock.errors import OutcomeUnknown, StoreFull, StoreUnavailable
+from genlock.store import EventQuery
 from tests.engine.gates import (
     PATIENCE,
     PLACE,
@@ -19,6 +23,7 @@ from tests.engine.gates import (
     answered,
     caller,
     claim,
+    complete,
     granted,
     later,
     next_for,
@@ -215,3 +220,38 @@ def test_reading_a_store_that_stays_away_is_an_error_after_the_deadline(home: Ho
         fleet.get_task_state(task_id="T")
 
     assert time.monotonic() - began >= 0.2, "it did not wait for the store to come back"
+
+
+# Operations of several steps
+
+
+STEPS: dict[str, tuple[type, Callable[[genlock.Coordinator], object]]] = {
+    "register_session": (e.SessionRegistered, lambda fleet: fleet.register_session(session_id="s-new")),
+    "heartbeat_session": (e.SessionHeartbeat, lambda fleet: fleet.heartbeat_session(session_id="s-alice", metadata={"on": "T"})),
+    "end_session": (e.SessionEndedEvent, lambda fleet: fleet.end_session(session_id="s-alice")),
+    "reset_task": (e.TaskReset, lambda fleet: fleet.reset_task(task_id="A", cascade=True)),
+}
+"""What each has done first, and what it is asked by."""
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_what_was_done_in_its_first_step_is_not_said_to_be_undone_because_the_store_was_away_in_the_next(home: Home, name: str) -> None:
+    first, call = STEPS[name]
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, "T"])
+    complete(fleet, "A")
+    complete(fleet, "B")
+    granted(fleet, "T", "alice")
+
+    def leave() -> None:
+        for method in ("load", "find"):
+            store.on(method, before=away, times=inf)
+
+    store.on("commit", when=writing(first), after=leave)
+
+    with pytest.raises(OutcomeUnknown):
+        call(fleet)
+
+    store.clear()
+    assert first in [type(decode_event(event.body).event) for event in store.inner.read_events(EventQuery(*PLACE, limit=100)).events]

@@ -119,8 +119,12 @@ class Base:
         """Makes sure that the tenant is listed and the project exists, once a connection."""
         if place in self.places:
             return
-        yield from self.ask_one(ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile))
-        yield from self.ask_one(ChangeProject(project_key(*place), self.operator()))
+        for command in (
+            ChangeTenant(tenant_key(place[0]), self.operator(), self.engine.profile),
+            ChangeProject(project_key(*place), self.operator()),
+        ):
+            job = yield Ask([command], prepares=True)
+            job.only()
         self.places.add(place)
 
     def tidied(self, command: SubmitResult | AdoptResult) -> Script[None]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from genlock.engine.engine import Engine
 from genlock.engine.jobs import Job, Request
-from genlock.errors import GenlockError
+from genlock.errors import Busy, Closed, GenlockError, OutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -26,12 +26,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
+UNDONE = (Busy, Closed, StoreUnavailable)
+"""What these say is that nothing was done. Of an operation of several steps that is not true once one of them was."""
+
 
 class Ask(Struct, frozen=True):
     """Requests for the engine, answered together; `patience` is how much longer than usual the answer may take."""
 
     requests: Sequence[Request]
     patience: float = 0
+    prepares: bool = False
+    """Is it only so that there is a place for what the caller asks for?"""
 
 
 class Read(Struct, frozen=True):
@@ -45,11 +50,14 @@ Script: TypeAlias = Generator[Ask | Read, Any, R]
 
 def run(engine: Engine, script: Script[R]) -> R:
     """Runs a script in the calling thread."""
+    jobs: list[Job] = []
     try:
         step = next(script)
         while True:
             if type(step) is Ask:
                 answer: Any = _wait(engine, engine.submit(step.requests, patience=step.patience))
+                if not step.prepares:
+                    jobs.append(answer)
             else:
                 try:
                     answer = engine.read(step.function)  # type: ignore[union-attr]
@@ -60,6 +68,19 @@ def run(engine: Engine, script: Script[R]) -> R:
     except StopIteration as done:
         result: R = done.value
         return result
+    except UNDONE as error:
+        if not _was_begun(jobs):
+            raise
+        raise _half_done(error) from error
+
+
+def _was_begun(jobs: Sequence[Job]) -> bool:
+    """Has an earlier step of the operation, or one beside the one that failed, been carried out?"""
+    return not all(isinstance(outcome, GenlockError) for job in jobs for outcome in job.results)
+
+
+def _half_done(error: GenlockError) -> OutcomeUnknown:
+    return OutcomeUnknown(f"{error}. That was not all of it, and the rest was done: look, or ask again")
 
 
 def _wait(engine: Engine, job: Job) -> Job:
@@ -92,6 +113,7 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
         engine = operations.engine
         script = operation(operations, *args, **kwargs)
         loop = _running_loop()()
+        jobs: list[Job] = []
         try:
             step = next(script)
             while True:
@@ -103,6 +125,8 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
                         engine.abandon(job)
                         raise
                     answer: Any = job
+                    if not step.prepares:
+                        jobs.append(job)
                 else:
                     try:
                         answer = await loop.run_in_executor(None, engine.read, step.function)  # type: ignore[union-attr]
@@ -113,6 +137,10 @@ def asynchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[
         except StopIteration as done:
             result: R = done.value
             return result
+        except UNDONE as error:
+            if not _was_begun(jobs):
+                raise
+            raise _half_done(error) from error
 
     return _named(method, operation)
 
