@@ -14,7 +14,7 @@ from genlock.core.keys import SESSION, project_key
 from genlock.engine.jobs import Job, NextTask
 from genlock.engine.observing import Batch
 from genlock.errors import Closed, OutcomeUnknown, OverLimit, StoreUnavailable
-from genlock.store import Change, Committed
+from genlock.store import Change
 from tests.engine.gates import (
     PATIENCE,
     PLACE,
@@ -328,47 +328,6 @@ def test_what_has_landed_is_not_refused_though_nobody_can_look_it_up(home: Home)
 
     store.clear()
     assert told(fleet, "T").count("CLAIM_RELEASED") == 1
-
-
-def test_what_may_still_land_is_not_refused(home: Home) -> None:
-    """Time has passed, and nothing is written that would keep the first attempt from being done."""
-    store = home.gated()
-    fleet = home.connect(store)
-    fleet.add_tasks(tasks=["T"])
-    generation = granted(fleet, "T", "alice", lease=30)
-    sent = never_lands(store, e.LeaseRenewed, then=lambda: home.clock.advance(31))
-
-    with pytest.raises(OutcomeUnknown):
-        fleet.renew_lease(task_id="T", expected_generation=generation, session_id="s-alice")
-
-    assert isinstance(store.inner.commit(sent[0])[0], Committed)
-
-
-def test_a_claim_that_may_still_land_is_not_denied(home: Home) -> None:
-    store = home.gated()
-    fleet, rival = home.connect(store), home.connect()
-    fleet.add_tasks(tasks=["T", "U"])
-    granted(fleet, "U", "bob")
-    sent = never_lands(store, e.ClaimAcquired, then=lambda: rival.set_policy(limits={"max_concurrent_claims": 1}))
-
-    with pytest.raises(OutcomeUnknown):
-        claim(fleet, "T", "alice")
-
-    assert isinstance(store.inner.commit(sent[0])[0], Committed)
-
-
-def never_lands(store: GatedStore, event: type, then: Callable[[], Any]) -> list[Sequence[Change]]:
-    """The next commit in which this happens breaks off; when somebody has looked for it in vain, `then` this. What was sent."""
-    sent: list[Sequence[Change]] = []
-
-    def suits(changes: Sequence[Change]) -> bool:
-        if writing(event)(changes):
-            sent.append(changes)
-        return bool(sent)
-
-    store.on("commit", when=suits, before=broken)
-    store.on("read_events", when=lambda query: bool(sent) and query.record is not None, after=then)
-    return sent
 
 
 def test_an_act_that_lands_late_takes_nothing_from_who_came_after_it(home: Home) -> None:

@@ -45,9 +45,8 @@ def was_done(item: Item, round: Round) -> bool:
 def dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown | None:
     """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
 
-    What others write to the same record in the same round settles nothing. Or the error to say so, if a change may still be done, or
-    nobody can look: to be told that nothing was done is worse than to be told nothing. Claims are decided anew, so that only what may have
-    been done since they were is in doubt.
+    What others write to the same record in the same round settles nothing. Or the error to say so, if nobody can look: to be told that
+    nothing was done is worse than to be told nothing. Claims are decided anew, so that only what was done since they were is in doubt.
     """
     if _has_written(item):
         return None
@@ -62,7 +61,7 @@ def dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown 
             # The first of them that was done: whatever was decided later was decided because of it.
             return doubt
         unclear = unclear or found is not False
-    return OutcomeUnknown("an attempt at this broke off, and may have been done or still be: look, or ask again") if unclear else None
+    return OutcomeUnknown("an attempt at this broke off, and may have been done: look, or ask again") if unclear else None
 
 
 def undecided(item: Item, error: GenlockError) -> GenlockError:
@@ -109,15 +108,15 @@ def _is_open(doubt: Doubt, round: Round) -> bool:
     return cell is None or cell.read_version < doubt.version
 
 
-def _found(store: Store, doubt: Doubt) -> bool | None:
-    """Is the change there now? None: neither it nor another in its place."""
+def _found(store: Store, doubt: Doubt) -> bool:
+    """Is the change there now?"""
     query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
     events = store.read_events(query).events
-    return events[0].digest == doubt.digest if events else None
+    return bool(events) and events[0].digest == doubt.digest
 
 
 def _patiently_found(store: Store, doubt: Doubt, until: float) -> bool | None:
-    """The same. None also if that cannot be found out before the deadline."""
+    """The same. None if that cannot be found out before the deadline."""
     try:
         return patiently(lambda: _found(store, doubt), until)
     except (StoreError, Closed):
