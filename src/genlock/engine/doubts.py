@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from genlock.core.commands import ClaimTask
 from genlock.core.decision import Decision
 from genlock.core.model import TaskRecord
@@ -42,7 +44,26 @@ def was_done(item: Item, round: Round) -> bool:
     return done is not None
 
 
-def dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown | None:
+def doubt_all(items: Iterable[Item], round: Round) -> None:
+    """Whatever these have written in the round may have been done."""
+    for item in items:
+        item.doubts += doubts_of(item, round)
+
+
+def dispel(items: Iterable[Item], round: Round, until: float) -> list[tuple[str, str]]:
+    """Those of them who are in doubt are told what was done after all, or that nobody knows. The projects in which something was done."""
+    places = []
+    for item in items:
+        doubt = _dispelled(item, round, until) if item.doubts else None
+        if isinstance(doubt, Doubt):
+            item.decision = doubt.decision
+            places.append(doubt.key.place)
+        elif doubt is not None:
+            item.decision = doubt
+    return places
+
+
+def _dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown | None:
     """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
 
     What others write to the same record in the same round settles nothing. Or the error to say so, if nobody can look: to be told that

@@ -24,11 +24,11 @@ from genlock.engine.answering import answer
 from genlock.engine.batch import Answer, Round
 from genlock.engine.cells import Cell, Memo
 from genlock.engine.counts import Counts, claimed
-from genlock.engine.doubts import dispelled, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided, was_done
+from genlock.engine.doubts import dispel, doubt_all, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided, was_done
 from genlock.engine.flight import Flight, Pilot
 from genlock.engine.foresight import foresee
 from genlock.engine.inbox import Inbox
-from genlock.engine.jobs import Doubt, Item, Job, NextTask, Settle, Sweep, items_of
+from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
 from genlock.engine.next import NOTHING, Counter, repeated
 from genlock.engine.observing import Notes, Observer
 from genlock.engine.outages import Outages
@@ -252,13 +252,8 @@ class Lane:
             if round.troubled:
                 ready = self._sort_out(flight.decided, round)
                 self._inbox.woken = True  # what was handed out and could not be written is there again
-            for item in [item for item in ready if item.doubts]:
-                doubt = dispelled(item, round, flight.until)
-                if isinstance(doubt, Doubt):
-                    item.decision = doubt.decision
-                    self._upkeep.make_up_for(doubt.key.place, flight.until)
-                elif doubt is not None:
-                    item.decision = doubt
+            for place in dispel(ready, round, flight.until):
+                self._upkeep.make_up_for(place, flight.until)
             also = [(item, command) for item in ready if type(item.decision) is Decision for command in item.decision.also]
             opened = bool(committed or also) and self._upkeep.react(committed, flight.spans, also, flight.until, round.now)
         except StoreError as error:
@@ -491,9 +486,8 @@ class Lane:
             self._pilot.close()
         flights = [flight for flight in (self._landing, self._flight) if flight is not None]
         for flight in flights:
-            for item in flight.decided:
-                # It was handed to the store, and nobody has seen, or will see, what came of it.
-                item.doubts += doubts_of(item, flight.round)
+            # It was handed to the store, and nobody has seen, or will see, what came of it.
+            doubt_all(flight.decided, flight.round)
         self._dismiss([*(item for flight in flights for item in flight.items), *self._current])
 
     def _dismiss(self, under_way: Iterable[Item] = ()) -> None:
