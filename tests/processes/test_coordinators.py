@@ -167,7 +167,11 @@ def test_commits_whose_connection_is_cut_are_done_once_or_not_at_all(server: Ser
 
 
 def test_commits_that_vanish_in_silence_are_found_out_about(server: Server, tmp_path: Path) -> None:
-    with between(server.port) as proxy, at_work(server.store_url(tmp_path), server.store_url(tmp_path, proxy.port)) as crew:
+    with (
+        between(server.port) as proxy,
+        # So many that there is work left for every try: while one of them waits in silence, the others go on.
+        at_work(server.store_url(tmp_path), server.store_url(tmp_path, proxy.port), tasks=4 * TASKS) as crew,
+    ):
         crew.wait_for_work(AGENTS)
         for _ in range(TRIES):
             for member in in_mid_commit(crew, proxy, crew.members[:1]):

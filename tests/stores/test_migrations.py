@@ -181,7 +181,9 @@ def test_a_migration_that_is_killed_is_done_or_not_done(moment: str, after: int,
 
 def test_a_coordinator_that_is_open_while_another_migrates_goes_on(kind: Kind) -> None:
     url = kind.url("old")
-    with genlock.connect(url, session_id="s1", agent_id="ada") as fleet:
+    # By one connection: before it first writes, a new one asks for what only the newer format has. One of an older version would not ask.
+    alone = url if kind.name == "sqlite" else f"{url}{'&' if '?' in url else '?'}pool=1"
+    with genlock.connect(alone, session_id="s1", agent_id="ada") as fleet:
         fleet.add_tasks(tasks=["A-001-x", "A-002-y"])
         kind.dialect.make_old(url)
         assert fleet.claim_task(task_id="A-001-x").claim is not None
