@@ -702,3 +702,12 @@ class TestMySQLStoreWithSmallPackets(StoreContract):
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return MySQLStore(url_for(place), clock=clock)
+
+
+def test_who_has_raised_the_epoch_himself_writes_by_a_new_connection_too(store: MySQLStore) -> None:
+    """It asks before it first writes, and is told nothing new."""
+    first = make_change(make_key())
+    commit(store, first)
+    store.set_epoch(1)
+    with store._links.lent():
+        commit(store, make_change(first.key, first))

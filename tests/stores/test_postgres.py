@@ -186,6 +186,15 @@ def test_now_is_the_server_s_unless_a_clock_is_given(url: str, store: PostgresSt
     with_clock.close()
 
 
+def test_who_has_raised_the_epoch_himself_writes_by_a_new_connection_too(store: PostgresStore) -> None:
+    """It asks before it first writes, and is told nothing new."""
+    first = make_change(make_key())
+    commit(store, first)
+    store.set_epoch(1)
+    with store._links.lent():
+        commit(store, make_change(first.key, first))
+
+
 # Looking in one trip
 
 

@@ -214,6 +214,7 @@ class MySQLStore:
         with self._entered(writes=True) as link:
             if not link.run(self._queries["raise_epoch"].filled(epoch=epoch))[0].affected:
                 raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
+        self._histories.heard(epoch)  # no connection has to tell who knows it from himself
 
     def audit(self) -> Audit:
         """The places that there are, and what belongs to none of them."""
