@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -40,7 +41,7 @@ class Servers(NamedTuple):
 
 @pytest.fixture(name="servers", params=[18, pytest.param(15, marks=pytest.mark.slow)])
 def _servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    if binaries(request.param) is None:
+    if binaries(request.param) is None and not os.environ.get("CI"):  # there it fails, for want of the server
         pytest.skip(f"there is no PostgreSQL {request.param} here")
     with ExitStack() as stack:
         primary = stack.enter_context(running(request.param, fsync="off"))
