@@ -21,7 +21,7 @@ from bench.claims import CALLERS
 from bench.plans import ids_of, register, tasks_of
 from bench.report import Line, at_least, at_most, show
 from genlock import AsyncCoordinator
-from genlock.store import Change, Committed, Conflict
+from genlock.store import Change, Committed, Conflict, Sent, send
 from tests.servers import stores
 from tests.servers.proxy import between
 from tests.servers.stores import Server
@@ -55,13 +55,30 @@ class Counted:
         self.changes = self.conflicts = 0
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        answers = self._store.commit(changes)
-        self.changes += len(changes)
+        return self.counted(self._store.commit(changes))
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        return CountedLater(self, send(self._store, changes))
+
+    def counted(self, answers: Sequence[Committed | Conflict]) -> Sequence[Committed | Conflict]:
+        self.changes += len(answers)
         self.conflicts += sum(isinstance(answer, Conflict) for answer in answers)
         return answers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+class CountedLater:
+    """A commit under way whose answers are counted."""
+
+    def __init__(self, store: Counted, sent: Sent) -> None:
+        self._store = store
+        self._sent = sent
+        self.wait = sent.wait
+
+    def answers(self) -> Sequence[Committed | Conflict]:
+        return self._store.counted(self._sent.answers())
 
 
 def work(url: str, project: str, callers: int, claims: int) -> None:

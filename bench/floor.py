@@ -15,7 +15,7 @@ from typing import Any
 
 import apsw
 
-from genlock.store import Change, Committed, Conflict, Store
+from genlock.store import Change, Committed, Conflict, Later, Sent, Store
 from genlock.stores.sqlite import SQLiteStore
 
 _UPDATE = """UPDATE record SET version = ?, digest = ?, state = ?, pool = ?, ord = ?, due_at = ?, session = ?, waits = ?, body = ?
@@ -45,6 +45,9 @@ class Recorder:
         self.commits.append(list(changes))
         self.calls.append((SQLiteStore.commit, self.commits[-1]))
         return self._store.commit(changes)
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        return Later(self.commit, changes)
 
     def load(self, keys: Sequence[Any], *, with_index: bool = False) -> Any:
         self.loads.append(list(keys))

@@ -9,7 +9,7 @@ independent changes and answers for each. No change spans two records, so every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import BinaryIO, NamedTuple, Protocol, cast
 
@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from genlock.core.index import Index as Index
 from genlock.core.keys import Key as Key
+from genlock.errors import GenlockError
 
 MAX_DUE = 2**62
 """Later than any instant: `find(due_before=MAX_DUE, limit=1)` is the next thing that falls due."""
@@ -46,6 +47,8 @@ class Limits(Struct, frozen=True):
     read_only: bool = False
     looks: bool = False
     """Does it have `look`, which saves trips to a server?"""
+    sends: bool = False
+    """Does it have `send`, which saves waiting for one?"""
 
 
 class NewEvent(NamedTuple):
@@ -262,3 +265,51 @@ def look(store: Store, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
     if queries and store.limits.looks:
         return cast(Looking, store).look(keys, queries)
     return Look(store.load(keys), [store.find(query) for query in queries])
+
+
+class Sent(Protocol):
+    """A commit under way. Used by one thread at a time, whichever that is."""
+
+    def wait(self) -> None:
+        """Returns when there is something to be heard, or nothing will be any more. It raises nothing, and may be left out."""
+
+    def answers(self) -> Sequence[Committed | Conflict]:
+        """Whatever `commit` answers or raises. To be called once; who does not call it does not know what has become of the changes."""
+
+
+class Sending(Store, Protocol):
+    """A store whose server works while one does something else. Whether it is one, `limits.sends` says."""
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        """Begins a `commit`, and returns when the server has it. What goes wrong is told with the answers."""
+
+
+def send(store: Store, changes: Sequence[Change]) -> Sent:
+    """The same of any store: where it cannot be begun, it is done by whoever waits for it."""
+    return cast(Sending, store).send(changes) if store.limits.sends else Later(store.commit, changes)
+
+
+class Later:
+    """A commit that is done when it is waited for."""
+
+    def __init__(self, commit: Callable[[Sequence[Change]], Sequence[Committed | Conflict]], changes: Sequence[Change]) -> None:
+        self._commit = commit
+        self._changes = changes
+        self._answers: Sequence[Committed | Conflict] | None = None
+        self._error: GenlockError | None = None
+
+    def wait(self) -> None:
+        """Does it, if that was not done yet."""
+        if self._answers is None and self._error is None:
+            try:
+                self._answers = self._commit(self._changes)
+            except GenlockError as error:
+                self._error = error
+
+    def answers(self) -> Sequence[Committed | Conflict]:
+        """What came of it."""
+        self.wait()
+        if self._error is not None:
+            raise self._error
+        assert self._answers is not None
+        return self._answers

@@ -131,7 +131,7 @@ class GatedStore:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.limits: Limits = replace(inner.limits, looks=False)  # so that whatever is read goes by the gates
+        self.limits: Limits = replace(inner.limits, looks=False, sends=False)  # so that whatever is read goes by the gates
         self.commits: list[Commit] = []
         self.calls: list[tuple[str, Any]] = []
         """Every call, in the order in which they reached the real store."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import genlock
 from genlock.errors import GenlockError, OutcomeUnknown, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, Key, Page, Query, Snapshot, Store
+from genlock.store import Change, Committed, Conflict, Key, Later, Page, Query, Sent, Snapshot, Store
 from genlock.stores.clock import SystemClock
 from tests.processes.worker import digest_of, is_all_completed, order, say
 
@@ -42,6 +42,9 @@ class Noted:
             return self._noted(lambda: self._store.commit(changes))
         finally:
             say(fact="commit", session=self._session, under_way=False)
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        return Later(self.commit, changes)
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         return self._noted(lambda: self._store.load(keys, with_index=with_index))

@@ -22,6 +22,7 @@ from genlock.service.building import Choices
 from genlock.service.limits import AT_ONCE, BURST_SECONDS, Pace, Rates, Sharing, Turns
 from genlock.service.protocol import Bounds
 from genlock.service.serving import room_for
+from genlock.store import Later
 from tests.processes.crew import Member
 from tests.servers.service import PATIENCE_SECONDS, serving
 from tests.service import quiet
@@ -241,6 +242,9 @@ class Gated:
     def commit(self, changes: Any) -> Any:
         assert self.gate.wait(PATIENCE_SECONDS)
         return self._store.commit(changes)
+
+    def send(self, changes: Any) -> Any:
+        return Later(self.commit, changes)
 
 
 class Watched(Turns):

@@ -24,11 +24,13 @@ from genlock.store import (
     EventPage,
     EventQuery,
     Key,
+    Later,
     Look,
     Page,
     Payloads,
     Query,
     Recorded,
+    Sent,
     Snapshot,
     Store,
     Stored,
@@ -230,6 +232,43 @@ class LooksInItsOwnOrder(Whole):
         return Look(self.load(keys), [self.find(query) for query in reversed(queries)])
 
 
+class Sends(Whole):
+    """In one step, like the memory store; but it says that it has two."""
+
+    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
+        super().__init__(inner, notes)
+        self.limits = replace(inner.limits, sends=True)
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        return Later(self.commit, changes)
+
+
+class AnswersTheFirstForAll(Sends):
+    """One connection for all that is sent: whoever listens first hears the first answer."""
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        self.notes.setdefault("sent", []).append(Later(self.commit, changes))
+        return Later(lambda _: self.notes["sent"].pop(0).answers(), ())  # type: ignore[attr-defined]
+
+
+class ComplainsWhenItSends(Sends):
+    def send(self, changes: Sequence[Change]) -> Sent:
+        answers = self.commit(changes)
+        return Later(lambda _: answers, ())
+
+
+class LeavesAnswersLying(Sends):
+    """A connection that was given back with an answer on it."""
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        self.notes["lying"] = [self.inner.commit(changes)]
+        return Later(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        answers = self.inner.commit(changes)
+        return self.notes.pop("lying")[0] if "lying" in self.notes and len(changes) == 1 else answers  # type: ignore[return-value]
+
+
 class PagesByNumber(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         skipped = int(query.after or 0)
@@ -396,6 +435,13 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     (LooksAtTheCursorFirst, ["test_who_reads_while_events_are_purged_has_them_or_is_told"]),
     (FindsDependentsLate, ["test_who_waits_on_a_record_is_found_exactly_and_at_once"]),
     (LooksInItsOwnOrder, ["test_a_look_is_a_load_and_a_find_for_each_query_in_their_order"]),
+    (AnswersTheFirstForAll, ["test_others_are_served_while_commits_are_under_way"]),
+    (ComplainsWhenItSends, ["test_what_cannot_be_written_is_told_with_the_answers"]),
+    (LeavesAnswersLying, ["test_an_answer_that_nobody_wants_to_hear_is_not_taken_for_anothers"]),
+    (
+        AnswersInItsOwnOrder,
+        ["test_what_was_sent_is_answered_change_by_change_whichever_thread_waits"],
+    ),
     (PagesByNumber, ["test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go"]),
     (LeavesOutTheInstantItself, ["test_due_records_come_in_order_of_time_and_the_instant_is_included"]),
     (CountsAPage, ["test_counts_do_not_end_at_a_page"]),

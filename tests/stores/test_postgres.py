@@ -24,6 +24,7 @@ from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.postgres import Postgres, binaries, running, url_for
 from tests.servers.proxy import Proxy, between
 from tests.stores.served import ServedStore, follow_a_switchover, lose_nothing_in_a_crash, outlive_a_promotion, through
+from tests.stores.steps import Committing, either_way
 
 APOLLO = "acme", "apollo"
 
@@ -231,21 +232,27 @@ def test_a_look_whose_answer_is_cut_off_is_unavailable_and_the_next_one_is_answe
 # Connections that break
 
 
-def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(proxy: Proxy, url: str, store: PostgresStore) -> None:
+@either_way
+def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(
+    proxy: Proxy, url: str, store: PostgresStore, committing: Committing
+) -> None:
     broken = PostgresStore(through(proxy, f"{url}&listen=off"))
     commit(broken, make_change(make_key("warm")))
     change = make_change(make_key())
     broken._notifier.close()  # its statements would come between
     proxy.cut_at_the_next_answer()
     with pytest.raises(OutcomeUnknown):
-        broken.commit([change])
+        committing(broken, [change])
     deadline = time.monotonic() + PATIENCE
     while change.key not in store.load([change.key]).records:
         assert time.monotonic() < deadline, "the server had the statement and never carried it out"
     broken.close()
 
 
-def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@either_way
+def test_a_server_that_falls_silent_inside_a_commit_is_given_up(
+    proxy: Proxy, url: str, monkeypatch: pytest.MonkeyPatch, committing: Committing
+) -> None:
     monkeypatch.setattr("genlock.stores.postgres.link.SILENCE", 0.2)
     store = PostgresStore(through(proxy, f"{url}&statement_timeout=0.5&listen=off"))
     commit(store, make_change(make_key("warm")))
@@ -253,7 +260,7 @@ def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, ur
     proxy.swallow_answers()
     began = time.monotonic()
     with pytest.raises(OutcomeUnknown, match="silent"):
-        store.commit([make_change(make_key())])
+        committing(store, [make_change(make_key())])
     assert time.monotonic() - began < PATIENCE / 4
     proxy.pass_on()
     commit(store, make_change(make_key("later")))

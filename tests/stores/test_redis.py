@@ -36,6 +36,7 @@ from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.proxy import Proxy, between
 from tests.servers.redis import Redis, certificate, free_port, replicated, running
 from tests.stores.served import ServedStore, eventually, through
+from tests.stores.steps import Committing, either_way
 
 
 @pytest.fixture(name="url")
@@ -425,23 +426,27 @@ def test_now_is_the_server_s_unless_a_clock_is_given(redis: Redis, url: str, sto
 # Connections that break
 
 
-def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(proxy: Proxy, url: str, store: RedisStore) -> None:
+@either_way
+def test_a_commit_whose_answer_is_lost_is_of_unknown_outcome_and_was_done(
+    proxy: Proxy, url: str, store: RedisStore, committing: Committing
+) -> None:
     with opened(through(proxy, url)) as broken:
         commit(broken, make_change(make_key("warm")))
         change = make_change(make_key())
         proxy.cut_at_the_next_answer()
         with pytest.raises(OutcomeUnknown):
-            broken.commit([change])
+            committing(broken, [change])
     assert change.key in store.load([change.key]).records
 
 
-def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, url: str) -> None:
+@either_way
+def test_a_server_that_falls_silent_inside_a_commit_is_given_up(proxy: Proxy, url: str, committing: Committing) -> None:
     with opened(through(proxy, f"{url}&socket_timeout=0.5")) as store:
         commit(store, make_change(make_key("warm")))
         proxy.swallow_answers()
         began = time.monotonic()
         with pytest.raises(OutcomeUnknown):
-            store.commit([make_change(make_key())])
+            committing(store, [make_change(make_key())])
         assert time.monotonic() - began < PATIENCE / 4
         proxy.pass_on()
         commit(store, make_change(make_key("later")))

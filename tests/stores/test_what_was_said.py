@@ -21,8 +21,8 @@ import pytest
 import genlock
 from genlock.core import events as e
 from genlock.core.codec import decode_event
-from genlock.engine.batch import NOT_YET, Answer, Round
 from genlock.engine.check import check
+from genlock.engine.commits import NOT_YET, Answer, Commit
 from genlock.errors import GenlockError, OutcomeUnknown
 from genlock.store import Committed, EventQuery, Store
 from genlock.testing.concurrency import PATIENCE
@@ -205,13 +205,13 @@ def disturb(chance: random.Random, server: Postgres, schema: str, crew: Crew, pr
 def found_out(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     """What was found out about changes of unknown outcome."""
     found: list[Answer] = []
-    find_out = Round._find_out
+    find_out = Commit._find_out
 
     def noted(*arguments: Any) -> Answer:
         found.append(find_out(*arguments))
         return found[-1]
 
-    monkeypatch.setattr(Round, "_find_out", noted)
+    monkeypatch.setattr(Commit, "_find_out", noted)
     return found
 
 

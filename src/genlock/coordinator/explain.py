@@ -45,7 +45,7 @@ def explanation(round: Round, item: Item) -> Explanation:
         del below[claim.key.id]
         mercy = round.mercy(claim.key.place)
         roots = tuple(_root(name, found, round.now, mercy) for name, found in below.items() if _is_root(found))[:_MOST_ROOTS]
-    elif outcome.success and before.backlog and not round.settings(claim.key)[0].offer_backlog:
+    elif outcome.success and before.backlog and not round.settings(claim.key.place)[0].offer_backlog:
         because = (*because, "it is in the backlog: only a claim by name is granted")
         hints = (*hints, f"reopen {claim.key.id} to have it offered")
     own = _own(before, record, outcome, claim)

@@ -38,20 +38,16 @@ from genlock.core.reasons import Cause
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.cells import Cell, Memo, cell_of
+from genlock.engine.commits import NOT_YET, Answer, Commit
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.jobs import Item, plain_item
 from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.engine.spans import Span, spans_by_place
-from genlock.errors import BadArgument, Closed, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreUnavailable
-from genlock.store import Change, Committed, Conflict, EventQuery, Page, Query, Store, Stored, look
-
-Answer = Committed | Conflict | GenlockError
+from genlock.errors import BadArgument, GenlockError, OverLimit
+from genlock.store import Committed, Page, Query, Store, Stored, look
 
 _FRESH_DIGITS = 32
-
-NOT_YET = Conflict()
-"""A change of unknown outcome that is not there: to be decided again, and perhaps done all the same by a server that is slow."""
 
 
 class Round:
@@ -85,13 +81,13 @@ class Round:
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
-        self._changes: list[Change] = []
+        self.drawn_up = Commit(store, outages)
+        """What is to be written."""
         self._fitting: list[Cell] = []
         """The cells of these changes."""
         self.troubled = False
         """Is there anything that could not be committed?"""
         self.load_seconds = 0.0
-        self.commit_seconds = 0.0
 
     # Loading
 
@@ -134,18 +130,18 @@ class Round:
             if stored.key not in self.cells:
                 self.cells[stored.key] = cell_of(stored.key, stored, record)
 
-    def settings(self, key: Key) -> tuple[Policy, TenantLimits]:
-        """The policy of a key's project and the limits of its tenant, as loaded in this round."""
-        known = self._settings.get(key[:2])
+    def settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits]:
+        """The policy of a project and the limits of its tenant, as loaded in this round."""
+        known = self._settings.get(place)
         if known is not None:
             return known
-        project_cell = self.cells.get(project_key(key.tenant, key.project))
-        tenant_cell = self.cells.get(tenant_key(key.tenant))
+        project_cell = self.cells.get(project_key(*place))
+        tenant_cell = self.cells.get(tenant_key(place[0]))
         project = project_cell.record if project_cell else None
         tenant = tenant_cell.record if tenant_cell else None
         policy = project.policy if isinstance(project, ProjectRecord) else Policy()
         limits = tenant.limits if isinstance(tenant, TenantRecord) else PROFILES[self.profile]
-        self._settings[key[:2]] = policy, limits
+        self._settings[place] = policy, limits
         return policy, limits
 
     def mercy(self, place: tuple[str, str]) -> Mercy | None:
@@ -156,9 +152,9 @@ class Round:
             self._mercies[place] = self._outages.mercy(place, self.now)
         return self._mercies[place]
 
-    def is_limited(self, key: Key) -> bool:
+    def is_limited(self, place: tuple[str, str]) -> bool:
         """Does anything have to be counted for whoever wants something of this project?"""
-        limits = self.settings(key)[1]
+        limits = self.settings(place)[1]
         return limits.max_concurrent_claims is not None or limits.max_active_sessions is not None
 
     def heed_epoch(self, places: Iterable[tuple[str, str]]) -> None:
@@ -209,8 +205,9 @@ class Round:
         """What is so besides the record, for this command."""
         command, cells, wanted = item.command, self.cells, item.wanted
         key, by, kind = command.key, command.by, type(command)
-        policy, limits = self.settings(key)
-        mercy = self._mercies.get(key[:2]) if self._mercies else None
+        place = key[:2]
+        policy, limits = self.settings(place)
+        mercy = self._mercies.get(place) if self._mercies else None
         if not wanted and kind is SubmitResult:
             # By far the commonest ones, here and below: nothing else is to be known for them.
             return Facts(now=self.now, epoch=self.epoch, policy=policy, limits=limits, fresh=self._fresh_id(), mercy=mercy)
@@ -374,7 +371,7 @@ class Round:
     def commit(self, until: float) -> list[Cell]:
         """Writes all that has changed. Conflicting cells are marked; the others, committed, are returned."""
         self.draw_up()
-        return self.note(self.write(until))
+        return self.note(self.drawn_up.write(until))
 
     def draw_up(self) -> bool:
         """Makes the changes that are to be written; is there anything? Nothing may be decided here from now on."""
@@ -391,26 +388,16 @@ class Round:
                 cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
                 self.troubled = True
                 continue
-            self._changes.append(change)
+            self.drawn_up.changes.append(change)
             self._fitting.append(cell)
-        return bool(self._changes)
-
-    def write(self, until: float) -> list[Answer]:
-        """Writes what was drawn up, and touches nothing else: another thread may do it while this one goes on."""
-        answers: list[Answer] = []
-        batch = self.store.limits.batch
-        began = time.perf_counter()
-        for start in range(0, len(self._changes), batch):
-            answers += self._commit(self._changes[start : start + batch], until)
-        self.commit_seconds = time.perf_counter() - began
-        return answers
+        return bool(self._fitting)
 
     def spans(self, answers: Sequence[Answer]) -> list[Span]:
         """Where the events of what was committed have come to stand, by project."""
         return spans_by_place(
             [
                 (change[0][:2], answer[0], len(change[7]))
-                for change, answer in zip(self._changes, answers, strict=True)
+                for change, answer in zip(self.drawn_up.changes, answers, strict=True)
                 if type(answer) is Committed
             ]
         )
@@ -434,46 +421,6 @@ class Round:
             self.troubled = True
             self.counts.forget()
         return committed
-
-    def _commit(self, changes: list[Change], until: float) -> Sequence[Answer]:
-        try:
-            return self.store.commit(changes)
-        except OutcomeUnknown as unknown:
-            return [self._find_out(change, unknown, until) for change in changes]
-        except OverLimit as error:
-            # Nothing was written because of one of them: the others, who may be anybody's, are not to suffer for it.
-            half = len(changes) // 2
-            return [*self._commit(changes[:half], until), *self._commit(changes[half:], until)] if half else [error]
-        except (StoreError, Closed) as error:
-            if isinstance(error, StoreUnavailable):
-                self._was_away()
-            return [error] * len(changes)
-
-    def _was_away(self) -> None:
-        """The store could not be reached: what falls due meanwhile may have an excuse."""
-        if self._outages is not None:
-            self._outages.lost()
-
-    def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Answer:
-        """The connection broke inside the commit: our digest at the version we wrote means that it was done."""
-        first, number = change.events[0], len(change.events)
-        query = EventQuery(change.key.tenant, change.key.project, record=change.key, after_version=first.version - 1, limit=number)
-        pause = 0.002
-        while True:
-            try:
-                events = self.store.read_events(query).events
-            except Closed:
-                return unknown  # nobody can look any more
-            except StoreError:
-                self._was_away()
-                if time.monotonic() > until:
-                    return unknown
-                time.sleep(pause)
-                pause = min(pause * 2, 0.5)
-                continue
-            if not events:
-                return NOT_YET
-            return Committed(events[-1].position) if events[0].digest == first.digest else Conflict()
 
 
 _MOST_EVENTS_A_DECISION = 8

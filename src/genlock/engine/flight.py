@@ -1,8 +1,8 @@
 """A flight: a batch that is being committed while its lane decides the next one.
 
-On a server a commit is mostly waiting, and a lane that waits with it decides nothing meanwhile. So the commit alone is handed to a
-thread beside the lane's. Everything else stays with the lane, in order: it looks at the answers, runs the reactions, and answers the
-callers. What a flight has touched is busy until it has landed, and nothing is decided on it before that.
+On a server a commit is mostly waiting, and a lane that waits with it decides nothing meanwhile. So the waiting alone is handed to a
+thread beside the lane's. Everything else stays with the lane, in order: it sends, looks at the answers, runs the reactions, and answers
+the callers. What a flight has touched is busy until it has landed, and nothing is decided on it before that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from queue import SimpleQueue
 
 from genlock.core.facts import told
 from genlock.core.keys import SESSION, TASK, Key
-from genlock.engine.batch import Answer, Round
+from genlock.engine.batch import Round
+from genlock.engine.commits import Answer
 from genlock.engine.jobs import Item, NextTask, Settle, Sweep
 from genlock.engine.spans import Span
 
@@ -38,38 +39,42 @@ class Flight:
         """The sessions that have asked for a next task with an operation id."""
         self.spans: list[Span] = []
         """Where in the feeds its events have come to stand."""
-        self._answers: list[Answer] = []
+        self._in_the_air = False
         self._failed: BaseException | None = None
         self._landed = threading.Lock()
         self._landed.acquire()
         self.has_landed = False
 
-    def mark(self) -> None:
-        """Says what is busy from now on."""
+    def take_off(self) -> None:
+        """Says what is busy from now on, and sends it."""
+        self._in_the_air = True
         for key in [cell.key for cell in self.round.cells.values() if cell.sealed]:
             (self.tasks if key.kind == TASK else self._others).add(key)
         for item in self.items:
             request = item.request
-            if isinstance(request, NextTask) and request.operation:
+            if type(request) is NextTask and request.operation:
                 self._asking.add(request.by.session)
+        self.round.drawn_up.send()
 
     def fly(self) -> None:
-        """By the thread beside: commits."""
+        """By the thread beside: waits for what was sent."""
         try:
-            self._answers = self.round.write(self.until)
-            self.spans = self.round.spans(self._answers)
-            self._written(self.spans)
+            self.round.drawn_up.wait()
         except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it
             self._failed = error
         self.has_landed = True
         self._landed.release()
 
     def answers(self) -> list[Answer]:
-        """Waits until it has landed."""
-        self._landed.acquire()
+        """Waits until it has landed, if it has taken off; what has become of each of its changes."""
+        if self._in_the_air:
+            self._landed.acquire()
         if self._failed is not None:
             raise self._failed
-        return self._answers
+        answers = self.round.drawn_up.write(self.until)
+        self.spans = self.round.spans(answers)
+        self._written(self.spans)
+        return answers
 
     def parted(self, items: Iterable[Item]) -> tuple[list[Item], list[Item]]:
         """Those that can be decided beside this flight, and those that must wait for it."""
@@ -80,20 +85,19 @@ class Flight:
         return free, held
 
     def _concerns(self, item: Item) -> bool:
+        # By the exact type: `isinstance` of a struct takes three times as long if it is another.
         request = item.request
-        if isinstance(request, NextTask):
+        if type(request) is NextTask:
             # One that is repeated must find what the first was granted.
             session = request.by.session
             return session in self._asking or request.key.beside(SESSION, session) in self._others
-        if isinstance(request, (Sweep, Settle)):
+        if type(request) is Sweep or type(request) is Settle or request.key in self.tasks:
             return True
-        if request.key in self.tasks:
-            return True
-        return bool(self._others) and not self._others.isdisjoint((request.key, *told(request)))
+        return bool(self._others) and not self._others.isdisjoint((request.key, *told(request)))  # type: ignore[arg-type]
 
 
 class Pilot:
-    """The thread that commits for one lane; started when it is first needed."""
+    """The thread that waits for the server in a lane's place; started when it is first needed."""
 
     def __init__(self, name: str, landed: Callable[[], None]) -> None:
         self._name = name
@@ -102,8 +106,8 @@ class Pilot:
         self._thread: threading.Thread | None = None
 
     def take_off(self, flight: Flight) -> None:
-        """Begins to commit it."""
-        flight.mark()
+        """Begins to commit it, which the lane is told of by a ring."""
+        flight.take_off()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()

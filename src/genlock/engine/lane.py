@@ -21,8 +21,9 @@ from genlock.core.model import TaskRecord
 from genlock.core.task.view import claimable
 from genlock.engine.activity import Activity
 from genlock.engine.answering import answer
-from genlock.engine.batch import Answer, Round
+from genlock.engine.batch import Round
 from genlock.engine.cells import Cell, Memo
+from genlock.engine.commits import Answer
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.doubts import dispel, doubt_all, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided, was_done
 from genlock.engine.flight import Flight, Pilot
@@ -232,7 +233,6 @@ class Lane:
         else:
             self._land()
             self._landing = flight
-            flight.fly()
             self._finish(flight, flight.answers())
 
     def _land(self) -> bool:
@@ -302,7 +302,7 @@ class Lane:
         busy = frozenset() if self._flight is None else self._flight.tasks
         sessions, queries = foresee(asking, waiting, self._waiting, len(busy)) if self._store.limits.looks else ((), ())
         round.prepare([item for item in items if type(item.request) not in _NO_COMMANDS], (*known, *sessions), queries)
-        if self._flight is not None and any(round.is_limited(key) for key in (*(item.request.key for item in items), *known)):
+        if self._flight is not None and any(map(round.is_limited, places.union([item.request.key[:2] for item in items]))):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
             round.forget_foreseen()

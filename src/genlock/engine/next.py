@@ -18,7 +18,7 @@ from genlock.core.codec import decode_record
 from genlock.core.commands import CheckDue, ClaimTask
 from genlock.core.facts import Mercy, told
 from genlock.core.index import index_of, microseconds
-from genlock.core.keys import SESSION, TASK, Key
+from genlock.core.keys import SESSION, Key
 from genlock.core.model import TaskRecord
 from genlock.core.policy import Order
 from genlock.core.reasons import ClaimReason
@@ -50,7 +50,7 @@ class Offer:
         self._round = round
         self._place = place
         self._spread = _spread_of(attempt)
-        self.policy = round.settings(Key(*place, TASK, ""))[0]
+        self.policy = round.settings(place)[0]
         self._taken_tracks: set[str] = set()
         tenant, project = place
         heads = heads_for(wanted, attempt, len(busy))
@@ -290,7 +290,7 @@ def as_claim(request: NextTask, cell: Cell, round: Round) -> ClaimTask:
     lease = request.lease_seconds
     if lease is None:
         lease = (cell.record.task.lease_seconds if isinstance(cell.record, TaskRecord) else None) or 300.0
-        limits = round.settings(cell.key)[1]
+        limits = round.settings(cell.key.place)[1]
         lease = min(max(lease, limits.min_lease_duration_seconds), limits.max_lease_duration_seconds or lease)
     return ClaimTask(cell.key, request.by, lease_seconds=lease, operation=request.operation, role=request.role)
 

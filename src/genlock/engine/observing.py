@@ -85,4 +85,4 @@ def _measures(flight: Flight) -> Measures:
     round = flight.round
     conflicts = sum(cell.conflicted for cell in round.cells.values()) if round.troubled else 0
     deciding = max(0.0, flight.seconds - round.load_seconds)
-    return Measures(len(flight.items), flight.depth, round.load_seconds, deciding, round.commit_seconds, conflicts)
+    return Measures(len(flight.items), flight.depth, round.load_seconds, deciding, round.drawn_up.seconds, conflicts)

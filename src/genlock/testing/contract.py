@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
     "genlock.testing.contract_payloads",
     "genlock.testing.contract_races",
     "genlock.testing.contract_records",
+    "genlock.testing.contract_sending",
     "genlock.testing.contract_upkeep",
 )
 
@@ -35,11 +36,13 @@ from genlock.testing.contract_limits import LimitClauses, NameClauses  # noqa: E
 from genlock.testing.contract_payloads import PayloadClauses  # noqa: E402
 from genlock.testing.contract_races import RaceClauses  # noqa: E402
 from genlock.testing.contract_records import RecordClauses  # noqa: E402
+from genlock.testing.contract_sending import SendingClauses  # noqa: E402
 from genlock.testing.contract_upkeep import CloseClauses, EpochClauses, PurgeClauses, WaitClauses  # noqa: E402
 
 
 class StoreContract(
     RecordClauses,
+    SendingClauses,
     LimitClauses,
     NameClauses,
     RaceClauses,

@@ -37,6 +37,10 @@ class Link:
         self._settings = settings
         self._patience = settings.statement_timeout + SILENCE
         self._prepared: dict[str, bytes] = {}
+        self._until = 0.0
+        """When one gives up on the answer to what was sent last."""
+        self._trouble: Broken | None = None
+        """What has come instead of it."""
         self.heeded = False
         """Has the server been asked which one it is? See servers.py."""
         try:
@@ -74,9 +78,28 @@ class Link:
 
     def call(self, statement: str, values: Values) -> PGresult:
         """One statement with values that are encoded already; its answer in binary."""
+        self.send(statement, values)
+        return self.answer()
+
+    def send(self, statement: str, values: Values) -> None:
+        """The first half of a call: the server has it, or as much of it as it has room for."""
         self._prepare_all([statement])
+        self._until = time.monotonic() + self._patience
         self._ask(statement, values)
-        return self._answer()
+
+    def await_answer(self) -> None:
+        """Between the halves, in any thread: returns when there is something to be heard. What is wrong is told with the answer."""
+        try:
+            self._flush(self._until)
+            self._wait(self._reading, self._until)
+        except Broken as trouble:
+            self._trouble = trouble
+
+    def answer(self) -> PGresult:
+        """The second half."""
+        if self._trouble is not None:
+            raise self._trouble
+        return self._answer(self._until)
 
     def calls(self, asked: Sequence[tuple[str, Values]]) -> list[PGresult]:
         """Several statements in one trip; they stand or fall together, so they are for reading."""
@@ -124,9 +147,9 @@ class Link:
         except psycopg.Error as error:
             raise self._broken(str(error)) from None
 
-    def _answer(self) -> PGresult:
+    def _answer(self, deadline: float | None = None) -> PGresult:
         """The last answer to what was sent; the first error among them is raised."""
-        deadline = time.monotonic() + self._patience
+        deadline = deadline or time.monotonic() + self._patience
         self._flush(deadline)
         results = self._results(deadline)
         refused = next((result for result in results if result.status not in _DONE), None)

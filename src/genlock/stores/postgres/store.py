@@ -46,6 +46,7 @@ from genlock.store import (
     Page,
     Payloads,
     Query,
+    Sent,
     Snapshot,
     Stored,
 )
@@ -64,6 +65,7 @@ from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.servers import heed
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.waking import Listener, Notifier, new_name
+from genlock.stores.sending import Course, Underway, run
 from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -104,7 +106,9 @@ class PostgresStore:
         """Also for a standby that may have been promoted since."""
         server = open_schema(link, self._settings, create=create)
         clocked = self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True)
+        self.limits = Limits(
+            writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True, sends=True
+        )
         self._door.read_only = "is a standby, which can only be read" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
@@ -133,12 +137,19 @@ class PostgresStore:
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
+        return run(self._commit(changes))
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        """The same, begun."""
+        return Underway(self._commit(changes))
+
+    def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         with self._entered(writes=True) as link:
             check_changes(changes, self.limits)
             if not changes:
                 return []
             hit("postgres.commit.before")
-            answers = self._write(link, changes)
+            answers = yield from self._write(link, changes)
             hit("postgres.commit.after")
         places = {change[0][:2] for change, answer in zip(changes, answers, strict=True) if type(answer) is Committed}
         if places:
@@ -147,7 +158,7 @@ class PostgresStore:
             self._notifier.changed(marks)
         return answers
 
-    def _write(self, link: Link, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def _write(self, link: Link, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         began = self._histories.present
         if not link.heeded:
             self._heed(link)
@@ -155,9 +166,9 @@ class PostgresStore:
         answers = None
         if self._histories.admits([change[0] for change in changes], began):
             if meant_for:
-                answers = writing.commit(link, self._queries["commit_here"], changes, meant_for)
+                answers = yield from writing.commit(link, self._queries["commit_here"], changes, meant_for)
             else:
-                answers = writing.commit(link, self._queries["commit"], changes)
+                answers = yield from writing.commit(link, self._queries["commit"], changes)
             if answers is None:
                 self._heed(link)
         return [Conflict()] * len(changes) if answers is None else answers

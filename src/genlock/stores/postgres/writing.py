@@ -15,6 +15,7 @@ from genlock.errors import BadArgument
 from genlock.store import Change, Committed, Conflict
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.wire import byteas, decode_ints, encode, int_rows, ints, row_of_ints, sparse_texts, texts
+from genlock.stores.sending import Course
 
 _NONE = -(2**63)
 _encode = msgspec.json.Encoder().encode
@@ -29,10 +30,12 @@ Answers = list[Committed | Conflict]
 Names = dict[tuple[str, str], int]
 
 
-def commit(link: Link, statement: str, changes: Sequence[Change], *more: str) -> Answers | None:
+def commit(link: Link, statement: str, changes: Sequence[Change], *more: str) -> Course[Answers | None]:
     """Writes each change that still fits; None if the statement, with whatever it has `more`, was not meant for this server."""
     batch = Batch(changes)
-    result = link.call(statement, [*batch.columns(), *map(encode, more)])
+    link.send(statement, [*batch.columns(), *map(encode, more)])
+    yield link.await_answer
+    result = link.answer()
     if not result.ntuples:
         return None
     heads, lost = result.get_value(0, 0), result.get_value(0, 1)

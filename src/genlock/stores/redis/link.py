@@ -5,6 +5,7 @@ The driver connects, logs in and speaks the protocol. Its client is not used: it
 
 from __future__ import annotations
 
+import select
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from genlock.stores.links import Unreachable
 from genlock.stores.redis.faults import Broken, Refused, refusal_of
 from genlock.stores.redis.scripts import SCRIPTS
 from genlock.stores.redis.settings import Settings
+from genlock.stores.sending import Course, run
 
 Argument = str | bytes | int
 Command = tuple[Argument, ...]
@@ -34,6 +36,8 @@ class Link:
     def __init__(self, settings: Settings) -> None:
         """`Unreachable` if it cannot be opened, `Refused` if the server does not want us."""
         self._connection = settings.connection()
+        self._patience: float = settings.arguments["socket_timeout"]
+        self._silent = False
         self._open = False
         try:
             self._connection.connect()
@@ -54,12 +58,19 @@ class Link:
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Several commands in one journey; an answer each, which is a `Refused` where the server did not do it."""
+        return run(self.exchanged(commands))
+
+    def exchanged(self, commands: Sequence[Command]) -> Course[list[Any]]:
+        """The same in two steps."""
         connection = self._connection
         packed: list[bytes] = []
         for command in commands:
             packed += connection.pack_command(*command)
         try:
             connection.send_packed_command(packed, check_health=False)
+            yield self._await_answer
+            if self._silent:
+                raise TimeoutError(f"the server was silent for {self._patience:g} s")
             return [self._answer() for _ in commands]
         except (driver.RedisError, OSError) as error:
             self.close()
@@ -67,6 +78,12 @@ class Link:
         except BaseException:  # an interrupt: there may be answers on the way that nobody would read
             self.close()
             raise
+
+    def _await_answer(self) -> None:
+        """Returns when there is something to be heard, by any thread."""
+        readable = select.poll()
+        readable.register(self._connection._sock, select.POLLIN)
+        self._silent = not readable.poll(self._patience * 1000)
 
     def call(self, *command: Argument) -> Any:
         """One command; `Refused` if the server did not do it."""
@@ -95,8 +112,12 @@ class Link:
 
     def run_all(self, runs: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *more: Command) -> list[Any]:
         """Several scripts, and some commands after them, in one journey. What the server does not know any more is taught again."""
+        return run(self.ran_all(runs, *more))
+
+    def ran_all(self, runs: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *more: Command) -> Course[list[Any]]:
+        """The same in two steps."""
         commands: list[Command] = [("EVALSHA", SCRIPTS[name].sha, len(keys), *keys, *given) for name, keys, given in runs]
-        answers = self.exchange([*commands, *more])
+        answers = yield from self.exchanged([*commands, *more])
         unknown = [at for at, answer in enumerate(answers) if isinstance(answer, Refused) and answer.code == "NOSCRIPT"]
         if unknown:
             taught = [("EVAL", SCRIPTS[runs[at][0]].text, *commands[at][2:]) for at in unknown]

@@ -43,6 +43,7 @@ from genlock.store import (
     Page,
     Payloads,
     Query,
+    Sent,
     Snapshot,
     Stored,
 )
@@ -61,6 +62,7 @@ from genlock.stores.redis.opening import open_store
 from genlock.stores.redis.settings import settings_of
 from genlock.stores.redis.waiting import Listener
 from genlock.stores.redis.wire import Names
+from genlock.stores.sending import Course, Underway, run
 from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -100,7 +102,9 @@ class RedisStore:
         """The store's birth. Also for a replica that may have been promoted since: of that one it was never asked what it keeps."""
         opened = open_store(link, self._settings, self._names, create=create)
         durable, clocked = self._settings.durability == "always", self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only, looks=True)
+        self.limits = Limits(
+            writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only, looks=True, sends=True
+        )
         self._door.read_only = "is a replica, which can only be read" if opened.read_only else ""
         return opened.birth
 
@@ -128,14 +132,22 @@ class RedisStore:
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, as durably as the URL says."""
+        return run(self._commit(changes))
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        """The same, begun."""
+        return Underway(self._commit(changes))
+
+    def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         with self._entered(writes=True) as link:
             check_changes(changes, self.limits)
             if not changes:
                 return []
             hit("redis.commit.before")
             try:
-                answers = writing.commit(link, self._context, changes, self._decided.use([change[0] for change in changes]))
-            except (OutcomeUnknown, Broken):  # the door makes the one of the other, further out
+                epoch = self._decided.use([change[0] for change in changes])
+                answers = yield from writing.commit(link, self._context, changes, epoch)
+            except (OutcomeUnknown, Broken, GeneratorExit):  # the door makes the one of the other; or nobody wants to hear the answer
                 if self._settings.wait:
                     self._owed = object()
                 raise

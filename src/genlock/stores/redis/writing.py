@@ -15,6 +15,7 @@ from genlock.stores.redis.faults import Refused
 from genlock.stores.redis.link import Argument, Command, Link
 from genlock.stores.redis.settings import Settings
 from genlock.stores.redis.wire import Names, field_of, head_of, packed_entries, read_head
+from genlock.stores.sending import Course
 
 _CONFLICT = Conflict()
 
@@ -58,7 +59,7 @@ def runs_of(context: Context, places: dict[Place, list[Change]], epoch: int | No
     ]
 
 
-def commit(link: Link, context: Context, changes: Sequence[Change], epoch: int | None = None) -> Answers:
+def commit(link: Link, context: Context, changes: Sequence[Change], epoch: int | None = None) -> Course[Answers]:
     """Writes each change that still fits, unless it was decided in another epoch than the present one."""
     places: dict[Place, list[Change]] = {}
     for change in changes:
@@ -66,21 +67,21 @@ def commit(link: Link, context: Context, changes: Sequence[Change], epoch: int |
     if epoch is None and len(places) > 1:
         # Whoever has read nothing has decided in the present one. If it rises for the first project, the others must not go on.
         epoch = int(link.call("HGET", context.names.store, "epoch") or 0)
-    said = _run(link, context, places, epoch)
+    said = yield from _run(link, context, places, epoch)
     new = [place for place, answer in said.items() if answer[0] == b"new"]
     if new:
-        said |= _run_new(link, context, {place: places[place] for place in new}, epoch, done=_any_done(said))
+        said |= yield from _run_new(link, context, {place: places[place] for place in new}, epoch, done=_any_done(said))
     answers = {place: iter(_answers(said[place], mine)) for place, mine in places.items()}
     return [next(answers[change[0][:2]]) for change in changes]
 
 
 def _run(
     link: Link, context: Context, places: dict[Place, list[Change]], epoch: int | None, *, done: bool = False
-) -> dict[Place, list[Any]]:
+) -> Course[dict[Place, list[Any]]]:
     """What the server says for each project; an error if it did not do what it was told. Was something `done` before?"""
     wait = context.settings.wait
     more: list[Command] = [("WAIT", wait, round(context.settings.wait_seconds * 1000))] if wait else []
-    answers = link.run_all(runs_of(context, places, epoch), *more)
+    answers = yield from link.ran_all(runs_of(context, places, epoch), *more)
     said = dict(zip(places, answers, strict=False))
     done = done or _any_done(said)
     for answer in said.values():
@@ -94,13 +95,15 @@ def _any_done(said: dict[Place, Any]) -> bool:
     return any(type(answer) is list and answer[0] == b"done" for answer in said.values())
 
 
-def _run_new(link: Link, context: Context, places: dict[Place, list[Change]], epoch: int | None, *, done: bool) -> dict[Place, list[Any]]:
+def _run_new(
+    link: Link, context: Context, places: dict[Place, list[Change]], epoch: int | None, *, done: bool
+) -> Course[dict[Place, list[Any]]]:
     """The same for projects that have nothing yet: first they are listed."""
     try:
         _register(link, context.names, places)
     except Refused as refused:
         _check(refused, context, done=done)
-    return _run(link, context, places, epoch, done=done)
+    return (yield from _run(link, context, places, epoch, done=done))
 
 
 def _check(answer: list[Any] | Refused, context: Context, *, done: bool) -> None:

@@ -1,0 +1,59 @@
+"""Commits in two steps: the server is told, and what it says is heard later. In between whoever sent it does something else.
+
+def commit(changes) -> Course[Answers]:
+    link.send(statement)
+    yield link.await_answer
+    return link.answer()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeAlias, TypeVar
+
+from genlock.errors import GenlockError
+from genlock.store import Committed, Conflict
+
+R = TypeVar("R")
+
+Course: TypeAlias = Generator[Callable[[], None], None, R]
+"""Yields, whenever it has asked the server something, with what one may wait for the answer. Whoever goes on at once waits there."""
+
+Answers: TypeAlias = Sequence[Committed | Conflict]
+
+
+def run(course: Course[R]) -> R:
+    """All of it."""
+    while True:
+        try:
+            next(course)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+
+
+class Underway:
+    """`genlock.store.Sent`: a course that has come as far as its first question."""
+
+    def __init__(self, course: Course[Answers]) -> None:
+        self._course = course
+        self._answers: Answers | None = None
+        self._error: GenlockError | None = None
+        self._wait: Callable[[], None] | None = None
+        try:
+            self._wait = next(course)
+        except StopIteration as end:
+            self._answers = end.value
+        except GenlockError as error:
+            self._error = error
+
+    def wait(self) -> None:
+        """For the answer to the question."""
+        if self._wait is not None:
+            self._wait()
+
+    def answers(self) -> Answers:
+        """The rest of the course."""
+        if self._error is not None:
+            raise self._error
+        return run(self._course) if self._answers is None else self._answers
