@@ -26,7 +26,7 @@ from genlock.errors import (
 )
 from genlock.store import Change, Clock, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.mysql import MySQLStore, opening, writing
-from genlock.stores.mysql.link import Answer, Link
+from genlock.stores.mysql.link import Link
 from genlock.stores.mysql.queries import tables_for
 from genlock.stores.mysql.text import Value
 from genlock.testing import StoreContract
@@ -37,6 +37,7 @@ from genlock.testing.sample import make_change, make_key, read_feed
 from tests.servers.mariadb import MariaDB, running, url_for
 from tests.servers.proxy import Proxy, between
 from tests.stores.served import ServedStore, eventually, follow_a_switchover, lose_nothing_in_a_crash, outlive_a_promotion, through
+from tests.stores.steps import Committing, either_way
 
 
 @pytest.fixture(name="url")
@@ -331,21 +332,25 @@ def test_now_is_the_server_s_unless_a_clock_is_given(mariadb: MariaDB, url: str,
 # Connections that break
 
 
-def test_a_commit_that_is_cut_off_is_of_unknown_outcome_and_was_done_whole_or_not_at_all(proxy: Proxy, url: str, store: MySQLStore) -> None:
+@either_way
+def test_a_commit_that_is_cut_off_is_of_unknown_outcome_and_was_done_whole_or_not_at_all(
+    proxy: Proxy, url: str, store: MySQLStore, committing: Committing
+) -> None:
     """The server answers each statement of the packet. Whether it goes on when nobody listens any more is a matter of luck."""
     broken = MySQLStore(through(proxy, url))
     commit(broken, make_change(make_key("warm")))
     change = make_change(make_key(), events=3)
     proxy.cut_at_the_next_answer()
     with pytest.raises(OutcomeUnknown):
-        broken.commit([change])
+        committing(broken, [change])
     store.commit([change])  # waits for the first, if that is still under way
     assert [event.version for event in read_feed(store) if event.key == change.key] == [1, 2, 3]
     broken.close()
 
 
+@either_way
 def test_a_commit_whose_answers_are_lost_is_of_unknown_outcome_and_was_done(
-    proxy: Proxy, url: str, store: MySQLStore, monkeypatch: pytest.MonkeyPatch
+    proxy: Proxy, url: str, store: MySQLStore, monkeypatch: pytest.MonkeyPatch, committing: Committing
 ) -> None:
     monkeypatch.setattr("genlock.stores.mysql.link.SILENCE", 0.2)
     broken = MySQLStore(through(proxy, f"{url}&statement_timeout=0.5"))
@@ -353,7 +358,7 @@ def test_a_commit_whose_answers_are_lost_is_of_unknown_outcome_and_was_done(
     change = make_change(make_key())
     proxy.swallow_answers()
     with pytest.raises(OutcomeUnknown, match="silent"):
-        broken.commit([change])
+        committing(broken, [change])
     deadline = time.monotonic() + PATIENCE
     while change.key not in store.load([change.key]).records:
         assert time.monotonic() < deadline, "the server had the packet and never carried it out"
@@ -496,13 +501,13 @@ def test_a_commit_is_one_packet_and_so_is_a_load(store: MySQLStore, monkeypatch:
     changes = [make_change(make_key(f"A-{number:03}"), index=Index(pool="p", session="s", waits_on=("d",))) for number in range(100)]
     commit(store, *changes)
     packets: list[bytes] = []
-    run = Link.run
+    send = Link.send
 
-    def noted(link: Link, packet: bytes) -> list[Answer]:
+    def noted(link: Link, packet: bytes) -> None:
         packets.append(packet)
-        return run(link, packet)
+        send(link, packet)
 
-    monkeypatch.setattr(Link, "run", noted)
+    monkeypatch.setattr(Link, "send", noted)
     commit(store, *[make_change(change.key, change, index=Index(session="s", waits_on=("+d",))) for change in changes])
     assert len(store.load([change.key for change in changes]).records) == 100
     assert len(packets) == 2

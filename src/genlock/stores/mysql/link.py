@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pymysql
-from pymysql.constants import CLIENT, SERVER_STATUS
+from pymysql.constants import CLIENT, COMMAND, SERVER_STATUS
 
 from genlock.stores.mysql.faults import LOST, Broken, Refused, Unreachable
 from genlock.stores.mysql.settings import Settings
@@ -50,6 +50,9 @@ class Link:
         except (pymysql.MySQLError, RuntimeError, OSError, ValueError) as error:
             raise Unreachable(_one_line(_message(error))) from None
         self._settings = settings
+        self._heard: list[Answer] | None = None
+        """What has come of the packet that was sent last, and what it was that ended it."""
+        self._trouble: Refused | Broken | None = None
         self.mark: bytes | None = None
         """Which server this is, if it has been asked. See servers.py."""
         self._ready = select.poll()
@@ -81,16 +84,40 @@ class Link:
 
     def run(self, packet: bytes) -> list[Answer]:
         """One packet of statements; what each came to. The first that is refused ends it."""
-        answers: list[Answer] = []
+        self.send(packet)
+        return self.answers()
+
+    def send(self, packet: bytes) -> None:
+        """The first half of it. The driver's cursors know no halves; what they do besides is not needed."""
+        self._heard = self._trouble = None
         try:
-            with self._connection.cursor() as cursor:
-                cursor.execute(packet)
-                answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount, cursor.lastrowid))
-                while cursor.nextset():
-                    answers.append(Answer(cursor.fetchall() if cursor.description else (), cursor.rowcount, cursor.lastrowid))
+            self._connection._execute_command(COMMAND.COM_QUERY, packet)  # type: ignore[attr-defined]
         except pymysql.MySQLError as error:
-            raise self._fault(error, len(answers)) from None
-        return answers
+            raise self._fault(error, 0) from None
+
+    def await_answers(self) -> None:
+        """Between the halves, in any thread: takes in what comes. What is wrong is told with the answers."""
+        connection: Any = self._connection
+        heard: list[Answer] = []
+        more = True
+        try:
+            while more:
+                connection.next_result()
+                result = connection._result
+                heard.append(Answer(result.rows or (), result.affected_rows, result.insert_id))
+                more = result.has_next
+        except pymysql.MySQLError as error:
+            self._trouble = self._fault(error, len(heard))
+        self._heard = heard
+
+    def answers(self) -> list[Answer]:
+        """The second half."""
+        if self._heard is None:
+            self.await_answers()
+        if self._trouble is not None:
+            raise self._trouble
+        assert self._heard is not None
+        return self._heard
 
     def exchange(self, statements: Sequence[bytes]) -> list[Answer]:
         """Several statements in one packet."""

@@ -46,6 +46,7 @@ from genlock.store import (
     Page,
     Payloads,
     Query,
+    Sent,
     Snapshot,
     Stored,
 )
@@ -64,6 +65,7 @@ from genlock.stores.mysql.servers import heed
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.waiting import Watcher
 from genlock.stores.places import feed_mark
+from genlock.stores.sending import Course, Underway, run
 from genlock.stores.talks import hold, hold_all
 from genlock.typed_json import decode
 
@@ -102,7 +104,9 @@ class MySQLStore:
         server = open_schema(link, self._settings, create=create)
         self._most_bytes = server.most_bytes
         clocked = self._clock is None
-        self.limits = Limits(writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True)
+        self.limits = Limits(
+            writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True, sends=True
+        )
         self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
@@ -131,6 +135,13 @@ class MySQLStore:
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
+        return run(self._commit(changes))
+
+    def send(self, changes: Sequence[Change]) -> Sent:
+        """The same, begun."""
+        return Underway(self._commit(changes))
+
+    def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         answers: list[Committed | Conflict] = []
         try:
             with self._entered(writes=True) as link:
@@ -140,7 +151,7 @@ class MySQLStore:
                 hit("mysql.commit.before")
                 if self._admits(link, changes):
                     for portion in writing.portions(changes, self._most_bytes):
-                        written = writing.commit(link, self._queries, portion, self._settings.lock_timeout)
+                        written = yield from writing.commit(link, self._queries, portion, self._settings.lock_timeout)
                         if written is None:
                             self._heed(link)
                             break

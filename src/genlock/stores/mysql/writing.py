@@ -20,6 +20,7 @@ from genlock.stores.mysql.faults import PASSING, TOO_MANY_ROWS, Refused
 from genlock.stores.mysql.link import Answer, Link
 from genlock.stores.mysql.queries import Queries
 from genlock.stores.mysql.text import Sql, quoted
+from genlock.stores.sending import Course
 
 FIRST_PAUSE = 0.002
 LONGEST_PAUSE = 0.1
@@ -38,7 +39,7 @@ _CONFLICT = Conflict()
 Answers = list[Committed | Conflict]
 
 
-def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: float) -> Answers | None:
+def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: float) -> Course[Answers | None]:
     """Writes each change that still fits; None if the store was written to on another server since the link asked which one it is.
 
     Deadlocks are tried again as long as patience lasts: nothing of them was written.
@@ -51,8 +52,13 @@ def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: fl
     while left:
         packet = Packet(queries, changes, left, emptied, link.mark)
         try:
-            packet.answer(link.run(packet.text()), answers)
+            link.send(packet.text())
+            yield link.await_answers
+            packet.answer(link.answers(), answers)
             return answers
+        except GeneratorExit:  # there are answers on the way that nobody would read
+            link.close()
+            raise
         except Refused as refused:
             if refused.code == TOO_MANY_ROWS and refused.done < packet.numbered:
                 return None
