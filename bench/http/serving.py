@@ -43,7 +43,8 @@ class Counting:
 
 
 def pin(core: int) -> None:
-    """Keeps this process on one core, if there are several."""
+    """Keeps this process on one core, if there are several. Whoever started it may be on one himself, and that is inherited."""
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
 

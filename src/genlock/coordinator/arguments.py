@@ -239,7 +239,7 @@ _CONTAINERS: Final = (list, dict)
 def pack(result_data: Any) -> tuple[Content, bytes]:
     """A result as it is compared and kept: canonical bytes, their digest, and whether they are a payload."""
     data = _json("result_data", result_data if result_data is not None else {}, _in_pieces)
-    digest = codec.sha256(data).hexdigest()
+    digest = codec.digest_of(data).hex()
     payload = len(data) > MAX_INLINE_RESULT_BYTES
     content = Content(digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in _EMPTY)
     return content, data

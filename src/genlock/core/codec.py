@@ -23,16 +23,24 @@ from genlock.errors import StoreCorrupt, StoreForeign
 from genlock.typed_json import decoder
 
 
-def _load_sha256(data: bytes) -> Any:
-    """Takes its own place by hashlib's function at the first call: who only reads need not load OpenSSL."""
-    global sha256
-    from hashlib import sha256 as loaded
+def _load_digest(data: bytes) -> bytes:
+    """Takes its own place at the first call: who only reads need not load OpenSSL. A copied hash is had sooner than a new one."""
+    global digest_of
+    from hashlib import sha256
 
-    sha256 = loaded
-    return loaded(data)
+    blank = sha256().copy
+
+    def digest(data: bytes) -> bytes:
+        hashed = blank()
+        hashed.update(data)
+        return hashed.digest()
+
+    digest_of = digest
+    return digest(data)
 
 
-sha256: Callable[[bytes], Any] = _load_sha256
+digest_of: Callable[[bytes], bytes] = _load_digest
+"""SHA-256. To be called by the module's name: the function changes."""
 
 FORMAT = b"1"
 _START = FORMAT + b"{"
@@ -114,7 +122,7 @@ def decode_record(kind: str, body: bytes) -> model.Record:
 def seal(event: Event, version: int, previous: bytes) -> Sealed:
     """The event's bytes and digest, chained to its predecessor."""
     body = FORMAT + encode_json(Envelope(version, previous.hex(), event))
-    return _sealed((version, sha256(body).digest(), body))
+    return _sealed((version, digest_of(body), body))
 
 
 def decode_event(body: bytes) -> Envelope:
@@ -146,8 +154,7 @@ def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
 
 
 def _sum_of(version: int, digest: str, record: bytes) -> str:
-    found: str = sha256(f"{version} {digest} ".encode() + record).hexdigest()
-    return found
+    return digest_of(f"{version} {digest} ".encode() + record).hex()
 
 
 def event_to_builtins(event: Event) -> dict[str, Any]:

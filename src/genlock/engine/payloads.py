@@ -44,7 +44,7 @@ def read_whole(payloads: Payloads, key: Key, digest: str) -> bytes:
     """The bytes of a payload as they were put; `ResultNotFound` if they are not there, or are others by now."""
     with payloads.open(key, digest) as file:
         data = file.read()
-    if codec.sha256(data).hexdigest() != digest:
+    if codec.digest_of(data).hex() != digest:
         raise ResultNotFound(f"{'/'.join(key)} has a payload {digest} whose bytes are not those that were submitted: it was damaged since")
     return data
 

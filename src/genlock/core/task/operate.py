@@ -230,7 +230,7 @@ def _digest_of(command: Operation) -> str:
 
 def digest_of(arguments: Any) -> str:
     """Some digits by which arguments are told from others."""
-    digest: str = codec.sha256(msgspec.json.encode(arguments, order="sorted")).hexdigest()
+    digest = codec.digest_of(msgspec.json.encode(arguments, order="sorted")).hex()
     return digest[:16]
 
 
