@@ -255,3 +255,18 @@ def test_what_was_done_in_its_first_step_is_not_said_to_be_undone_because_the_st
 
     store.clear()
     assert first in [type(decode_event(event.body).event) for event in store.inner.read_events(EventQuery(*PLACE, limit=100)).events]
+
+
+def test_who_ends_a_session_hears_of_a_release_that_failed_and_a_repeat_makes_up_for_it(home: Home) -> None:
+    store = home.gated()
+    fleet = home.connect(store, deadline_seconds=0.2)
+    fleet.add_tasks(tasks=["T"])
+    granted(fleet, "T", "alice")
+    store.on("commit", when=writing(e.ClaimReleased, "T"), before=away, times=inf)
+
+    with pytest.raises(OutcomeUnknown, match=r"away.*the rest was done"):
+        fleet.end_session(session_id="s-alice")
+
+    store.clear()
+    assert fleet.end_session(session_id="s-alice").released == ("T",)
+    assert told(fleet, "T")[-1] == "CLAIM_RELEASED"

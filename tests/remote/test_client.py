@@ -24,16 +24,20 @@ from genlock.core.model import Process
 from genlock.engine.processes import identify
 from genlock.errors import (
     BadArgument,
+    Busy,
     Closed,
     GenlockError,
     KeyRefused,
     NotAllowed,
+    OutcomeUnknown,
     PlanInvalid,
     RoleRefused,
     ServiceError,
     ServiceMismatch,
     ServiceUnreachable,
+    StoreUnavailable,
     TaskNotFound,
+    TooManyRequests,
 )
 from genlock.plans import PlanFile
 from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
@@ -540,13 +544,37 @@ def test_what_does_not_pass_is_said_at_the_deadline() -> None:
         fleet.ready()
 
 
-def test_busy_is_busy_after_the_deadline() -> None:
-    from genlock.errors import Busy
+def _passing(code: str) -> bytes:
+    body = f'{{"type":"urn:genlock:t","title":"t","status":503,"detail":"others kept changing it","code":"{code}"}}'
+    return _answer("503 Service Unavailable", body.encode(), genlock_protocol="1", retry_after="0")
 
-    body = b'{"type":"urn:genlock:busy","title":"t","status":503,"detail":"others kept changing it","code":"BUSY"}'
-    busy = _answer("503 Service Unavailable", body, genlock_protocol="1", retry_after="0")
+
+def test_busy_is_busy_after_the_deadline() -> None:
+    busy = _passing("BUSY")
     with answering(busy) as url, genlock.connect(url, deadline_seconds=0.1) as fleet, pytest.raises(Busy, match="others kept"):
         fleet.ready()
+    with answering(busy) as url, genlock.connect(url, deadline_seconds=0.1) as fleet, pytest.raises(Busy, match=r"changing it$"):
+        fleet.claim_task(task_id="T", agent_id="a", session_id="s")
+
+
+@pytest.mark.parametrize("code", ["BUSY", "STORE_UNAVAILABLE", "TOO_MANY_REQUESTS"])
+def test_of_an_answer_that_was_lost_nothing_is_said_by_what_the_last_attempt_met(code: str) -> None:
+    """The first attempt was cut off and may have been done; the later ones say of themselves that they were not."""
+    unknown = r"others kept changing it\. It may have been done: to repeat it safely, pass operation_id="
+    undone = (Busy, StoreUnavailable, TooManyRequests)
+    with (
+        answering(b"", _passing(code)) as url,
+        genlock.connect(url, deadline_seconds=0.2, session_id="s", agent_id="a") as fleet,
+        pytest.raises(OutcomeUnknown, match=unknown),
+    ):
+        fleet.claim_task(task_id="T")
+    with (
+        answering(_passing(code)) as url,
+        genlock.connect(url, deadline_seconds=0.2, session_id="s", agent_id="a") as fleet,
+        pytest.raises(undone) as raised,
+    ):
+        fleet.claim_task(task_id="T")
+    assert "may have been done" not in str(raised.value)
 
 
 # Keys and certificates

@@ -33,7 +33,7 @@ from genlock.core.results import (
     TaskLogEntry,
 )
 from genlock.engine.processes import gone, identify
-from genlock.errors import BadArgument, SessionNotFound
+from genlock.errors import BadArgument, GenlockError, SessionNotFound
 from genlock.store import EventQuery, Query
 
 _PAGE = 500
@@ -96,16 +96,20 @@ class Sessions(Queries):
         yield from self.ask_one(c.EndSession(Key(*place, SESSION, caller.session), caller))
         held: list[tuple[Key, TaskRecord]] = yield Read(lambda: self._held(place, caller.session))
         released: list[str] = []
+        errors: list[GenlockError] = []
         for start in range(0, len(held), _PAGE):
             commands = [
                 c.ReleaseClaim(key, caller, record.generation, ReleaseReason.VOLUNTARY) for key, record in held[start : start + _PAGE]
             ]
             job = yield Ask(commands)
+            errors += [outcome for outcome in job.results if isinstance(outcome, GenlockError)]
             released += [
                 command.key.id
                 for command, outcome in zip(commands, job.results, strict=True)
                 if isinstance(outcome, ReleaseResult) and outcome.success
             ]
+        if errors:
+            raise errors[0]
         return SessionEnd(caller.session, tuple(released))
 
     def list_sessions(

@@ -6,7 +6,7 @@ import random
 import time
 from typing import Final
 
-from genlock.errors import Busy, GenlockError, ServiceUnreachable
+from genlock.errors import Busy, GenlockError, OutcomeUnknown, ServiceUnreachable
 from genlock.remote.addresses import Addresses
 from genlock.remote.replies import Again, Lost
 from genlock.remote.requests import Request
@@ -70,9 +70,12 @@ class Patience:
 
     def _over(self, request: Request, after: Again | Lost) -> GenlockError:
         if isinstance(after, Again) and not isinstance(after.error, ServiceUnreachable):
-            if isinstance(after.error, Busy) or request.route.repeatable:
-                return after.error
-            return type(after.error)(f"{after.error}{self._doubt(request)}")
+            error = after.error
+            if request.route.repeatable or (isinstance(error, Busy) and not self._maybe_done):
+                return error
+            # What the last attempt met says nothing of one before it whose answer was lost.
+            kind = OutcomeUnknown if self._maybe_done else type(error)
+            return kind(f"{error}{self._doubt(request)}")
         if isinstance(after, Lost) and after.hopeless:
             return ServiceUnreachable(
                 f"{self._addresses} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "

@@ -21,6 +21,9 @@ _OF_PROXIES: Final = frozenset({429, 502, 503, 504})
 _PASSING: Final = (e.Busy, e.Closed, e.StoreUnavailable, e.OutcomeUnknown, e.TooManyRequests, e.ServiceUnreachable)
 """The errors that another attempt may not meet."""
 
+_NOT_DONE: Final = (e.Busy, e.StoreUnavailable, e.TooManyRequests)
+"""Those of them that say that nothing was done."""
+
 _LONGEST_SHOWN: Final = 120
 
 
@@ -104,7 +107,7 @@ def _failed(response: Response) -> Again:
     if isinstance(error, e.Closed):
         # It is the service that ends; this connection does not.
         error = e.ServiceUnreachable(f"the service is about to stop ({error})")
-    return Again(error, _retry_after(response), done=not isinstance(error, (e.TooManyRequests, e.StoreUnavailable)))
+    return Again(error, _retry_after(response), done=not isinstance(error, _NOT_DONE))
 
 
 def _retry_after(response: Response) -> float | None:
