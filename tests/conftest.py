@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -22,9 +23,14 @@ _LEAKED = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Whoever begins the run says where the services log; those who run tests for it do as it says."""
+    """Whoever begins the run says where the services log; those who run tests for it do as it says.
+
+    pytest's own alarm, by which a test is ended that takes too long, keeps nobody from doing his work himself.
+    """
+    from genlock.engine import uninterrupted
     from tests import logs  # not before the plugins above: pytest rewrites their assertions
 
+    uninterrupted.OTHERS = tuple(number for number in uninterrupted.OTHERS if number != signal.SIGALRM)
     if not hasattr(config, "workerinput"):
         logs.begin()
 

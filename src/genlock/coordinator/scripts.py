@@ -55,7 +55,7 @@ def run(engine: Engine, script: Script[R]) -> R:
         step = next(script)
         while True:
             if type(step) is Ask:
-                answer: Any = _wait(engine, engine.submit(step.requests, patience=step.patience))
+                answer: Any = engine.ask(step.requests, patience=step.patience)
                 if not step.prepares:
                     jobs.append(answer)
             else:
@@ -81,15 +81,6 @@ def _was_begun(jobs: Sequence[Job]) -> bool:
 
 def _half_done(error: GenlockError) -> OutcomeUnknown:
     return OutcomeUnknown(f"{error}. That was not all of it, and the rest was done: look, or ask again")
-
-
-def _wait(engine: Engine, job: Job) -> Job:
-    try:
-        return job.wait()
-    except BaseException:
-        # Ctrl-C while waiting: what is granted from now on has nobody to hold it.
-        engine.abandon(job)
-        raise
 
 
 def synchronous(operation: Callable[Concatenate[S, P], Script[R]]) -> Callable[Concatenate[Any, P], R]:

@@ -295,7 +295,8 @@ class Round:
     def _fresh_id(self) -> str:
         at = self._fresh_at
         if at >= len(self._fresh):
-            self._fresh = os.urandom(_FRESH_DIGITS // 2 * 128).hex()
+            # Few at first: most rounds are of one command or two.
+            self._fresh = os.urandom(_FRESH_DIGITS // 2 * (128 if self._fresh else 4)).hex()
             at = 0
         self._fresh_at = at + _FRESH_DIGITS
         return self._fresh[at : self._fresh_at]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
@@ -22,8 +22,9 @@ from genlock.engine.lane import Lane
 from genlock.engine.observing import Observer
 from genlock.engine.outages import Outages
 from genlock.engine.patience import patiently
+from genlock.engine.uninterrupted import uninterrupted
 from genlock.engine.watcher import Watcher
-from genlock.errors import Closed, StoreError
+from genlock.errors import Closed, GenlockError, StoreError
 from genlock.store import Store
 
 if TYPE_CHECKING:
@@ -85,11 +86,29 @@ class Engine:
 
     def submit(self, requests: Sequence[Request], *, loop: AbstractEventLoop | None = None, patience: float = 0) -> Job:
         """Queues requests that are answered together; all must be of one project. `patience` is added to the deadline."""
-        if self._closed:
-            raise Closed("the coordinator is closed")
-        job = Job(requests, time.monotonic() + self.deadline_seconds + patience, loop)
+        job = self._job(requests, patience, loop)
         self._lane(requests[0]).submit(job)
         return job
+
+    def ask(self, requests: Sequence[Request], *, patience: float = 0) -> Job:
+        """The same for a thread, which waits for the answers; on a store of this machine it does the work itself if it is alone."""
+        job = self._job(requests, patience)
+        lane = self._lane(requests[0])
+        try:
+            if self.store.limits.shared or not uninterrupted(partial(lane.do, job)):
+                lane.submit(job)
+            return job.wait()
+        except GenlockError:
+            raise
+        except BaseException:
+            # Ctrl-C: what was granted, or is from now on, has nobody to hold it.
+            self.abandon(job)
+            raise
+
+    def _job(self, requests: Sequence[Request], patience: float, loop: AbstractEventLoop | None = None) -> Job:
+        if self._closed:
+            raise Closed("the coordinator is closed")
+        return Job(requests, time.monotonic() + self.deadline_seconds + patience, loop)
 
     def read(self, function: Callable[[], T]) -> T:
         """Looks at the store in the calling thread; waits for a store that is away until the deadline, as commands do."""

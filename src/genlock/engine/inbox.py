@@ -8,13 +8,15 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from math import inf
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 from genlock.core.commands import ReleaseClaim, RenewLease, SubmitResult
 from genlock.engine.answering import releases_of
 from genlock.engine.bell import Bell
 from genlock.engine.jobs import Job
-from genlock.errors import Closed
+from genlock.errors import Busy, Closed
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -26,6 +28,10 @@ TO_GIVE_BACK_SECONDS = 60
 _TO_CLOSE_SECONDS = 5
 _COMPANY = 8
 """From so many jobs at once on it is worth waiting for those that come with them."""
+
+
+def _nothing() -> bool:
+    return False
 
 
 class Inbox:
@@ -41,6 +47,10 @@ class Inbox:
         self._close_by = 0.0
         self._ringer: AbstractEventLoop | None = None
         """The event loop that is about to ring."""
+        self._lent_to = 0
+        """The thread that does the lane's work in its place just now, if there is one; see `lend`."""
+        self._sleeps_until = inf
+        """Until when the lane sleeps, if nobody rings."""
         self.company = 0
         """How many jobs were taken together the last time."""
         self.woken = False
@@ -61,7 +71,7 @@ class Inbox:
                 raise Closed("the coordinator is closed")
             queue.append(job)
             if job.loop is None or self.company < _COMPANY:
-                self._bell.ring()
+                self._ring()
             elif self._bell.asleep and self._ringer is not job.loop:
                 self._ringer = job.loop
                 job.loop.call_soon(self._ring_for_all)
@@ -75,7 +85,7 @@ class Inbox:
         """
         with self._bell.lock:
             self._ringer = None
-            self._bell.ring()
+            self._ring()
 
     def give_back(self, job: Job) -> None:
         """Releases what was granted to a job that nobody waits for; `close` lets it through."""
@@ -85,37 +95,68 @@ class Inbox:
                 returning = Job(releases, time.monotonic() + TO_GIVE_BACK_SECONDS)
                 returning.returns = True
                 self._returned.append(returning)
-                self._bell.ring()
+                self._ring()
 
     def poke(self) -> None:
         """Something may have changed for those who wait."""
         with self._bell.lock:
             self.woken = True
-            self._bell.ring()
+            self._ring()
 
     def ring(self) -> None:
         """The lane is to have a look, whatever at."""
         with self._bell.lock:
-            self._bell.ring()
+            self._ring()
 
     def close(self) -> None:
         """Nothing more is taken in."""
         with self._bell.lock:
             self._closed = True
             self._close_by = time.monotonic() + _TO_CLOSE_SECONDS
-            self._bell.ring()
+            self._ring()
+
+    def lend(self, is_idle: Callable[[], bool]) -> bool:
+        """Lets the calling thread do what the lane does, until it gives that back; only while the lane sleeps and nobody else wants it.
+
+        Where several come, they are better gathered by the lane: alone, each would have a commit of his own.
+        """
+        with self._bell.lock:
+            if self._lent_to == get_ident():
+                # He would wait for himself.
+                raise Busy("asked from within another call, by a finalizer or a tracer; nothing was done, ask again outside of it")
+            if self._lent_to or not self._bell.asleep or self.company > 1 or self._has_work(_nothing) or not is_idle():
+                return False
+            self._lent_to = get_ident()
+            return True
+
+    def take_back(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> None:
+        """The end of that. The lane is woken if there is something for it to do, now or sooner than it knows."""
+        with self._bell.lock:
+            self._lent_to = 0
+            seconds = 0.0 if self._has_work(has_more) else rest()
+            if seconds is not None and time.monotonic() + seconds < self._sleeps_until:
+                self._ring()
 
     # For the lane's thread
 
     def wait(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> bool:
         """Sleeps until there is something to do, here or elsewhere, or for so many seconds. False if the lane is to end."""
         with self._bell.lock:
-            while not (self._closed or self._returned or self._urgent or self._normal or self.woken or has_more()):
-                seconds = rest()
+            while self._lent_to or not self._has_work(has_more):
+                seconds = None if self._lent_to else rest()
                 if seconds is not None and seconds <= 0:
                     break
+                self._sleeps_until = inf if seconds is None else time.monotonic() + seconds
                 self._bell.sleep(seconds)
             return not self._closed or bool(self._returned)
+
+    def _has_work(self, has_more: Callable[[], bool]) -> bool:
+        return bool(self._closed or self._returned or self._urgent or self._normal or self.woken or has_more())
+
+    def _ring(self) -> None:
+        """Not while somebody else does the work: he looks, before he leaves, whether there is more."""
+        if not self._lent_to:
+            self._bell.ring()
 
     def take(self, room: int) -> list[Job]:
         """As many jobs as one batch has room for, the urgent ones first; at least one, if there is any."""

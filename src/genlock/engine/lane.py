@@ -43,6 +43,7 @@ from genlock.store import Store
 MOST_COMMANDS = 512
 _UPKEEP_PAUSE = 0.05
 _NO_COMMANDS = frozenset({NextTask, Sweep, Settle})
+_LONG = frozenset({Sweep, Settle})
 _number = attrgetter("number")
 
 
@@ -81,6 +82,8 @@ class Lane:
         """The batch that is being committed while the next one is decided."""
         self._landing: Flight | None = None
         """The one before it, while its reactions are run; or one that is committed by the lane itself."""
+        self._failed: BaseException | None = None
+        """A bug of ours that was met by a caller who did the lane's work."""
         self._pilot = Pilot(f"genlock-commit-{name}", self._inbox.ring) if store.limits.shared else None
         self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
         self.thread.start()
@@ -100,6 +103,28 @@ class Lane:
     def submit(self, job: Job) -> None:
         """Queues a job."""
         self._inbox.put(job)
+
+    def do(self, job: Job) -> bool:
+        """Carries a job out in the calling thread, if nobody else has anything for this lane; False if it must be submitted.
+
+        Two changes of threads take longer than all that is decided. What is not done at the first attempt is the lane's to go on with.
+        The calling thread must not be broken off in the middle of it: see `uninterrupted`.
+        """
+        if type(job.requests[0]) in _LONG or not self._inbox.lend(self._is_idle):
+            return False
+        try:
+            self._looks, self._depth = False, 1
+            self._current = items_of(job)
+            self._process(self._current)
+            self._current = []
+        except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it, and to answer
+            self._failed = error
+        self._inbox.take_back(self._has_more, self._rest)
+        return True
+
+    def _is_idle(self) -> bool:
+        """Is nothing under way or set aside?"""
+        return self._flight is None and not self._again and not self._waiting and self._failed is None
 
     def give_back(self, job: Job) -> None:
         """Releases what was granted to a job that nobody waits for."""
@@ -146,7 +171,10 @@ class Lane:
 
     def _gather(self) -> list[Item] | None:
         """Waits for work; None when the lane is to end."""
-        if not self._inbox.wait(self._has_more, self._rest):
+        is_open = self._inbox.wait(self._has_more, self._rest)
+        if self._failed is not None:
+            raise self._failed
+        if not is_open:
             return self._owed() or None
         if self._inbox.is_closed:
             return [*self._owed(), *(item for job in self._inbox.take(0) for item in items_of(job))]
@@ -193,7 +221,7 @@ class Lane:
 
     def _has_more(self) -> bool:
         """Is there anything to do at once besides what is in the inbox?"""
-        return bool(self._again) or (self._flight.has_landed if self._flight is not None else self._upkeep.is_due)
+        return bool(self._again or self._failed) or (self._flight.has_landed if self._flight is not None else self._upkeep.is_due)
 
     def _rest(self) -> float | None:
         """How long nothing will happen by itself."""
