@@ -528,6 +528,19 @@ def test_claim_next_goes_on_when_the_first_task_turns_out_to_be_one_that_nobody_
         assert fleet.get_task_state(task_id="A-001-first").state == "HELD"
 
 
+def test_a_child_that_was_edited_after_its_end_is_not_taken_for_one_that_was_reset() -> None:
+    # Found by a game: the parent comes to depend on its own child, and sees it at a higher version than that of its end.
+    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+        fleet.add_tasks(tasks=["P"])
+        fleet.claim_task(task_id="P")
+        child = fleet.spawn_subtasks(task_id="P", generation=1, subtasks=[{"id": "C"}], mode="parallel", keep=True).children[0]
+        fleet.claim_task(task_id=child)
+        fleet.submit_result(task_id=child, generation=1)
+        fleet.edit_task(task_id=child, changes={"title": "as it was done"})
+        fleet.edit_task(task_id="P", changes={"depends_on": [child]})
+        assert fleet.get_task_state(task_id="P").inputs_changed == ()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_product_and_the_model_agree_in_many_seeded_games() -> None:

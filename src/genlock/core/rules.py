@@ -147,8 +147,11 @@ def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> li
 
 
 def _heard(key: Key, record: TaskRecord, event: e.News, version: int) -> list[Reaction]:
-    """Look once more at those it heard of: one that was reset before this was written could not know whom to tell."""
-    return [Reaction(c.Hear(key, relate.SYSTEM, others=tuple((other, heard.version) for other, heard in event.others.items())))]
+    """Look once more at those it heard of: one that was reset before this was written could not know whom to tell.
+
+    At which version each of them moved is not known: the one that was heard of is that at which it was seen.
+    """
+    return [Reaction(c.Hear(key, relate.SYSTEM, others=tuple((other, 0) for other in event.others)))]
 
 
 def _spawned(key: Key, record: TaskRecord, event: e.SubtasksSpawned, version: int) -> list[Reaction]:
