@@ -133,7 +133,8 @@ def test_a_server_that_does_not_say_which_it_is_is_written_to_all_the_same(prima
 
 
 def test_behind_a_pooler_a_commit_that_was_meant_for_another_server_writes_nothing(primary: Postgres) -> None:
-    with closing(PostgresStore(primary.url(SCHEMA, pooled="on"))) as store:
+    # One connection: while the notifier has it, a commit would open another, which asks anew which server it leads to.
+    with closing(PostgresStore(primary.url(SCHEMA, pooled="on", pool="1"))) as store:
         commit(store, make_change(make_key()))
         assert store._mark == primary.ask(MARK)
         store._mark = "another"
