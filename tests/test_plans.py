@@ -363,3 +363,18 @@ def test_what_is_wrong_with_a_plan_is_told_in_another_process_too(fleet: Coordin
     told = pickle.loads(pickle.dumps(raised.value))
     assert (type(told), str(told)) == (PlanInvalid, str(raised.value))
     assert (told.faults, told.notes) == (raised.value.faults, raised.value.notes)
+
+
+@pytest.mark.parametrize("way", ["add", "import", "spawn"])
+def test_a_child_that_would_wait_for_itself_is_refused_also_where_its_parent_waits_for_itself_already(fleet: Coordinator, way: str) -> None:
+    # Found by a game: of two circles that have a task in common only the old one was seen, which is not the new child's fault.
+    fleet.add_tasks(tasks=["P", {"id": "D", "depends_on": ["P"]}])
+    fleet.claim_task(task_id="P")
+    fleet.submit_result(task_id="P", generation=1)
+    fleet.add_tasks(tasks=[{"id": "B", "parent": "P", "depends_on": ["D"]}])
+    fleet.reset_task(task_id="P")
+    assert fleet.explain(task_id="P").cycle == ("B", "D", "P", "B")
+    with pytest.raises(PlanInvalid, match="C → D → P → C"):
+        WAYS[way](fleet, {"id": "C", "depends_on": ["D"]})
+    with pytest.raises(TaskNotFound):
+        fleet.get_task_state(task_id="C")

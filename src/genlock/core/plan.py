@@ -149,7 +149,7 @@ def check_graph(
             guess = _guess(task.parent, exists - _children_of(task.parent, tasks)) if len(faults) < MOST_GUESSES else ""
             faults.append(Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",)))
     waits = _waits(tasks, edges_of_known or {}, children_of_known or {})
-    return faults + list(islice(_misplaced(find_cycles(waits), tasks), MOST_CYCLES))
+    return faults + list(islice(_misplaced(_cycles_of(tasks, waits), tasks), MOST_CYCLES))
 
 
 def check_families(tasks: Iterable[Task], children_of_known: Mapping[str, Collection[str]]) -> list[Misplaced]:
@@ -180,6 +180,32 @@ def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator
         if first is not None:
             text = f"these wait for each other: {_shown_path(cycle)}; remove one of these dependencies"
             yield Misplaced(first, text, ("depends_on",) if own[first] else (), alone=False)
+
+
+def _cycles_of(tasks: list[Task], waits: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...]]:
+    """The cycles there are; behind one among others, one of these tasks that has an id in common with it, and would not be seen else."""
+    own = {task.id for task in tasks}
+    for cycle in find_cycles(waits):
+        yield cycle
+        if own.isdisjoint(cycle):
+            waited_for_by: dict[str, list[str]] = {}
+            for waiting, others in waits.items():
+                for other in others:
+                    waited_for_by.setdefault(other, []).append(waiting)
+            hidden = own & _reached(cycle, waits) & _reached(cycle, waited_for_by)
+            if hidden:
+                yield _way_back(min(hidden), waits)
+
+
+def _reached(start: Iterable[str], edges: Mapping[str, Collection[str]]) -> set[str]:
+    """These, and all that is reached from them along the edges."""
+    seen = set(start)
+    todo = list(seen)
+    while todo:
+        new = set(edges.get(todo.pop(), ())) - seen
+        seen |= new
+        todo += new
+    return seen
 
 
 def find_cycle(edges: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
@@ -265,14 +291,18 @@ def _waits(
 
 def _shortest(edges: Mapping[str, Collection[str]], cycle: list[str]) -> tuple[str, ...]:
     """The shortest way from the cycle's lowest id back to it that uses no other ids: depth-first search finds long ones."""
-    first = min(cycle)
     members = set(cycle)
+    return _way_back(min(cycle), {name: [other for other in edges.get(name, ()) if other in members] for name in members})
+
+
+def _way_back(first: str, edges: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """The shortest way from an id that is on a cycle back to it."""
     before: dict[str, str] = {}
     queue = deque([first])
     while first not in before:
         here = queue.popleft()
         for other in edges.get(here, ()):
-            if other in members and other not in before:
+            if other not in before:
                 before[other] = here
                 queue.append(other)
     path = [first, before[first]]
