@@ -78,6 +78,17 @@ def test_claim_next_finds_the_task_of_a_holder_that_was_killed(home: Home, victi
     assert len(orphaned(fleet)) == 1
 
 
+def test_what_is_ready_if_nothing_else_is_are_the_tasks_of_holders_that_were_killed(home: Home, victim: subprocess.Popen[bytes]) -> None:
+    fleet = home.connect()
+    held_by(fleet, pid=victim.pid)
+    assert fleet.ready() == ()
+    kill(victim)
+
+    assert [(line.task.id, line.state, line.generation) for line in fleet.ready()] == [("T", "PENDING", 1)]
+    assert fleet.ready(tracks="Z") == ()
+    assert orphaned(fleet) == [], "a look has written something"
+
+
 def test_who_waits_gets_the_task_of_a_holder_that_is_killed_meanwhile(home: Home, victim: subprocess.Popen[bytes]) -> None:
     """Nothing tells of a death: the waiter looks again every two seconds."""
     fleet = home.connect()

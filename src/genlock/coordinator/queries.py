@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO
@@ -47,7 +47,7 @@ from genlock.core.task.view import holder_of, overdue, task_claim, waits_for
 from genlock.engine.jobs import Settle, plain_item
 from genlock.engine.processes import gone
 from genlock.errors import ResultNotFound
-from genlock.store import EventQuery, Query, Recorded, Stored, look
+from genlock.store import MAX_DUE, EventQuery, Query, Recorded, Stored, look
 
 _PAGE = 500
 _LONG_PAGE = 2_000
@@ -127,7 +127,10 @@ class Queries(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[ReadyTask, ...]]:
-        """What could be claimed now, first things first; with `agent_id`, what that agent would be offered."""
+        """What could be claimed now, first things first; with `agent_id`, what that agent would be offered.
+
+        What is claimed by somebody whose process is gone is there if nothing else is, as for who asks for a next task.
+        """
         place = self.place(tenant_id, project_id)
         limit = check_limit(limit)
         wanted = check_tracks(tracks)
@@ -135,9 +138,9 @@ class Queries(Base):
             agent_id = check_agent(agent_id)
         found: tuple[ReadyTask, ...] = yield Read(lambda: self._ready(place, limit, wanted, agent_id))
         if not found:
-            # Nothing: a crash may have cut off the reactions that would have opened something.
+            # Nothing: a crash may have cut off the reactions that would have opened something, or a holder may be lost.
             yield Ask([Settle(project_key(*place))])
-            found = yield Read(lambda: self._ready(place, limit, wanted, agent_id))
+            found = yield Read(lambda: self._ready(place, limit, wanted, agent_id, lost=True))
         return found
 
     def blocked(
@@ -342,10 +345,15 @@ class Queries(Base):
                 state=record.state,
             )
 
-    def _ready(self, place: tuple[str, str], limit: int, tracks: frozenset[str] | None, agent: str | None) -> tuple[ReadyTask, ...]:
+    def _ready(
+        self, place: tuple[str, str], limit: int, tracks: frozenset[str] | None, agent: str | None, *, lost: bool = False
+    ) -> tuple[ReadyTask, ...]:
+        """With `lost`, also what is claimed by somebody who is known to be gone."""
         snapshot, (heads,) = look(self.store, settings_keys(place), [Query(*place, heads=limit)])
         backlog = self.settings_in(place, decoded(snapshot))[0].offer_backlog
         due = {key: entry for key, *entry in self._due(place, snapshot.now)}
+        if lost:
+            due |= {key: entry for key, *entry in self._lost(place)}
         entries: list[tuple[str, Any]] = [
             (order, found) for pool, order, found in due.values() if pool.suits(agent=agent, tracks=tracks, backlog=backlog)
         ]
@@ -366,14 +374,22 @@ class Queries(Base):
         after: str | None = None
         while True:
             page = self.store.find(Query(*place, due_before=microseconds(now), after=after, limit=_PAGE))
-            if page.records:
-                round = self.engine.look()
-                checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in page.records]
-                round.prepare(checks)
-                opened += opened_by_time(round, checks)
+            opened += self._opened(page.records)
             if page.next is None:
                 return opened
             after = page.next
+
+    def _lost(self, place: tuple[str, str]) -> list[tuple[Key, Any, str, Any]]:
+        """The same for claims whose process is gone or whose session has ended; the first few, as for who asks for a next task."""
+        return self._opened(self.store.find(Query(*place, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_PAGE)).records)
+
+    def _opened(self, found: Sequence[Stored]) -> list[tuple[Key, Any, str, Any]]:
+        if not found:
+            return []
+        round = self.engine.look()
+        checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in found]
+        round.prepare(checks)
+        return list(opened_by_time(round, checks))
 
     def _progress(self, place: tuple[str, str]) -> dict[str, Progress]:
         counts: dict[str, dict[str, int]] = {}
