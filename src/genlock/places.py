@@ -38,11 +38,6 @@ class RepositoryBroken(NotFound):
     """A `.git` file, or $GIT_DIR, that leads to no repository: nobody can say which project this is."""
 
 
-def project_file() -> Path:
-    """The store's file of the project around the working folder; it need not exist."""
-    return project_folder() / FILE
-
-
 def project_folder() -> Path:
     """The `.genlock` folder of the project around the working folder; it need not exist."""
     here = working_folder()

@@ -71,6 +71,9 @@ def _no_url(url: str) -> str:
         return f"this is no URL: a store's begins with one of {', '.join(f'{name}://' for name in _OURS)}"
     if url == ":memory:":
         return f"{url!r} is no URL; for a store in memory write memory://"
+    host, _, port = url.rstrip("/").partition(":")
+    if "/" not in host and port.isdecimal():
+        return f"{url!r} is no URL; for a service write http://{url}"
     return f"{url!r} is no URL; for a file write {sqlite_url(working_folder() / url)}"
 
 

@@ -15,11 +15,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import httpx2
 import pytest
 
 import genlock
 import genlock.aio
 from genlock import AsyncCoordinator, Coordinator
+from genlock.core.identity import Identity
 from genlock.core.model import Process
 from genlock.engine.processes import identify
 from genlock.errors import (
@@ -32,6 +34,7 @@ from genlock.errors import (
     OutcomeUnknown,
     PlanInvalid,
     RoleRefused,
+    RouteNotFound,
     ServiceError,
     ServiceMismatch,
     ServiceUnreachable,
@@ -40,9 +43,14 @@ from genlock.errors import (
     TooManyRequests,
 )
 from genlock.plans import PlanFile
+from genlock.remote.addresses import Addresses
 from genlock.remote.coordinator import AsyncRemoteCoordinator, RemoteCoordinator
-from genlock.remote.link import Link
+from genlock.remote.link import Link, lost
+from genlock.remote.patience import Patience
+from genlock.remote.replies import Lost
+from genlock.remote.requests import request_of
 from genlock.service.building import Choices
+from genlock.wire.calls import ClaimTask
 from genlock.wire.routes import ROUTES
 from tests.servers.proxy import Proxy
 from tests.servers.service import Service, serving
@@ -495,6 +503,39 @@ def test_what_is_no_genlock_is_named() -> None:
         assert piece in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("answer", "step"),
+    [
+        (
+            _answer("301 Moved Permanently", b"<html>", location="https://genlock.example.org/below/v1/default/default/ready"),
+            "is not followed: give https://genlock.example.org/below as the address",
+        ),
+        (_answer("302 Found", location="/login"), "it sends on to '/login', and is not followed: give that as the address"),
+        (_answer("413 Request Entity Too Large", b"<html>"), "a proxy before the service takes no body of this size"),
+        (_answer("400 Bad Request", b"<html>The plain HTTP request was sent to HTTPS port"), "it wants TLS: write https://127.0.0.1:"),
+        (_answer("400 Bad Request", b"<html>"), "check the address and its port"),
+    ],
+    ids=["to https", "to a page", "too large", "wants TLS", "other"],
+)
+def test_what_stands_before_a_service_is_told_apart_by_what_to_do(answer: bytes, step: str) -> None:
+    with answering(answer) as url, genlock.connect(url) as fleet, pytest.raises(ServiceError) as raised:
+        fleet.ready()
+    assert step in str(raised.value)
+
+
+@pytest.mark.parametrize("path", ["/genlock", "/v1", "/v1/default/default"])
+def test_a_path_that_is_too_much_in_the_address_is_named(service: Service, path: str) -> None:
+    with genlock.connect(service.url + path) as fleet, pytest.raises(RouteNotFound, match=f"take {path} out of the address"):
+        fleet.ready()
+
+
+def test_who_is_cut_off_reads_whole_sentences() -> None:
+    """The reason comes with a full stop of its own."""
+    with answering(b"") as url, genlock.connect(url, deadline_seconds=0.1) as fleet, pytest.raises(ServiceUnreachable) as raised:
+        fleet.ready()
+    assert ".." not in str(raised.value)
+
+
 def test_a_service_of_another_language_is_told_apart_with_what_to_renew() -> None:
     newer = _answer("200 OK", b"[]", genlock_protocol="2")
     with answering(newer) as url, genlock.connect(url) as fleet, pytest.raises(ServiceMismatch, match="newer genlock for the client"):
@@ -616,7 +657,32 @@ def test_a_ca_file_that_is_none_is_refused(tmp_path: Path) -> None:
         fleet.ready()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_said_at_once(service: Service) -> None:
-    """A service without TLS, asked with it: there is no certificate at all."""
-    with genlock.connect(service.url.replace("http", "https"), deadline_seconds=0.2) as fleet, pytest.raises(ServiceUnreachable):
-        fleet.ready()
+def test_a_service_without_tls_that_is_asked_with_it_says_so_at_once(service: Service) -> None:
+    """Not after the deadline: no attempt would end otherwise."""
+    url = service.url.replace("http", "https")
+    with genlock.connect(url, deadline_seconds=600, session_id="s", agent_id="a") as fleet, pytest.raises(ServiceUnreachable) as raised:
+        fleet.claim_task(task_id="T")
+    assert "has no TLS: write http:// in place of https://" in str(raised.value)
+    assert str(raised.value).endswith(". Nothing was changed")
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("certificate verify failed: self-signed certificate", "connect(ca_file=…), or SSL_CERT_FILE"),
+        (
+            "certificate verify failed: Hostname mismatch, certificate is not valid for 'a'.",
+            "give an address with the name that stands in it",
+        ),
+        ("certificate verify failed: IP address mismatch, certificate is not valid for '::1'.", "give one with the name that stands in it"),
+    ],
+)
+def test_of_a_certificate_that_is_not_taken_it_is_said_what_to_change(said: str, remedy: str) -> None:
+    found = lost(httpx2.ConnectError(f"[SSL: CERTIFICATE_VERIFY_FAILED] {said} (_ssl.c:1006)"))
+    assert found.remedy is not None
+    assert remedy in found.remedy
+    request = request_of(Identity(session_id="s", agent_id="a"), ClaimTask(task_id="T", operation_id="op-1"))
+    patience = Patience(Addresses("https://one,https://two"), 600)
+    patience.pause(request, Lost("cut off", sent=True))
+    with pytest.raises(ServiceUnreachable, match="It may have been done: to repeat it safely, pass operation_id='op-1'"):
+        patience.pause(request, found)

@@ -299,3 +299,9 @@ def test_an_agent_that_names_another_user_is_told_whose_name_counts(run: Run) ->
     answer = run.house.send("POST", "/v1/acme/secret/sessions", body, "agent")
     assert (answer.status, code_of(answer)) == (403, "ROLE_REFUSED")
     assert "the name of its key, 'the agent'" in json.loads(answer.body)["detail"]
+
+
+def test_who_may_not_set_limits_is_told_which_key_may_and_how_it_is_made(run: Run) -> None:
+    answer = run.house.send("PATCH", "/v1/acme/secret/policy", {"limits": {"max_active_sessions": 3}}, "operator")
+    assert (answer.status, code_of(answer)) == (403, "ROLE_REFUSED")
+    assert "genlock keys create NAME --role admin --all-tenants" in json.loads(answer.body)["detail"]

@@ -23,6 +23,8 @@ MALFORMED = {
     "bob:secret@127.0.0.1/plans": SCHEMES,
     "plan.db": "write sqlite://{here}/plan.db",
     "/home/bob/plan.db": "write sqlite:///home/bob/plan.db",
+    "localhost:8420": "for a service write http://localhost:8420",
+    "10.0.0.7:8420/": "for a service write http://10.0.0.7:8420/",
     "sqlite://": "names no file",
     "://plans": "there is no store for ://",
     "htp://127.0.0.1:8420": "a service's address begins with http:// or https://",

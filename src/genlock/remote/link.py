@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 _left_behind: list[object] = []
 """What was opened before a fork is the parent's: nobody here may close it."""
+
+
+_REMEDIES: Final = (
+    ("WRONG_VERSION_NUMBER", "What answers there has no TLS: write http:// in place of https://, or the port at which it has"),
+    ("Hostname mismatch", "Its certificate is for another name: give an address with the name that stands in it"),
+    ("IP address mismatch", "Its certificate is not for this address: give one with the name that stands in it"),
+    ("CERTIFICATE_VERIFY_FAILED", "If it is your own, name the file with its issuer's certificate: connect(ca_file=…), or SSL_CERT_FILE"),
+)
+"""What is to be changed where every attempt would end alike, by what TLS says of it."""
 
 
 class Link:
@@ -235,11 +244,10 @@ def lost(error: Exception) -> Lost:
 
     early = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
     text = str(error) or type(error).__name__
-    return Lost(
-        text,
-        sent=not isinstance(error, early),
-        hopeless="CERTIFICATE_VERIFY_FAILED" in text or isinstance(error, httpx2.UnsupportedProtocol),
-    )
+    remedy = next((remedy for sign, remedy in _REMEDIES if sign in text), None)
+    if isinstance(error, httpx2.UnsupportedProtocol):
+        remedy = "Look at the address, and at the proxies that the environment names"
+    return Lost(text, sent=not isinstance(error, early), remedy=remedy)
 
 
 def headers_of(identity: Identity, key: str | None, version: str) -> dict[str, str]:

@@ -55,7 +55,7 @@ class Patience:
         """How long to wait before the next attempt; raises when there is to be none."""
         self._maybe_done |= after.sent if isinstance(after, Lost) else after.done
         left = self._until - time.monotonic()
-        if left <= 0 or (isinstance(after, Lost) and after.hopeless) or (self._maybe_done and request.route.call in _ONCE):
+        if left <= 0 or (isinstance(after, Lost) and after.remedy is not None) or (self._maybe_done and request.route.call in _ONCE):
             raise self._over(request, after)
         longest = min(FIRST_PAUSE_SECONDS * 2**self._pauses, LONGEST_PAUSE_SECONDS)
         self._pauses += 1
@@ -76,12 +76,9 @@ class Patience:
             # What the last attempt met says nothing of one before it whose answer was lost.
             kind = OutcomeUnknown if self._maybe_done else type(error)
             return kind(f"{error}{self._doubt(request)}")
-        if isinstance(after, Lost) and after.hopeless:
-            return ServiceUnreachable(
-                f"{self._addresses} cannot be trusted: {after.why}. If it is your own, name the file with its issuer's certificate: "
-                "connect(ca_file=…), or SSL_CERT_FILE"
-            )
-        why = after.why if isinstance(after, Lost) else str(after.error)
+        if isinstance(after, Lost) and after.remedy is not None:
+            return ServiceUnreachable(f"{self._addresses} cannot be spoken to: {after.why}. {after.remedy}{self._doubt(request)}")
+        why = (after.why if isinstance(after, Lost) else str(after.error)).rstrip(".")
         # One attempt at what may be slow takes longer than the deadline of all.
         seconds = max(self._seconds, round(time.monotonic() - self._began))
         return ServiceUnreachable(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from genlock.wire.answers import answer_decoder
 from genlock.wire.calls import Call
 from genlock.wire.headers import PROTOCOL_HEADER, check_protocol
 from genlock.wire.problems import error_of
+from genlock.wire.routes import PREFIX
 
 _OF_PROXIES: Final = frozenset({429, 502, 503, 504})
 """What stands between client and service says these by itself, and they pass."""
@@ -25,6 +27,9 @@ _NOT_DONE: Final = (e.Busy, e.StoreUnavailable, e.TooManyRequests)
 """Those of them that say that nothing was done."""
 
 _LONGEST_SHOWN: Final = 120
+
+_SPEAKS_TLS: Final = re.compile(rb"https|ssl", re.IGNORECASE)
+"""In what servers say to whoever speaks without TLS where they expect it."""
 
 
 class Response(NamedTuple):
@@ -41,8 +46,8 @@ class Lost(NamedTuple):
     why: str
     sent: bool
     """May the service have got the request?"""
-    hopeless: bool = False
-    """Would it be the same at every attempt?"""
+    remedy: str | None = None
+    """What is to be changed, where it would be the same at every attempt."""
 
 
 class Again(NamedTuple):
@@ -85,8 +90,23 @@ def check_service(response: Response, url: str, version: str) -> None:
         server = response.headers.get("server")
         raise e.ServiceError(
             f"what answers at {url} is no Genlock service: status {response.status}{f', server {server}' if server else ''}, "
-            f"the answer begins with {response.body[:_LONGEST_SHOWN]!r}; check the address and its port"
+            f"the answer begins with {response.body[:_LONGEST_SHOWN]!r}; {_next_step(response, url)}"
         )
+
+
+def _next_step(response: Response, url: str) -> str:
+    """What whoever is answered by a stranger should look at: most often it is what stands before the service."""
+    location = response.headers.get("location")
+    if 300 <= response.status < 400 and location:
+        whole, below, _ = location.partition(PREFIX)
+        return (
+            f"it sends on to {location[:_LONGEST_SHOWN]!r}, and is not followed: give {whole if whole and below else 'that'} as the address"
+        )
+    if response.status == 413:
+        return "a proxy before the service takes no body of this size; let it take as large ones (in nginx: client_max_body_size 110m)"
+    if response.status == 400 and url.startswith("http:") and _SPEAKS_TLS.search(response.body):
+        return f"it wants TLS: write https{url[4:]}"
+    return "check the address and its port"
 
 
 def _is_refusal(response: Response) -> bool:

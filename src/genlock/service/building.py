@@ -21,7 +21,7 @@ from genlock.service.app import App, Watch
 from genlock.service.compat.app import api_routes
 from genlock.service.compat.config import ClaimConfig
 from genlock.service.compat.events import events_route
-from genlock.service.exchange import Exchange, Receive, Scope, Send
+from genlock.service.exchange import Exchange, Receive, Scope, Send, no_route
 from genlock.service.limits import AT_ONCE, Rates, Turns
 from genlock.service.logs import Log
 from genlock.service.metrics import Metrics, metrics_endpoint
@@ -137,4 +137,4 @@ def only_of_the_whole_store(endpoint: Callable[[Request], Awaitable[Response]]) 
 
 async def nothing_here(scope: Scope, _: Receive, __: Send) -> None:
     """What Starlette finds no route for."""
-    raise RouteNotFound(f"there is nothing at {scope['path'][:200]}; /openapi.json lists what there is")
+    raise no_route(scope["path"])

@@ -10,11 +10,12 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from genlock import __version__
-from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, OverLimit
+from genlock.errors import BadArgument, GenlockError, KindRefused, MethodRefused, OverLimit, RouteNotFound
 from genlock.service.access.grant import NOTHING
 from genlock.service.limits import Pace
 from genlock.wire.headers import PROTOCOL, PROTOCOL_HEADER, REQUEST_HEADER
 from genlock.wire.problems import CONTENT_TYPE, problem_of
+from genlock.wire.routes import PREFIX
 from genlock.wire.statuses import RETRY_AFTER_SECONDS
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -118,6 +119,18 @@ def asides(status: int) -> tuple[tuple[bytes, bytes], ...]:
         return ((b"www-authenticate", b'Bearer realm="genlock"'),)
     wait = RETRY_AFTER_SECONDS.get(status)
     return () if wait is None else ((b"retry-after", str(wait).encode()),)
+
+
+def no_route(path: str) -> RouteNotFound:
+    """The refusal of a path that leads nowhere. What stands before the service's own part of it is most often too much in an address, or
+    was left there by a proxy."""
+    before, own, _ = path.rpartition(f"{PREFIX}/")
+    if before and own:
+        return RouteNotFound(
+            f"there is nothing at {path[:200]}; the paths of this service begin with {own}: take {before[:100]} out of the address, or let "
+            "the proxy that adds it take it away"
+        )
+    return RouteNotFound(f"there is nothing at {path[:200]}; /openapi.json lists what there is")
 
 
 def refused_method(method: str, takes: Collection[str]) -> MethodRefused:

@@ -66,7 +66,7 @@ def decode_cursor(cursor: str) -> Place:
     # Decoding forgives signs that do not belong; what was given out encodes to itself.
     whole = len(check) == _CHECK.size and base64.urlsafe_b64encode(data).decode() == cursor
     if not whole or _CHECK.unpack(check)[0] != zlib.crc32(fields):
-        raise BadArgument(f"{cursor[:80]!r} is no cursor")
+        raise BadArgument(f"{cursor[:80]!r} is no cursor; one is given with every event, and with every page of them")
     return Place(*_FIELDS.unpack(fields))
 
 

@@ -6,7 +6,6 @@ A path has at most one variable, always its second part, so that a request is ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -120,11 +119,3 @@ ROUTES: Final = (
 )
 
 BY_CALL: Final[dict[type[Call[Any]], Route]] = {route.call: route for route in ROUTES}
-
-
-def by_path() -> Iterator[tuple[str, list[Route]]]:
-    """The routes of each path."""
-    paths: dict[str, list[Route]] = {}
-    for route in ROUTES:
-        paths.setdefault(route.path, []).append(route)
-    yield from paths.items()

@@ -170,7 +170,7 @@ def test_what_can_never_be_met_is_refused_and_says_what_to_type(service: Service
         "?task=a%20b": "character 2 is ' '",
         "?session=a/b": "character 2 is '/' (a slash)",
         "?shape=xml": "shape is one of genlock, sc, not 'xml'",
-        "?after=nonsense": "'nonsense' is no cursor",
+        "?after=nonsense": "'nonsense' is no cursor; one is given with every event",
     }
     for query, wanted in refusals.items():
         with Client(service.port, PATH + query) as client:

@@ -15,7 +15,7 @@ from genlock.core.access import EVERYWHERE
 from genlock.core.names import check_project, check_tenant
 from genlock.errors import RoleRefused, RouteNotFound
 from genlock.service.access.acting import is_own
-from genlock.service.exchange import Answer, Exchange, Receive, Scope, body_at_once, check_json, read_body, refused_method
+from genlock.service.exchange import Answer, Exchange, Receive, Scope, body_at_once, check_json, no_route, read_body, refused_method
 from genlock.service.limits import LARGE_BYTES, Turns
 from genlock.service.running import Running
 from genlock.service.v1.endpoint import Endpoint
@@ -61,7 +61,7 @@ class V1:
         parts = path.split("/", 4)
         match = (self._beyond if parts[3] == NO_NAME else self._router).match(parts[4]) if len(parts) == 5 else None
         if match is None:
-            raise RouteNotFound(f"there is nothing at {path[:200]}; /openapi.json lists what there is")
+            raise no_route(path)
         methods, name = match
         method: str = scope["method"]
         # A HEAD is a GET of which the server leaves out the body.

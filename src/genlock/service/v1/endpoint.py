@@ -83,20 +83,23 @@ class Endpoint:
     def permit_at_all(self, grant: Grant) -> None:
         """RoleRefused where the role does not cover this, whatever its keywords are."""
         if grant.role not in self._roles:
-            raise self._not_for(grant, self.route.role)
-
-    def _not_for(self, grant: Grant, needed: str) -> RoleRefused:
-        return RoleRefused(f"{self.name.replace('_', ' ')!r} needs the role {needed}; this key has the role {grant.role}")
+            raise RoleRefused(f"{self.name.replace('_', ' ')!r} needs the role {self.route.role}; this key has the role {grant.role}")
 
     def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
         """RoleRefused where the role does not cover this."""
         if self._needs_one_role and grant.role in self._roles:
             return
-        needed = self._needed(given)
-        if not grant.may(needed):
-            raise self._not_for(grant, needed)
-        if self._changes_limits(given) and not grant.sees(EVERYWHERE, EVERYWHERE):
-            raise RoleRefused("profile and limits of a tenant are set by an admin of the whole store, whose key is for tenant '*'")
+        if self._changes_limits(given) and not (grant.may(ADMIN) and grant.sees(EVERYWHERE, EVERYWHERE)):
+            raise RoleRefused(
+                "profile and limits of a tenant are set by an admin of the whole store; to make a key for one, type where the store is: "
+                "genlock keys create NAME --role admin --all-tenants"
+            )
+        self.permit_at_all(grant)
+        if self.name == "adopt_result" and given["generation"] is None and not grant.may(OPERATOR):
+            raise RoleRefused(
+                f"to adopt a result without a generation needs the role operator; this key has the role {grant.role}. "
+                "Whoever holds the task gives the generation of its claim"
+            )
         user = given["user_id"] if self.names_user else None
         if user is not None and user != speaker.identity.user_id and not grant.may(OPERATOR):
             raise RoleRefused(f"an agent's user is the name of its key, {grant.name!r}; leave user_id out, or ask an operator")
@@ -108,11 +111,6 @@ class Endpoint:
 
     def _changes_limits(self, given: dict[str, Any]) -> bool:
         return self._may_change_limits and (self.name == "set_tenant" or given["profile"] is not None or bool(given["limits"]))
-
-    def _needed(self, given: dict[str, Any]) -> str:
-        if self._changes_limits(given):
-            return ADMIN
-        return OPERATOR if self.name == "adopt_result" and given["generation"] is None else self.route.role
 
     def is_long(self, given: dict[str, Any]) -> bool:
         """May the answer be so long that it is read and written beside the event loop?"""
