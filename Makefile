@@ -1,4 +1,4 @@
-# Needs python3 (3.11 or later, with pip), git and make. Everything else is set up on first use, in .tools and .venv.
+# Needs python3 (3.11 or later, with pip, or uv beside it), git and make. Everything else is set up on first use, in .tools and .venv.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -25,7 +25,7 @@ AT_ONCE := -n 3 --dist worksteal
 export UV_PYTHON_DOWNLOADS := never
 
 # uv does not read pip's configuration. Where pip has been told of another index or certificate, uv is told the same.
-pip_setting = $(PYTHON) -m pip config list 2>/dev/null | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | sed -n 1p
+pip_setting = { $(PYTHON) -m pip config list 2>/dev/null || true; } | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | sed -n 1p
 define as_pip_does
 index="$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$$($(call pip_setting,index-url))}}"; \
 cert="$${SSL_CERT_FILE:-$$($(call pip_setting,cert))}"; \
@@ -126,7 +126,13 @@ clean: ## Remove all that was set up or built
 $(TOOLS_READY): requirements/tools.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Genlock needs Python 3.11 or later; name one with PYTHON=")'
 	rm -rf .tools
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools --require-hashes -r requirements/tools.txt
+	@if $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+		set -x; $(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target .tools --require-hashes -r requirements/tools.txt; \
+	elif command -v uv >/dev/null; then \
+		set -x; uv pip install --quiet --python "$$(command -v $(PYTHON))" --target .tools --require-hashes -r requirements/tools.txt; \
+	else \
+		echo "The set-up needs pip or uv, and $(PYTHON) has neither; on Debian and Ubuntu: apt install python3-pip" >&2; exit 1; \
+	fi
 	@touch $@
 
 $(VENV_READY): $(TOOLS_READY)
