@@ -25,12 +25,14 @@ _LEAKED = pytest.StashKey[list[str]]()
 def pytest_configure(config: pytest.Config) -> None:
     """Whoever begins the run says where the services log; those who run tests for it do as it says.
 
-    pytest's own alarm, by which a test is ended that takes too long, keeps nobody from doing his work himself.
+    pytest's own alarm, by which a test is ended that takes too long, keeps nobody from doing his work himself. And Ctrl-C means what it
+    does on a terminal, also where the run was begun in the background.
     """
     from genlock.engine import uninterrupted
     from tests import logs  # not before the plugins above: pytest rewrites their assertions
 
     uninterrupted.OTHERS = tuple(number for number in uninterrupted.OTHERS if number != signal.SIGALRM)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         logs.begin()
 

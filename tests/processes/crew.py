@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from tests.servers import ministack
+
 PROGRAM = Path(__file__).with_name("worker.py")
 
 PATIENCE = 110.0
@@ -25,7 +27,8 @@ class Member:
     """One process; leaving the context ends it."""
 
     def __init__(self, program: Path = PROGRAM) -> None:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
+        # It may be started before the server whose table it will be sent to.
+        environment = os.environ | ministack.ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
         self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         assert self.process.stdin
         assert self.process.stdout
