@@ -70,7 +70,7 @@ def compare(size: int) -> tuple[float, float, int]:
             taken, answer = run([gptodo, "ready", "--json"])
             theirs.append(taken)
             assert ids(answer) == ready
-            taken, answer = run(call("ready", "--json"))
+            taken, answer = run(call("ready", "--json", "--limit", str(len(ready))))
             ours.append(taken)
             assert ids(answer) == ready
     return median(theirs), median(ours), len(ready)
