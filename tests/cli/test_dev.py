@@ -14,9 +14,11 @@ from genlock.cli.dev.crew import Crew
 from genlock.cli.dev.director import Director
 from genlock.cli.dev.plan import PROJECT, ROOTS
 from genlock.engine.processes import start_time
+from tests.cli.terminal import shown
 from tests.service.process import PATIENCE_SECONDS, Service, serve
 
 DEMO = "/v1/default/demo"
+PLAIN: dict[str, str | None] = {"NO_COLOR": "1"}
 
 
 def sessions(service: Service, count: int) -> list[dict[str, object]]:
@@ -107,3 +109,9 @@ def test_who_is_killed_is_replaced() -> None:
         crew.send_home()
     assert isinstance(second, subprocess.Popen)
     assert second.returncode is not None
+
+
+def test_on_a_terminal_it_says_how_to_end_it_and_where_to_look(tmp_path: Path) -> None:
+    code, lines = shown("dev", "--fresh", "--agents", "1", "--port", "0", "--seconds", "0.5", cwd=tmp_path, env=PLAIN)
+    url = lines[0].removeprefix("Genlock serves at ")
+    assert (code, " ".join(lines[1:])) == (0, f"Ctrl-C ends it. From another terminal: genlock agents --url {url} --project demo")

@@ -138,6 +138,16 @@ def test_a_refused_result_of_a_completed_task_is_adopted_after_a_reset(stage: St
     assert stage.run("adopt", TASK, refused_id(stage)).code == 0
 
 
+@pytest.mark.parametrize("verb", ["adopt", "discard"])
+def test_who_names_a_refused_result_that_is_not_there_is_told_what_to_type(stage: Stage, verb: str) -> None:
+    stage.claim(TASK)
+    ran = stage.run(verb, TASK, "1/")
+    assert (ran.code, ran.error()["message"]) == (
+        3,
+        f"task '{TASK}' has no refused result '{TASK}/1/'; the list of refused results has those there are: genlock refused {TASK}",
+    )
+
+
 def test_a_discarded_result_is_gone_and_cannot_be_adopted(stage: Stage) -> None:
     stage.claim(TASK)
     stage.submit(TASK, 4, data="early")

@@ -131,3 +131,14 @@ def test_a_service_answers_the_same() -> None:
     assert said["states"] == {"BLOCKED": 1, "IN_PROGRESS": 1, "HELD": 1}
     assert [(line["task"], line["agent"], line["generation"], line["looks_alive"]) for line in said["at_work"]] == [("c", "ada", 1, True)]
     assert said["stuck"] == [{"task_id": "a", "state": "HELD", "why": "held: why not", "waited_for_by": 1}]
+
+
+def test_where_every_task_is_finished_that_is_said(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "project")
+    stage.add("done", "dropped")
+    stage.run("cancel", "dropped")
+    assert "every task is finished" not in shown("status", cwd=stage.folder, env=PLAIN)[1]
+    stage.run("cancel", "done")
+
+    _, lines = shown("status", cwd=stage.folder, env=PLAIN)
+    assert lines[-1] == "every task is finished"

@@ -129,6 +129,21 @@ def test_history_is_the_lineage_with_the_rejected_submissions_below(stage: Stage
     )
 
 
+def test_whoever_would_adopt_a_result_of_a_finished_task_is_told_to_reset_it_first(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "finished")
+    stage.add(CORE)
+    stage.claim(CORE, "alice", ago=3600, lease=60)
+    stage.claim(CORE, "bob")
+    stage.submit(CORE, 1, "alice", "late")
+    stage.submit(CORE, 2, "bob", "good")
+    digests = re.compile("[0-9a-f]{16}")
+    told = [f"  genlock reset {CORE}", f"  genlock adopt {CORE} 1/alice/DIGEST", f"  genlock discard {CORE} 1/alice/DIGEST"]
+    code, lines = shown("refused", cwd=stage.folder, env=PLAIN)
+    assert (code, [digests.sub("DIGEST", line) for line in lines[-3:]]) == (0, told)
+    late = shown("submit", CORE, "-g", "1", "--text", "late", "--session", "alice", cwd=stage.folder, env=PLAIN)
+    assert (late[0], [digests.sub("DIGEST", line) for line in late[1][-3:]]) == (5, told)
+
+
 def test_explain_is_told_in_sentences(stage: Stage) -> None:
     code, lines = shown("explain", "D-001-late", cwd=stage.folder, env=PLAIN)
     assert (code, [re.sub(r"\d{4}-\S+", "WHEN", line) for line in lines]) == (

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from genlock.cli.app import title_of
 from genlock.cli.tables import Column, count, from_now, print_commands, print_fields, print_lines, print_table, safe, stamp
 from genlock.cli.wording import Command, settle, who
+from genlock.core.reasons import FINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,8 +98,11 @@ def print_status(
         if len(stuck) > _MOST_WAITING:
             print_lines(console, f"and {len(stuck) - _MOST_WAITING:,} more", style="dim")
         print_commands(console, app.command("explain", stuck[0].task_id))
-    print_lines(console, "", "next:", style="dim")
-    print_ready(console, ready, ())
+    if sum(counts.get(state, 0) for state in FINISHED) == total:
+        print_lines(console, "", "every task is finished")
+    else:
+        print_lines(console, "", "next:", style="dim")
+        print_ready(console, ready, ())
     if refused:
         print_lines(console, "", f"{count(refused, 'refused result')} kept, to be adopted or discarded:", style="dim")
         print_commands(console, app.command("refused"))

@@ -7,7 +7,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from genlock.core.results import ClaimResult, Explanation, Holder, OperatorResult, SubmissionResult
+    from genlock.core.results import ClaimResult, Explanation, Holder, OperatorResult, SubmissionResult, TaskState
 
 
 CLAIMING: Final = ("next", "claim", "explain")
@@ -98,12 +98,21 @@ def claim_refusal(task: str, reason: str, current: int) -> str:
     return _CLAIM_REFUSALS[reason].format(task=task, current=current)
 
 
-def after_submission(command: Command, task: str, result: SubmissionResult) -> tuple[str, ...]:
+def after_submission(command: Command, task: str, result: SubmissionResult, *, finished: bool) -> tuple[str, ...]:
     """What to type after a refused submission."""
     if result.refused_id is None:
         return (command("show", task),)
-    first = (command("reset", task),) if result.reason.value == "TASK_ALREADY_COMPLETED" else ()
-    return (*first, *(settle(command, verb, task, result.refused_id) for verb in ("adopt", "discard")))
+    return (*adoption(command, task, result.refused_id, finished=finished), settle(command, "discard", task, result.refused_id))
+
+
+def adoption(command: Command, task: str, refused_id: str, *, finished: bool) -> tuple[str, ...]:
+    """What makes a refused result count; a task that is finished has to be reset first."""
+    return (*((command("reset", task),) if finished else ()), settle(command, "adopt", task, refused_id))
+
+
+def is_finished(state: TaskState | None) -> bool:
+    """Completed or cancelled."""
+    return state is not None and state.state.value in ("COMPLETED", "CANCELLED")
 
 
 def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from genlock.cli.answers import Style
 from genlock.cli.dev.crew import Crew
 from genlock.cli.dev.director import Director
+from genlock.cli.dev.plan import PROJECT
 from genlock.errors import BadArgument
 from genlock.places import sqlite_url
 from genlock.service.addresses import listen_near
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
 def play(app: App, options: Options, *, fresh: bool, agents: int, seconds: float | None) -> None:
     """Until it is told to stop."""
     from genlock.cli.verbs.serving import announce
+
+    def begin(hosted: Hosted) -> None:
+        announce(app, hosted)
+        if app.answers.style is Style.TEXT:
+            app.answers.say(f"Ctrl-C ends it. From another terminal: genlock agents --url {hosted.url} --project {PROJECT}")
 
     if app.settings["serve_log_level"].origin == "default":
         options = replace(options, log_level="warning")  # one line for every act of every agent would bury the one that counts
@@ -54,7 +61,7 @@ def play(app: App, options: Options, *, fresh: bool, agents: int, seconds: float
 
     with _store(app, fresh=fresh) as url:
         listening = listen_near(options.host, options.port)
-        run(host(url, options, lambda hosted: announce(app, hosted), listening=listening, create=True, profile="local", beside=beside))
+        run(host(url, options, begin, listening=listening, create=True, profile="local", beside=beside))
 
 
 @contextmanager

@@ -28,10 +28,8 @@ def _everywhere(function: Callable[..., None]) -> Callable[..., None]:
     return click.option("--all-tenants", "everywhere", is_flag=True, help="Not of one tenant, but of all.")(function)
 
 
-def _expires_in(function: Callable[..., None]) -> Callable[..., None]:
-    return click.option("--expires-in", metavar="TIME", help="How long it lasts: seconds, or 15m, 12h, 90d; default: until it is revoked.")(
-        function
-    )
+def _expires_in(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option("--expires-in", metavar="TIME", help=f"How long it lasts from now: seconds, or 15m, 12h, 90d; default: {default}.")
 
 
 @keys.command()
@@ -39,7 +37,7 @@ def _expires_in(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--role", required=True, metavar="ROLE", help="observer, agent, operator or admin.")
 @click.option("--projects", default="*", metavar="PATTERN", help="Of which projects; * stands for anything; default: all.")
 @click.option("--session", metavar="ID", help="For one session only; of role agent.")
-@_expires_in
+@_expires_in("until it is revoked")
 @_everywhere
 @verb()
 def create(app: App, name: str, role: str, projects: str, session: str | None, expires_in: str | None, everywhere: bool) -> None:
@@ -87,7 +85,7 @@ def list_(app: App, every: bool, everywhere: bool) -> None:
 @keys.command()
 @click.argument("key")
 @click.option("--overlap", metavar="TIME", help="How long the text before it is still taken, up to 24h; default: not at all.")
-@_expires_in
+@_expires_in("as before")
 @_everywhere
 @verb()
 def rotate(app: App, key: str, overlap: str | None, expires_in: str | None, everywhere: bool) -> None:

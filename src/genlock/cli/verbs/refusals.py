@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from genlock.cli import exits
 from genlock.cli.app import App, verb
+from genlock.errors import ResultNotFound
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +26,8 @@ def adopt(app: App, task: str, refused_id: str, generation: int | None) -> None:
 
     With -g as the holder's submission; without it as an operator, who takes the right away from whoever holds the task.
     """
-    answer = app.fleet.adopt_result(task_id=task, refused_id=_whole(task, refused_id), generation=generation)
+    with _found(app, task, refused_id) as whole:
+        answer = app.fleet.adopt_result(task_id=task, refused_id=whole, generation=generation)
 
     def text(console: Console) -> None:
         from genlock.cli.tables import print_lines
@@ -48,8 +52,8 @@ def discard(app: App, task: str, refused_id: str) -> None:
 
     Its data goes; that it existed stays in the history.
     """
-    refused_id = _whole(task, refused_id)
-    app.fleet.discard_result(task_id=task, refused_id=refused_id)
+    with _found(app, task, refused_id) as refused_id:
+        app.fleet.discard_result(task_id=task, refused_id=refused_id)
 
     def text(console: Console) -> None:
         from genlock.cli.tables import print_lines
@@ -59,6 +63,10 @@ def discard(app: App, task: str, refused_id: str) -> None:
     app.answers.give({"task_id": task, "refused_id": refused_id, "discarded": True}, text=text, bare=[refused_id])
 
 
-def _whole(task: str, refused_id: str) -> str:
-    """A refused result's name begins with its task, which need not be typed twice."""
-    return refused_id if refused_id.startswith(f"{task}/") else f"{task}/{refused_id}"
+@contextmanager
+def _found(app: App, task: str, typed: str) -> Iterator[str]:
+    """A refused result's name begins with its task, which need not be typed twice. Of one that is not there, it is said what to type."""
+    try:
+        yield typed if typed.startswith(f"{task}/") else f"{task}/{typed}"
+    except ResultNotFound as error:
+        raise ResultNotFound(f"{error}: {app.command('refused', task)}") from error

@@ -52,7 +52,7 @@ def submit(
 
     def say(console: Console) -> None:
         from genlock.cli.tables import print_commands, print_lines
-        from genlock.cli.wording import after_submission, refusal
+        from genlock.cli.wording import after_submission, is_finished, refusal
 
         if answer.accepted:
             print_lines(console, f"accepted: {task} is completed", f"work product: {answer.work_product_ref}")
@@ -60,7 +60,9 @@ def submit(
         print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation, answer.waits_for)}")
         if answer.kept:
             print_lines(console, "the result is kept; to make it count, or to give it up:")
-        print_commands(console, *after_submission(app.command, task, answer))
+        # A late result is refused as stale also where the task is finished: the reason alone does not tell.
+        finished = answer.kept and is_finished(app.fleet.get_task_state(task_id=task))
+        print_commands(console, *after_submission(app.command, task, answer, finished=finished))
 
     app.answers.give(answer, text=say, bare=[answer.work_product_ref] if answer.accepted else [])
     if not answer.accepted:

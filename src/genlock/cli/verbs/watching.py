@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _ALL = 100_000
 _NEXT = 5
+_MOST_TOLD = 10
 _MOST_HELD = 100
 """Of so many it is said why they are held: each is one more look."""
 
@@ -148,7 +149,7 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
 
     def text(console: Console) -> None:
         from genlock.cli.tables import Column, from_now, print_commands, print_lines, print_table
-        from genlock.cli.wording import settle
+        from genlock.cli.wording import adoption, is_finished, settle
 
         if not found:
             print_lines(console, "there are none")
@@ -178,8 +179,10 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
         kept = [line for line in found if line.state is not None and line.state.value == "KEPT"]
         if kept:
             print_lines(console, "", "to make one count, or to give it up:", style="dim")
-            for line in kept[:10]:
-                print_commands(console, settle(app.command, "adopt", line.task_id, line.id))
+            states = app.fleet.batch_get_states(task_ids=list({line.task_id for line in kept[:_MOST_TOLD]}))
+            for line in kept[:_MOST_TOLD]:
+                finished = is_finished(states.get(line.task_id))
+                print_commands(console, *adoption(app.command, line.task_id, line.id, finished=finished))
             print_commands(console, settle(app.command, "discard", kept[0].task_id, kept[0].id))
 
     app.answers.give({"refused": found}, text=text, bare=(line.id for line in found))
