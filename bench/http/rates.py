@@ -7,27 +7,28 @@ import json
 import tempfile
 from pathlib import Path
 
-from bench.claims import _prepare
+from bench.claims import CALLERS, _prepare
 from bench.floor import copy_of
 from bench.http.load import Measured, request, send_all
 from bench.http.serving import Server, started
 from bench.plans import ids_of
 from bench.report import Line, at_least, at_most, percentile, show
 
-CONNECTIONS = 64
+CONNECTIONS, FEWER = CALLERS, 64
+"""As many as call at once in process; and half as many, whose commits are half as large."""
 TASKS = 12_800
 BATCH, BATCH_CONNECTIONS, SUBMIT_CONNECTIONS = 256, 8, 2
 ROUNDS = 5
 BASE = "/v1/default/default"
 
 
-def _claims(ids: list[str]) -> list[list[bytes]]:
+def _claims(ids: list[str], connections: int) -> list[list[bytes]]:
     return [
         [
             request("POST", f"{BASE}/tasks/{name}/claim", json.dumps({"agent_id": f"agent-{n}", "session_id": f"session-{n}"}).encode())
-            for name in ids[n::CONNECTIONS]
+            for name in ids[n::connections]
         ]
-        for n in range(CONNECTIONS)
+        for n in range(connections)
     ]
 
 
@@ -65,13 +66,13 @@ def _shares(used: dict[str, float], claims: int) -> list[Line]:
     ]
 
 
-def singles(before: Path, folder: Path, ids: list[str]) -> list[Line]:
+def singles(before: Path, folder: Path, ids: list[str], connections: int, target: float | None) -> list[Line]:
     """Rounds of the echo and of the service in turn."""
     echoes, claims, latencies = [], [], []
     used: dict[str, float] = {}
     answer = folder / "answer.json"
     for at in range(ROUNDS):
-        with started("service", f"sqlite://{copy_of(before, folder / f'single-{at}.db')}") as server:
+        with started("service", f"sqlite://{copy_of(before, folder / f'single-{connections}-{at}.db')}") as server:
             if not answer.exists():
                 one = asyncio.run(
                     send_all(
@@ -81,15 +82,16 @@ def singles(before: Path, folder: Path, ids: list[str]) -> list[Line]:
                     )
                 )
                 answer.write_bytes(one.bodies[0])
-            measured, used = _run(server, _claims(ids[:TASKS]))
+            measured, used = _run(server, _claims(ids[:TASKS], connections))
             claims.append(measured.rate())
             latencies += measured.latencies
         with started("echo", str(answer)) as server:
-            echoes.append(_run(server, _claims(ids[:TASKS]))[0].rate())
+            echoes.append(_run(server, _claims(ids[:TASKS], connections))[0].rate())
+    ratio = max(claims) / max(echoes)
     return [
         Line("single claims/s", f"{max(claims):,.0f}"),
         Line("bare echo of the same bodies, requests/s", f"{max(echoes):,.0f}"),
-        at_least("single: of the echo", max(claims) / max(echoes), 0.5),
+        Line("single: of the echo", f"{ratio:.2f}") if target is None else at_least("single: of the echo", ratio, target),
         at_most("single: p99", percentile(latencies, 0.99) * 1000, 50, " ms"),
         *_shares(used, TASKS),
     ]
@@ -131,5 +133,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         before = _prepare(folder / "before.db", ids)
-        show(f"Single claims over HTTP, {CONNECTIONS} connections", singles(before, folder, ids))
+        for connections, target in ((CONNECTIONS, 0.5), (FEWER, None)):
+            show(f"Single claims over HTTP, {connections} connections", singles(before, folder, ids, connections, target))
         show(f"Batches over HTTP, {BATCH_CONNECTIONS} connections", batches(before, folder, ids))

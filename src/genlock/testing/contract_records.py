@@ -81,6 +81,34 @@ class RecordClauses(ContractBase):
         absent = [make_key(f"B-{number:04}") for number in range(store.limits.batch)]
         assert store.load([*absent, *(change.key for change in changes)]).records == {change.key: stored_of(change) for change in changes}
 
+    def test_keys_of_several_kinds_and_projects_are_loaded_at_once_whatever_their_names(self, store: Store) -> None:
+        names = [
+            "a",
+            "A",
+            "a ",
+            " a",
+            "ä €🐙",
+            "null",
+            "1",
+            "1.0",
+            "true",
+            '"',
+            "\\",
+            "\\u0041",
+            "[]",
+            "{}",
+            "%_*'",
+            "--",
+            "a\tb",
+            "a\nb",
+            "x" * 128,
+        ]
+        keys = [make_key(name, kind=kind, project=project) for project in ("p", "q") for kind in ("task", "session") for name in names]
+        changes = [make_change(key) for key in keys[::2]]
+        for change in changes:
+            commit(store, change)
+        assert store.load(keys).records == {change.key: stored_of(change) for change in changes}
+
     def test_the_index_comes_back_as_it_was_written(self, store: Store) -> None:
         indexes = [
             FULL_INDEX,

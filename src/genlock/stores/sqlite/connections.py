@@ -17,11 +17,11 @@ IDLE_READERS = 4
 BACK_SECONDS = 1.0
 """How long a store that is closed waits for those who still read."""
 
-WRITER_CACHE_KIB = 16 * 1024
-"""Room for what one commit touches, wherever in the file that is. More would slow down every commit.
+WRITER_CACHE_KIB = 4 * 1024
+"""Room for what one commit touches. More would slow down every commit: what is not here the system has in its own cache.
 
 A commit ends by dropping pages beyond the file's end. Balancing a tree gives pages numbers far beyond it for a moment, and from then on
-SQLite goes through all that is in the cache to find such pages: with 64 MiB, a twentieth of all time at 50,000 tasks.
+SQLite goes through all that is in the cache to find such pages: with 16 MiB, a twentieth of what 64 claims over HTTP take.
 """
 READER_CACHE_KIB = 8 * 1024
 

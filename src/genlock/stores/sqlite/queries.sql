@@ -32,6 +32,11 @@ ON r.project = (SELECT id FROM project WHERE tenant = ?1 AND project = ?2) AND r
 SELECT ?1, id, version, digest, body, parent, waits
 FROM record WHERE project = ?2 AND kind = ?3 AND name = ?4;
 
+-- name: load_many
+-- ?3 is a list of names; the place of each in it comes back.
+SELECT asked.key, r.id, r.version, r.digest, r.body, r.parent, r.waits
+FROM json_each(?3) AS asked CROSS JOIN record AS r ON r.project = ?1 AND r.kind = ?2 AND r.name = asked.value;
+
 -- name: load_index
 -- Of what the record waits on only that which can be found by: both copies must agree for it to be seen.
 SELECT r.version, r.digest, r.body, r.state, pool.name, r.ord, r.due_at, session.name, r.parent,
