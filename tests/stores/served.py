@@ -23,6 +23,7 @@ import pytest
 import genlock
 from genlock.errors import OutcomeUnknown, StoreError, StoreReadOnly, StoreUnavailable
 from genlock.store import Change, Committed, EventQuery, Store
+from genlock.stores.sending import Underway
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
@@ -183,6 +184,29 @@ class ServedStore:
             with store._entered(), pytest.raises(StoreUnavailable, match="pool="):
                 store.load([])
             assert store.load([]).epoch == 0
+
+    def test_commits_under_way_leave_a_connection_to_whoever_reads(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("genlock.stores.links.FULL_SECONDS", 0.1)
+        for pool in (1, 2):
+            with closing(self.kind(f"{url}&pool={pool}")) as store:
+                changes = [make_change(make_key(f"A-{pool}{number}")) for number in range(3)]
+                under_way = [store.send([change]) for change in changes]
+                assert store.load([]).epoch == 0
+                assert [type(sent.answers()[0]) for sent in under_way] == [Committed] * 3
+                # Who has been heard, or is not wanted any more, makes room for the next.
+                for number in range(3):
+                    sent = store.send([make_change(make_key(f"B-{pool}{number}"))])
+                    assert isinstance(sent, Underway) == (pool > 1)
+                    del sent
+
+    def test_one_connection_is_enough_for_many_callers(self, url: str) -> None:
+        with genlock.connect(f"{url}&pool=1", agent_id="a") as fleet:
+            fleet.add_tasks(tasks=[f"T-{number}" for number in range(80)])
+
+            def claim(caller: int) -> list[bool]:
+                return [fleet.claim_task(task_id=f"T-{caller * 10 + at}", session_id=f"s-{caller}").success for at in range(10)]
+
+            assert [run.answer for run in together([partial(claim, caller) for caller in range(8)])] == [[True] * 10] * 8
 
     def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(self, store: Store) -> None:
         commit(store, make_change(make_key()))

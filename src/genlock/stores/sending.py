@@ -4,15 +4,19 @@ def commit(changes) -> Course[Answers]:
     link.send(statement)
     yield link.await_answer
     return link.answer()
+
+Such a commit has its connection until it is heard of, and whoever sent it may want another one before that, to load what is decided next.
+So there may be one less of them under way than there are connections: were all of these taken, everybody would wait for everybody.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from genlock.errors import GenlockError
-from genlock.store import Committed, Conflict
+from genlock.store import Change, Committed, Conflict, Later, Sent
 
 R = TypeVar("R")
 
@@ -30,6 +34,20 @@ def run(course: Course[R]) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
+
+
+def begin(commit: Callable[[Sequence[Change]], Course[Answers]], changes: Sequence[Change], room: threading.Semaphore) -> Sent:
+    """The commit, begun if there is `room` for one more under way; otherwise it is done by whoever waits for it."""
+    if room.acquire(blocking=False):
+        return Underway(_in(room, commit(changes)))
+    return Later(lambda changes: run(commit(changes)), changes)
+
+
+def _in(room: threading.Semaphore, course: Course[R]) -> Course[R]:
+    try:
+        return (yield from course)
+    finally:
+        room.release()
 
 
 class Underway:

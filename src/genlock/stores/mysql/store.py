@@ -65,7 +65,7 @@ from genlock.stores.mysql.servers import heed
 from genlock.stores.mysql.settings import settings_of
 from genlock.stores.mysql.waiting import Watcher
 from genlock.stores.places import feed_mark
-from genlock.stores.sending import Course, Underway, run
+from genlock.stores.sending import Course, begin, run
 from genlock.stores.talks import hold, hold_all
 from genlock.typed_json import decode
 
@@ -138,8 +138,8 @@ class MySQLStore:
         return run(self._commit(changes))
 
     def send(self, changes: Sequence[Change]) -> Sent:
-        """The same, begun."""
-        return Underway(self._commit(changes))
+        """The same, begun if there is a connection to spare."""
+        return begin(self._commit, changes, self._links.under_way)
 
     def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         answers: list[Committed | Conflict] = []

@@ -65,7 +65,7 @@ from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.servers import heed
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.waking import Listener, Notifier, new_name
-from genlock.stores.sending import Course, Underway, run
+from genlock.stores.sending import Course, begin, run
 from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -140,8 +140,8 @@ class PostgresStore:
         return run(self._commit(changes))
 
     def send(self, changes: Sequence[Change]) -> Sent:
-        """The same, begun."""
-        return Underway(self._commit(changes))
+        """The same, begun if there is a connection to spare."""
+        return begin(self._commit, changes, self._links.under_way)
 
     def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         with self._entered(writes=True) as link:

@@ -62,7 +62,7 @@ from genlock.stores.redis.opening import open_store
 from genlock.stores.redis.settings import settings_of
 from genlock.stores.redis.waiting import Listener
 from genlock.stores.redis.wire import Names
-from genlock.stores.sending import Course, Underway, run
+from genlock.stores.sending import Course, begin, run
 from genlock.stores.talks import hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -135,8 +135,8 @@ class RedisStore:
         return run(self._commit(changes))
 
     def send(self, changes: Sequence[Change]) -> Sent:
-        """The same, begun."""
-        return Underway(self._commit(changes))
+        """The same, begun if there is a connection to spare."""
+        return begin(self._commit, changes, self._links.under_way)
 
     def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
         with self._entered(writes=True) as link:
