@@ -377,6 +377,23 @@ def test_a_commit_in_which_the_server_falls_silent_is_of_unknown_outcome(
 # Positions
 
 
+def test_where_no_more_threads_can_be_started_each_change_is_written_once(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def start_one(thread: threading.Thread) -> None:
+        if thread.name.startswith("genlock-dynamodb"):
+            if started:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    changes = [make_change(make_key(f"A-{number:03}")) for number in range(THREADS)]
+    assert [type(answer) for answer in store.commit(changes)] == [Committed] * THREADS
+    assert sorted(facts_of(read_feed(store))) == sorted(recorded_of(changes))
+    assert len(started) == 1
+
+
 def test_a_change_that_conflicts_closes_its_positions_at_once(store: DynamoDBStore, other: DynamoDBStore) -> None:
     first = make_change(make_key())
     commit(store, first)

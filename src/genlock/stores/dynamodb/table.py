@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -132,11 +132,15 @@ class Table:
         return [answer() for answer in [self._started(act, one) for one in each]]
 
     def _started(self, act: Callable[[A], B], one: A) -> Callable[[], B]:
+        answer: Future[B] = Future()
         try:
-            return self._threads.submit(act, one).result
+            self._threads.submit(_answer, answer, act, one)
         except RuntimeError:
             # The program is ending, and the pool takes nothing more. A commit under way is finished all the same, by who waits for it.
-            return partial(act, one)
+            # Or no more threads can be started: then it is queued already, and is not to be done twice.
+            if answer.cancel():
+                return partial(act, one)
+        return answer.result
 
     def get_many(self, wanted: Iterable[At], fields: str | None = None) -> dict[At, Item]:
         """The items that are there among those wanted."""
@@ -253,6 +257,16 @@ class Table:
         """Changes an item, or makes it."""
         request = {"TableName": self.name, "Key": key_item(at), "UpdateExpression": expression}
         return {"Update": request | _conditional(condition, values, f"{expression} {condition or ''}")}
+
+
+def _answer(answer: Future[B], act: Callable[[A], B], one: A) -> None:
+    """By a thread of the pool, unless somebody else has taken it upon himself."""
+    if not answer.set_running_or_notify_cancel():
+        return
+    try:
+        answer.set_result(act(one))
+    except BaseException as error:  # noqa: BLE001  # whoever waits for the answer is to have it
+        answer.set_exception(error)
 
 
 def _conditional(condition: str | None, values: dict[str, Any] | None, expressions: str) -> dict[str, Any]:
