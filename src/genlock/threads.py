@@ -1,15 +1,29 @@
-"""What blocks, beside an event loop.
+"""Threads beside those that callers have: what blocks an event loop, and what is done for others who could do without.
 
-The loop's own threads are few, and all that is read goes through them. Whoever waits for long, as who watches a project does, has a thread
+A loop's own threads are few, and all that is read goes through them. Whoever waits for long, as who watches a project does, has a thread
 of its own: half a dozen of them would otherwise keep everybody else from being answered.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+def started(run: Callable[[], None], name: str) -> threading.Thread | None:
+    """A thread that runs; None if there is none to be had now: the machine has too many, or the interpreter is about to end.
+
+    For what is a help and no more: nobody's call fails for want of it, and whoever comes next tries again.
+    """
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:
+        return None
+    return thread
 
 
 async def awaited(values: Iterator[T], stop: Callable[[], None]) -> AsyncGenerator[T, None]:

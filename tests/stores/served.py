@@ -13,8 +13,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -117,6 +117,45 @@ def outlive_a_promotion(store: Store, promote: Callable[[], object]) -> None:
     assert [event.key.id for event in read_feed(store)] == ["A-001", "A-002"]
 
 
+@contextmanager
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """As if the machine had no more threads for us; the names of those that were wanted."""
+    start, refused = threading.Thread.start, set[str]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.startswith("genlock-"):
+            refused.add(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        yield refused
+
+
+def wait_for_another(store: Any, other: Store, change: Change) -> None:
+    """Whoever waits for the feed hears of what another handle commits, long before his time is up."""
+    cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
+    asleep, wait = threading.Event(), store._moves.wait
+
+    def wait_asleep(*given: Any) -> bool:
+        asleep.set()
+        return bool(wait(*given))
+
+    def follow() -> None:
+        while store.read_events(EventQuery("acme", "apollo", tail=True)).cursor == cursor:
+            store.wait([("acme", "apollo")], [cursor], PATIENCE)
+
+    store._moves.wait = wait_asleep
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert asleep.wait(PATIENCE)
+    commit(other, change)
+    follower.join(PATIENCE / 2)
+    assert not follower.is_alive(), "nobody has heard of it"
+    store._moves.wait = wait
+
+
 class ServedStore:
     """Tests for whoever inherits them."""
 
@@ -207,6 +246,29 @@ class ServedStore:
                 return [fleet.claim_task(task_id=f"T-{caller * 10 + at}", session_id=f"s-{caller}").success for at in range(10)]
 
             assert [run.answer for run in together([partial(claim, caller) for caller in range(8)])] == [[True] * 10] * 8
+
+    def test_where_no_thread_can_be_started_all_go_on_without(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        with (
+            closing(self.kind(url)) as store,
+            closing(self.kind(url)) as other,
+            genlock.connect(url, agent_id="a", session_id="s") as fleet,
+        ):
+            fleet.add_tasks(tasks=[f"T-{number}" for number in range(80)])
+            with no_threads(monkeypatch) as refused:
+                commit(store, make_change(make_key("A-001")))
+                wait_for_another(store, other, make_change(make_key("A-002")))
+                wanted = set(refused)
+
+                def claim(caller: int) -> list[bool]:
+                    return [fleet.claim_task(task_id=f"T-{caller * 10 + at}").success for at in range(10)]
+
+                assert [run.answer for run in together([partial(claim, caller) for caller in range(8)])] == [[True] * 10] * 8
+                assert not fleet.claim_next(wait_seconds=0.01).success
+            # As soon as there can be some, there are.
+            commit(store, make_change(make_key("A-003")))
+            wait_for_another(store, other, make_change(make_key("A-004")))
+            assert wanted
+            assert wanted <= {thread.name for thread in threading.enumerate()}
 
     def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(self, store: Store) -> None:
         commit(store, make_change(make_key()))

@@ -17,6 +17,7 @@ from genlock.engine.batch import Round
 from genlock.engine.commits import Answer
 from genlock.engine.jobs import Item, NextTask, Settle, Sweep
 from genlock.engine.spans import Span
+from genlock.threads import started
 
 
 class Flight:
@@ -109,9 +110,11 @@ class Pilot:
         """Begins to commit it, which the lane is told of by a ring."""
         flight.take_off()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
-        self._flights.put(flight)
+            self._thread = started(self._run, self._name)
+        if self._thread is not None:
+            self._flights.put(flight)
+        else:
+            flight.fly()  # there is nobody to wait in the lane's place
 
     def close(self) -> None:
         """Ends the thread once it has done what it was given."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from genlock.engine.spans import Runs, Span
 from genlock.errors import Closed, CursorLost, StoreError
 from genlock.store import EventPage, EventQuery, Store
+from genlock.threads import started
 
 _LINGER_SECONDS = 5.0
 _WAIT_SECONDS = 1.0
@@ -42,17 +43,15 @@ class Watcher:
     def watch(self, place: tuple[str, str], sleeper: Sleeper) -> None:
         """From now on, and for a few seconds after the last call, `sleeper` is poked when the place's feed moves."""
         with self._lock:
-            if place in self._cursors:
-                self._until[place] = time.monotonic() + _LINGER_SECONDS
-                return
-            end = self._store.read_events(EventQuery(*place, tail=True))
-            # Only now: what is there to be forgotten must be there as a whole.
+            if place not in self._cursors:
+                end = self._store.read_events(EventQuery(*place, tail=True))
+                # Only now: what is there to be forgotten must be there as a whole.
+                self._cursors[place], self._positions[place], self._own[place] = end.cursor, end.position, Runs()
+                self._sleepers[place] = sleeper
             self._until[place] = time.monotonic() + _LINGER_SECONDS
-            self._cursors[place], self._positions[place], self._own[place] = end.cursor, end.position, Runs()
-            self._sleepers[place] = sleeper
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(target=self._run, name="genlock-watcher", daemon=True)
-                self._thread.start()
+                # Where there can be none, whoever sleeps looks from time to time all the same.
+                self._thread = started(self._run, "genlock-watcher")
 
     def close(self) -> None:
         """Ends the thread soon."""

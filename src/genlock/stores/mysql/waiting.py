@@ -14,6 +14,7 @@ from genlock.stores.moves import Moves
 from genlock.stores.mysql.link import Link
 from genlock.stores.mysql.queries import Queries
 from genlock.stores.places import decode_cursor, feed_mark
+from genlock.threads import started
 
 LOOK = 0.05
 """Seconds between two looks."""
@@ -54,7 +55,9 @@ class Watcher:
             states = self._look(list(projects))
             if any(State(*cursor[:3]) != states[project] for project, cursor in zip(projects, cursors, strict=True)):
                 return
-            self._moves.wait({cursor.feed for cursor in cursors}, since, max(0.0, deadline - time.monotonic()))
+            left = max(0.0, deadline - time.monotonic())
+            # Where there is no thread to look for us, we come back soon, and look ourselves.
+            self._moves.wait({cursor.feed for cursor in cursors}, since, left if self._thread is not None else min(left, LOOK))
 
     def close(self) -> None:
         """Ends the thread, after `moves` is closed."""
@@ -67,8 +70,7 @@ class Watcher:
             self._wanted.update(projects)
             self._bell.notify_all()
             if self._thread is None and not self._moves.closed:
-                self._thread = threading.Thread(target=self._run, name="genlock-watcher", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "genlock-watcher")
         try:
             yield
         finally:

@@ -22,6 +22,7 @@ from genlock.stores.moves import Moves
 from genlock.stores.postgres.faults import Broken, Refused
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.settings import Settings
+from genlock.threads import started
 
 HEARD_PAUSE = 0.004
 """Seconds between two notifications while somebody listens."""
@@ -61,8 +62,7 @@ class Notifier:
         with self._bell:
             self._pending.update(marks)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="genlock-notifier", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "genlock-notifier")
             self._bell.notify()
 
     def _run(self) -> None:
@@ -115,8 +115,7 @@ class Listener:
         with self._lock:
             self._wanted_until = time.monotonic() + LINGER
             if self._thread is None and self._settings.listen is not None and not self._moves.closed:
-                self._thread = threading.Thread(target=self._run, name="genlock-listener", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "genlock-listener")
 
     def _run(self) -> None:
         pause = FIRST_PAUSE

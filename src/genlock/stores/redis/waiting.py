@@ -14,6 +14,7 @@ from genlock.stores.redis.faults import Broken, Refused
 from genlock.stores.redis.link import Link
 from genlock.stores.redis.settings import Settings
 from genlock.stores.redis.wire import Names
+from genlock.threads import started
 
 LOOK = 0.5
 """Seconds between looks while we can hear: only in case a message is lost."""
@@ -44,8 +45,7 @@ class Listener:
         with self._lock:
             self._wanted_until = time.monotonic() + LINGER
             if self._thread is None and not self._moves.closed:
-                self._thread = threading.Thread(target=self._run, name="genlock-listener", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "genlock-listener")
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
