@@ -270,6 +270,38 @@ class ServedStore:
             assert wanted
             assert wanted <= {thread.name for thread in threading.enumerate()}
 
+    def test_without_a_file_to_spare_it_is_unavailable_and_comes_back(self, url: str) -> None:
+        script = f"""
+            import os, resource
+            import genlock
+            store = genlock.open_store("{url}")
+            resource.setrlimit(resource.RLIMIT_NOFILE, (128, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            said = set()
+            for free in range(8):
+                store._links.drop_idle()
+                taken = []
+                try:
+                    while True:
+                        taken.append(os.open(os.devnull, os.O_RDONLY))
+                except OSError:
+                    pass
+                for _ in range(free):
+                    os.close(taken.pop())
+                try:
+                    store.load([])
+                    said.add("loaded")
+                except genlock.errors.StoreUnavailable:
+                    said.add("unavailable")
+                finally:
+                    for each in taken:
+                        os.close(each)
+            store.load([])
+            store.close()
+            print(*sorted(said))
+        """
+        shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+        assert (shown.stdout, shown.stderr) == ("loaded unavailable\n", "")
+
     def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(self, store: Store) -> None:
         commit(store, make_change(make_key()))
         child = os.fork()

@@ -45,7 +45,7 @@ class Link:
         """Has the server been asked which one it is? See servers.py."""
         try:
             self._connection = psycopg.connect(conninfo or settings.conninfo, autocommit=True)
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:  # the driver lets out what the system says while it waits
             raise Unreachable(_one_line(str(error))) from None
         self.pg: PGconn = self._connection.pgconn
         self._reading, self._either = select.poll(), select.poll()

@@ -35,7 +35,10 @@ class Link:
 
     def __init__(self, settings: Settings) -> None:
         """`Unreachable` if it cannot be opened, `Refused` if the server does not want us."""
-        self._connection = settings.connection()
+        try:
+            self._connection = settings.connection()
+        except OSError as error:  # it looks into a file for its own version
+            raise Unreachable(" ".join(str(error).split())) from None
         self._patience: float = settings.arguments["socket_timeout"]
         self._silent = False
         self._open = False
