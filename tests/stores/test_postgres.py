@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -402,6 +405,34 @@ def test_its_own_words_wake_nobody_and_those_of_older_versions_do(url: str, stor
         assert waiter._moves.wait({others}, since, PATIENCE / 4), "nobody told"
         assert waiter._moves.wait({own}, since, 0) is heard
     waiter.close()
+
+
+def test_words_that_are_not_of_ours_may_mean_any_feed_and_end_nothing(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    for words in ("hello", f"{store._notifier._name} 2"):
+        since = waiter._moves.now()
+        with store._entered() as link:
+            link.rows(store._queries["notify"], words)
+        waiter._moves.wait({2}, since, PATIENCE / 4)
+        assert waiter._moves.now() > since, "nobody told"
+    waiter.close()
+
+
+def test_who_has_very_many_files_open_goes_on_trying_to_listen(url: str) -> None:
+    script = f"""
+        import os
+        import genlock
+        from genlock.store import EventQuery
+        files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        store = genlock.open_store("{url}&listen_url=postgresql://127.0.0.1:1/nowhere")
+        cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
+        store.wait([("acme", "apollo")], [cursor], 0.2)
+        print(store._listener._thread.is_alive())
+        store.close()
+    """
+    shown = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    assert (shown.stdout, shown.stderr) == ("True\n", "")
 
 
 def waiter_mark(place: tuple[str, str]) -> int:

@@ -468,6 +468,20 @@ def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, stor
             proxy.cut()
 
 
+def test_words_that_are_not_of_ours_may_mean_any_feed_and_end_nothing(url: str, store: RedisStore) -> None:
+    place, deadline = ("acme", "apollo"), time.monotonic() + PATIENCE
+    with opened(url) as waiter:
+        while not waiter._listener.hears:
+            waiter.wait([place], [waiter.read_events(EventQuery(*place, tail=True)).cursor], 0.01)
+            assert time.monotonic() < deadline, "it never came to listen"
+        for words in ("hello", "2"):
+            since = waiter._moves.now()
+            with store._entered() as link:
+                link.call("PUBLISH", store._names.moves, words)
+            waiter._moves.wait({2}, since, PATIENCE / 4)
+            assert waiter._moves.now() > since, "nobody told"
+
+
 # Replicas
 
 

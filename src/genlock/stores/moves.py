@@ -9,6 +9,14 @@ MOST_MARKS = 10_000
 """Feeds that are remembered one by one; more are not told apart."""
 
 
+def marks_in(message: str | bytes) -> list[int]:
+    """The numbers in a message; none in one that is not of ours, as anybody may send there."""
+    try:
+        return [int(part) for part in message.split()]
+    except ValueError:
+        return []
+
+
 class Moves:
     """Which feeds have moved, by their marks, and since when."""
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from genlock.errors import GenlockError
 from genlock.stores.links import FIRST_PAUSE, LONGEST_PAUSE, Unreachable
-from genlock.stores.moves import Moves
+from genlock.stores.moves import Moves, marks_in
 from genlock.stores.postgres.faults import Broken, Refused
 from genlock.stores.postgres.link import Link
 from genlock.stores.postgres.settings import Settings
@@ -143,7 +143,7 @@ class Listener:
         while self._is_wanted():
             ready.poll(LINGER * 1000)
             for payload in link.notified():
-                told = [int(mark) for mark in payload.split()]
+                told = marks_in(payload)
                 if not told or told[0] != self._name:  # our own we know of
                     self._moves.tell(told or None)
 
@@ -155,7 +155,9 @@ class Listener:
             return wanted
 
     def _sleep(self, seconds: float) -> None:
-        select.select([self._stop_read], [], [], seconds)
+        stopped = select.poll()  # select() knows no files beyond the first thousand
+        stopped.register(self._stop_read, select.POLLIN)
+        stopped.poll(seconds * 1000)
 
     def close(self) -> None:
         """Ends the thread, after `moves` is closed."""

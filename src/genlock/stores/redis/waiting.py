@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from genlock.stores.links import FIRST_PAUSE, LONGEST_PAUSE, Unreachable
-from genlock.stores.moves import Moves
+from genlock.stores.moves import Moves, marks_in
 from genlock.stores.places import decode_cursor
 from genlock.stores.redis.faults import Broken, Refused
 from genlock.stores.redis.link import Link
@@ -69,7 +69,7 @@ class Listener:
         while self._is_wanted():
             told = link.heard(GLANCE)
             if told is not None:
-                self._moves.tell([int(told)] if told else None)
+                self._moves.tell(marks_in(told) or None)
 
     def _is_wanted(self) -> bool:
         with self._lock:
