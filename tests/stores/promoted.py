@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import genlock
-from genlock.errors import CursorLost, StoreError
+from genlock.errors import CursorLost, StoreError, StoreReadOnly
 from genlock.store import Change, Committed, Conflict, EventQuery, Store
 from genlock.testing.concurrency import PATIENCE, overlapped, together
 from genlock.testing.contract_base import commit
@@ -143,6 +143,31 @@ class PromotedStore:
             (run,) = together([lambda: slow.commit([make_change(first.key, read)])])
             assert run.answer == [Conflict()]
             commit(slow, make_change(first.key, slow.load([first.key]).records[first.key]))
+
+    def test_who_asks_a_server_a_moment_before_it_is_promoted_writes_nothing_in_the_old_epoch(self, pair: Pair) -> None:
+        """It is asked which it is, and is a replica; when the commit comes, it is one no more."""
+        first = make_change(make_key())
+        with between(pair.port) as way, closing(pair.kind(through(way, pair.primary))) as opened:
+            store: Any = opened
+            commit(store, first)
+            pair.part()
+            way.lead_to(pair.replica_port)
+            heed = store._heed
+
+            def be_promoted(link: object) -> None:
+                store._heed = heed
+                try:
+                    heed(link)
+                finally:
+                    pair.promote()
+
+            store._heed = be_promoted
+            second = make_change(first.key, store.load([first.key]).records[first.key])
+            with pytest.raises(StoreReadOnly):
+                store.commit([second])
+            assert store.commit([second]) == [Conflict()]
+            assert store.load([]).epoch > 0
+            assert len(read_feed(store)) == 1
 
     def test_the_epoch_is_never_lowered(self, pair: Pair) -> None:
         with pair.on_primary() as store:

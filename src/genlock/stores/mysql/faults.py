@@ -28,7 +28,10 @@ LOST = (0, 2006, 2013, 2014, 2055)
 IN_DOUBT = (1026, 1180, 1598, 3100)
 """The log could not be written, or others of a cluster not be told: at the end of a commit, where it may have been done all the same."""
 
-_READ_ONLY = (1290, 1792, 1836)
+READ_ONLY = 1290
+"""What a server says that can only be read."""
+
+_READ_ONLY = (READ_ONLY, 1792, 1836)
 _DENIED = (1044, 1142, 1143, 1227, 1370, *_READ_ONLY)
 _MISSING = (1049, 1051, 1146)
 _FULL = (1021, 1030, 1041, 1114, 1534, 3675)

@@ -5,6 +5,9 @@ a cluster that commits on most of them, or on none, count as one: Galera's, and 
 
 A connection asks before it first writes. A server may become a replica and a primary again without breaking a connection, and hears in
 between which other one was written to: so each commit looks whether what is kept is still this one.
+
+A replica may be promoted at any moment, and keeps its connections; and some users may write to one. So nothing is written after one has
+said that it can only be read.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import secrets
 from typing import NamedTuple
 
 from genlock.stores.links import Unreachable
-from genlock.stores.mysql.faults import Broken, Refused
+from genlock.stores.mysql.faults import READ_ONLY, Broken, Refused
 from genlock.stores.mysql.link import Link, Row
 from genlock.stores.mysql.queries import Queries
 
@@ -23,19 +26,18 @@ _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 class Heeded(NamedTuple):
     """What a server has said."""
 
-    mark: bytes | None
-    """None where nothing can be written."""
+    mark: bytes
     epoch: int
 
 
 def heed(link: Link, queries: Queries) -> Heeded:
-    """Asks. The epoch has been raised if the store was written to on another server before."""
+    """Asks; `Refused` where nothing can be written. The epoch has been raised if the store was written to on another server before."""
     try:
         variables, cluster, kept = link.run(queries["look_at_server"].filled())
         found = dict(map(_texts, [*variables.rows, *cluster.rows]))
         ((before, epoch),) = kept.rows
         if found["read_only"] != "OFF":
-            return Heeded(None, epoch)
+            raise Refused(READ_ONLY, "the server is a replica, or is set to read_only")
         mark = _mark_of(found).encode()
         return Heeded(mark, epoch if before == mark else _move(link, queries, mark))
     except Broken as broken:

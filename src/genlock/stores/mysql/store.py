@@ -177,7 +177,7 @@ class MySQLStore:
     def _heed(self, link: Link) -> None:
         """Asks which server this is, and in which epoch."""
         link.mark, epoch = heed(link, self._queries)
-        self._histories.heard(None if link.mark is None else epoch)
+        self._histories.heard(epoch)
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         """Records by an index field, or how many there are by its value."""

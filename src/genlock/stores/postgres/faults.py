@@ -28,6 +28,9 @@ class Broken(Exception):
     """The connection was lost, or the server fell silent, after a statement had been sent: it may have been done or not."""
 
 
+STANDBY = "25006"
+"""What a server says that can only be read."""
+
 _ADVICE = {
     "password": "write postgresql://user:password@host/database, or set PGPASSWORD or ~/.pgpass",
     'database "': "create it (createdb): a store makes its schema, and no database",
@@ -51,7 +54,7 @@ def fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:
 
 def stepped_down(error: Refused | Broken | Unreachable) -> bool:
     """Is it a server that can only be read, such as a primary that has become a replica?"""
-    return isinstance(error, Refused) and error.state == "25006"
+    return isinstance(error, Refused) and error.state == STANDBY
 
 
 def commit_fault_of(error: Refused | Broken | Unreachable, where: str) -> GenlockError:

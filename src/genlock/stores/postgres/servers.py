@@ -2,6 +2,9 @@
 
 A connection leads to one server for as long as it lasts, and a primary cannot become a standby and stay up. So a connection asks once,
 before it first writes. Behind a pooler the server may be another one at any time: there every commit says for which it was meant.
+
+A standby may be promoted at any moment, and keeps its connections. So nothing is written after one has said that it is one: the next who
+asks hears of the history that begins then.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from genlock.stores.links import Unreachable
-from genlock.stores.postgres.faults import Broken, Refused
+from genlock.stores.postgres.faults import STANDBY, Broken, Refused
 from genlock.stores.postgres.link import Link
 
 _UNSUPPORTED = "0A000"
@@ -19,13 +22,13 @@ _UNSUPPORTED = "0A000"
 class Heeded(NamedTuple):
     """What a server has said."""
 
-    mark: str | None
-    """None on a standby, '' where it does not tell."""
+    mark: str
+    """'' where it does not tell."""
     epoch: int | None
 
 
 def heed(link: Link, statement: str) -> Heeded:
-    """Asks. The epoch has been raised if the store was written to on another server, or in another history, before."""
+    """Asks; `Refused` by a standby. The epoch has been raised if the store was last written to on another server, or in another history."""
     try:
         rows: list[Any] = link.rows(statement)
     except Refused as refused:
@@ -34,4 +37,7 @@ def heed(link: Link, statement: str) -> Heeded:
         return Heeded("", None)
     except Broken as broken:
         raise Unreachable(str(broken)) from None  # nothing of the commit has been sent yet
-    return Heeded(*rows[0])
+    ((mark, epoch),) = rows
+    if mark is None:
+        raise Refused(STANDBY, "the server is a standby, which can only be read")
+    return Heeded(mark, epoch)

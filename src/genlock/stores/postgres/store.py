@@ -176,8 +176,8 @@ class PostgresStore:
     def _heed(self, link: Link) -> None:
         """Asks which server this is, and in which epoch."""
         mark, epoch = heed(link, self._queries["heed"])
-        self._histories.heard(None if mark is None else epoch)
-        link.heeded = mark is not None
+        self._histories.heard(epoch)
+        link.heeded = True
         if self._settings.pooled:
             self._mark = mark
 
