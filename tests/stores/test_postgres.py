@@ -441,6 +441,16 @@ def waiter_mark(place: tuple[str, str]) -> int:
     return feed_mark(*place)
 
 
+def test_a_name_that_has_a_number_uses_up_no_other(url: str, store: PostgresStore) -> None:
+    for new in range(3):
+        sessions = [f"new-{new}", *(f"s-{number}" for number in range(50))]
+        changes = [make_change(make_key(f"{new}-{name}"), index=Index(state="PENDING", session=name, pool=name)) for name in sessions]
+        assert len(store.commit(changes)) == 51
+    with store._entered() as link:
+        for table, names in (("project", 1), ("pool", 53), ("session", 53)):
+            assert link.rows(f"SELECT count(*), max(id)::int8 FROM {store._settings.schema}.{table}") == [(names, names)]
+
+
 # Forks, poolers, other servers
 
 

@@ -1,0 +1,1 @@
+-- For PostgreSQL, where names that had a number used up another one.
