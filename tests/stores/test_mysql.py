@@ -133,6 +133,13 @@ class TestMySQLOnItsServer(ServedStore):
     driver, extra, anywhere = "pymysql", "mysql", "mysql://127.0.0.1/x"
 
 
+def test_what_takes_longer_than_it_may_says_how_to_give_it_more_time(url: str) -> None:
+    with closing(MySQLStore(f"{url}&statement_timeout=0.1")) as store:
+        with pytest.raises(StoreUnavailable, match="statement_timeout="), store._entered() as link:
+            link.run(b"SELECT COUNT(*) FROM " + b", ".join(b"information_schema.collations AS %c" % name for name in b"abcdef"))
+        assert store.load([]).epoch == 0
+
+
 # URLs
 
 

@@ -451,6 +451,13 @@ def test_a_name_that_has_a_number_uses_up_no_other(url: str, store: PostgresStor
             assert link.rows(f"SELECT count(*), max(id)::int8 FROM {store._settings.schema}.{table}") == [(names, names)]
 
 
+def test_what_takes_longer_than_it_may_says_how_to_give_it_more_time(url: str) -> None:
+    with closing(PostgresStore(f"{url}&statement_timeout=0.1")) as store:
+        with pytest.raises(StoreUnavailable, match="statement_timeout="), store._entered() as link:
+            link.rows("SELECT pg_sleep(60) IS NULL")
+        assert store.load([]).epoch == 0
+
+
 # Forks, poolers, other servers
 
 

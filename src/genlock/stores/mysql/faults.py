@@ -33,6 +33,7 @@ READ_ONLY = 1290
 
 _READ_ONLY = (READ_ONLY, 1792, 1836)
 _DENIED = (1044, 1142, 1143, 1227, 1370, *_READ_ONLY)
+_SLOW = (1969, 3024)
 _MISSING = (1049, 1051, 1146)
 _FULL = (1021, 1030, 1041, 1114, 1534, 3675)
 _DAMAGED = (
@@ -80,6 +81,8 @@ def _refusal(code: int, message: str) -> GenlockError:
     """By the server's error number."""
     if code in PASSING:
         return StoreUnavailable(f"{message}: others hold it locked; nothing was written")
+    if code in _SLOW:
+        return StoreUnavailable(f"{message}; nothing was written: if this goes on, give it more time (statement_timeout=… in the URL)")
     if code in _FULL:
         return StoreFull(f"{message}; nothing was written")
     if code in _DENIED:

@@ -77,6 +77,8 @@ def _refusal(state: str, message: str) -> GenlockError:
             return OverLimit(f"a name is too long ({message}); nothing was written")
         case _, "26000" | "42P05":
             return StoreUnavailable(f"{message}: if there is a transaction pooler in between, write pooled=on in the URL")
+        case _, "57014":
+            return StoreUnavailable(f"{message}; nothing was written: if this goes on, give it more time (statement_timeout=… in the URL)")
         case "3F", _:
             return StoreForeign(f"{message}: it is not there, or not a store of Genlock")
         case (("42" | "XX" | "23" | "22"), _):
