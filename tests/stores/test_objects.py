@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -84,6 +85,32 @@ def test_a_folder_is_made_when_the_first_payload_comes(tmp_path: Path) -> None:
     payloads.put(make_key(), "digest", b"data")
     assert read(opened(f"file://{tmp_path}/with%20blank/below")) == b"data"
     assert (tmp_path / "with blank" / "below").is_dir()
+
+
+def test_a_folder_on_a_share_may_have_things_in_it_that_are_not_of_ours(tmp_path: Path) -> None:
+    payloads = FolderPayloads(tmp_path)
+    payloads.put(make_key(), "one", b"1")
+    added = tmp_path / "unfinished" / "@eaDir"
+    added.mkdir()
+    os.utime(added, (0, 0))
+    payloads.put(make_key(), "two", b"2")
+    with payloads.open(make_key(), "two") as file:
+        assert file.read() == b"2"
+    assert added.is_dir()
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_folder_in_which_files_cannot_have_two_names_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    payloads = FolderPayloads(tmp_path)
+    for _ in range(2):
+        payloads.put(make_key(), "one", b"1")
+    with payloads.open(make_key(), "one") as file:
+        assert file.read() == b"1"
+    assert list((tmp_path / "unfinished").iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_ours(tmp_path: Path) -> None:

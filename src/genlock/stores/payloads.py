@@ -5,6 +5,7 @@ Both for any store to use; objects.py says where a URL wants them.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,10 @@ from genlock.stores.files import make_folder, os_errors_translated, sync_folder
 
 ABANDONED_SECONDS = 3600.0
 """After so long nobody is still writing a file that has no name yet."""
+
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
+"""What filesystems say in which a file has one name only."""
 
 
 class FolderPayloads:
@@ -52,16 +57,15 @@ class FolderPayloads:
                 os.fsync(file.fileno())
                 self._tidy(os.fstat(file.fileno()).st_mtime)
             hit("folder.payload.written")
-            with suppress(FileExistsError):
-                os.link(unfinished, path)
+            _give_name(unfinished, path)
             hit("folder.payload.linked")
         finally:
             unfinished.unlink(missing_ok=True)
 
     def _tidy(self, now: float) -> None:
-        """Removes what killed processes left."""
+        """Removes what killed processes left. What cannot be removed stays: it may be another user's, or have come with a share."""
         for file in self._unfinished.iterdir():
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 if now - file.stat().st_mtime > ABANDONED_SECONDS:
                     file.unlink()
 
@@ -120,6 +124,19 @@ def name_of(key: Key, digest: str) -> str:
     from hashlib import sha256
 
     return sha256(names).hexdigest()
+
+
+def _give_name(file: Path, path: Path) -> None:
+    """It has this name from now on, unless there is one already."""
+    try:
+        os.link(file, path)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A share, or something else that cannot do it. Whoever comes second replaces the bytes by the same: they are in the name.
+        file.replace(path)
 
 
 def _write_all(fd: int, data: bytes) -> None:
