@@ -116,7 +116,8 @@ def test_ready_with_nothing_ready_is_an_empty_answer_and_no_error(tmp_path: Path
     stage.complete(TASK)
     before = stage.files()
     ran = stage.run("ready")
-    assert (ran.code, ran.json()) == (0, {"ready_tasks": [], "blocked_tasks": []})
+    finished = {"standing": "finished", "detail": "every task is finished", "try_next": ["genlock status"]}
+    assert (ran.code, ran.json()) == (0, {"ready_tasks": [], "blocked_tasks": [], "outlook": finished})
     assert stage.files() == before
 
 

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from genlock.core.graph import Graph, GraphTask, graph_of
-from genlock.core.overview import Stuck, count_states, find_stuck
+from genlock.core.overview import Outlook, Standing, Stuck, count_states, find_outlook, find_stuck
 from genlock.core.reasons import Status
 
 
 def node(name: str, state: Status, *waits_for: str, **more: Any) -> GraphTask:
     depends_on = tuple(other for other in waits_for if " " not in other)
-    return GraphTask(id=name, title="", track=None, state=state, generation=0, depends_on=depends_on, waits_for=waits_for, **more)
+    more = {"track": None} | more
+    return GraphTask(id=name, title="", state=state, generation=0, depends_on=depends_on, waits_for=waits_for, **more)
 
 
 def graph(*tasks: GraphTask) -> Graph:
@@ -21,7 +22,7 @@ def graph(*tasks: GraphTask) -> Graph:
 
 
 def test_states_without_a_task_are_not_counted() -> None:
-    found = count_states(graph(node("a", Status.HELD), node("b", Status.PENDING), node("c", Status.PENDING)))
+    found = count_states([node("a", Status.HELD), node("b", Status.PENDING), node("c", Status.PENDING)])
     assert list(found.items()) == [("PENDING", 2), ("HELD", 1)]
 
 
@@ -51,3 +52,45 @@ def test_a_circle_is_said_once_and_a_task_that_does_not_exist_by_its_name() -> N
         Stuck("a", Status.BLOCKED, "these wait for each other: a → b → a", 2),
         Stuck("c", Status.BLOCKED, "waits for nowhere, which does not exist", 0),
     )
+
+
+LATER = "not before 2099-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "outlook"),
+    [
+        ([], Outlook(Standing.EMPTY, {})),
+        ([node("a", Status.COMPLETED), node("b", Status.CANCELLED, "a")], Outlook(Standing.FINISHED, {})),
+        (
+            [node("a", Status.PENDING), node("b", Status.IN_PROGRESS, agent="ada")],
+            Outlook(Standing.RESERVED, {"PENDING": 1, "IN_PROGRESS": 1}, "a"),
+        ),
+        (
+            [node("h", Status.HELD), node("a", Status.IN_PROGRESS, agent="ada"), node("b", Status.BLOCKED, "a")],
+            Outlook(Standing.AT_WORK, {"BLOCKED": 1, "IN_PROGRESS": 1, "HELD": 1}, "a", 1),
+        ),
+        ([node("a", Status.HELD, agent="ada")], Outlook(Standing.AT_WORK, {"HELD": 1}, "a", 1)),
+        ([node("a", Status.COMPLETED), node("b", Status.BLOCKED, LATER)], Outlook(Standing.WAITING, {"BLOCKED": 1}, "b")),
+        (
+            [node("h", Status.HELD), node("x", Status.HELD), node("b", Status.BLOCKED, "x")],
+            Outlook(Standing.STUCK, {"BLOCKED": 1, "HELD": 2}, "x"),
+        ),
+        ([node("a", Status.BLOCKED, "b"), node("b", Status.BLOCKED, "a")], Outlook(Standing.STUCK, {"BLOCKED": 2}, "a")),
+        ([node("a", Status.BACKLOG)], Outlook(Standing.STUCK, {"BACKLOG": 1}, "a")),
+        ([node("a", Status.IN_REVIEW)], Outlook(Standing.STUCK, {"IN_REVIEW": 1}, "a")),
+    ],
+)
+def test_where_nothing_can_be_claimed_it_is_said_why_and_where_to_look(tasks: list[GraphTask], outlook: Outlook) -> None:
+    assert find_outlook(graph(*tasks)) == outlook
+
+
+def test_of_some_tracks_it_is_said_how_they_stand_whatever_the_others_do() -> None:
+    tasks = graph(
+        node("a", Status.IN_PROGRESS, track="A", agent="ada"),
+        node("b", Status.COMPLETED, track="B"),
+        node("c", Status.BLOCKED, "a", track="C"),
+    )
+    assert find_outlook(tasks, ["B"]) == Outlook(Standing.FINISHED, {})
+    assert find_outlook(tasks, ["C"]) == Outlook(Standing.WAITING, {"BLOCKED": 1}, "c"), "what it waits for is at work elsewhere"
+    assert find_outlook(tasks, ["D"]) == Outlook(Standing.EMPTY, {})

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from genlock.cli.app import App
+    from genlock.cli.outlook import NothingReady
     from genlock.core.model import Task
     from genlock.core.overview import Stuck
     from genlock.core.results import AgentInfo, BlockedTask, ClaimHistory, Explanation, FeedEvent, Lineage, ReadyTask, TaskResult, TaskState
@@ -24,7 +25,7 @@ _MOST_WAITING = 10
 _LONGEST_DATA = 400
 
 
-def print_ready(console: Console, found: Sequence[ReadyTask], waiting: Sequence[BlockedTask]) -> None:
+def print_ready(console: Console, found: Sequence[ReadyTask], waiting: Sequence[BlockedTask], outlook: NothingReady | None = None) -> None:
     """What can be claimed, and how much cannot."""
     if found:
         columns = [
@@ -34,6 +35,9 @@ def print_ready(console: Console, found: Sequence[ReadyTask], waiting: Sequence[
             Column("reserved for", 2, least=8),
         ]
         print_table(console, columns, [(line.task.id, line.task.priority, title_of(line.task), line.task.assigned_to) for line in found])
+    elif outlook is not None:
+        print_lines(console, f"nothing is ready: {outlook.detail}")
+        print_commands(console, *outlook.try_next)
     else:
         print_lines(console, "nothing is ready")
     if waiting:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -22,10 +23,58 @@ class Stuck(Struct, frozen=True, gc=False):
     """How many tasks wait for it directly."""
 
 
-def count_states(graph: Graph) -> dict[str, int]:
+class Standing(StrEnum):
+    """Why there is nothing to claim; the first that is true."""
+
+    EMPTY = "empty"
+    FINISHED = "finished"
+    RESERVED = "reserved"
+    """Something is ready, for others."""
+    AT_WORK = "at_work"
+    WAITING = "waiting"
+    """For tasks of other tracks, or for a certain time."""
+    STUCK = "stuck"
+    """Somebody has to see to it: nobody is at work, and nothing opens by itself."""
+
+
+class Outlook(Struct, frozen=True, gc=False):
+    """What there is where nothing can be claimed: why, how many unfinished tasks are in which state, and which one to look at first."""
+
+    standing: Standing
+    states: dict[str, int]
+    first: str | None = None
+    at_work: int = 0
+
+
+def count_states(tasks: Iterable[GraphTask]) -> dict[str, int]:
     """How many tasks are in each state that there are some in, in the order of the states."""
-    counts = Counter(task.state for task in graph.tasks)
+    counts = Counter(task.state for task in tasks)
     return {state.value: counts[state] for state in Status if counts[state]}
+
+
+def find_outlook(graph: Graph, tracks: Collection[str] = ()) -> Outlook:
+    """Why a plan, or these tracks of it, had nothing to claim for whoever asked."""
+    here = [task for task in graph.tasks if not tracks or task.track in tracks]
+    left = [task for task in here if task.state not in FINISHED]
+    states = count_states(left)
+    if not left:
+        return Outlook(Standing.FINISHED if here else Standing.EMPTY, states)
+    ready = [task for task in left if task.state is Status.PENDING]
+    if ready:
+        return Outlook(Standing.RESERVED, states, ready[0].id)
+    at_work = [task.id for task in left if task.agent is not None]
+    if at_work:
+        return Outlook(Standing.AT_WORK, states, at_work[0], len(at_work))
+    names = {task.id for task in left}
+    stuck = [one.task_id for one in find_stuck(graph, {}) if one.task_id in names]
+    first = stuck[0] if stuck else left[0].id
+    return Outlook(Standing.WAITING if _moves(graph, left) else Standing.STUCK, states, first)
+
+
+def _moves(graph: Graph, left: Iterable[GraphTask]) -> bool:
+    """Is somebody at work elsewhere, or could be, or does one of these tasks open at a certain time (which is no task's id)?"""
+    others = any(task.agent is not None or task.state is Status.PENDING for task in graph.tasks)
+    return others or any(" " in other for task in left for other in task.waits_for)
 
 
 def find_stuck(graph: Graph, states: Mapping[str, TaskState], *, offer_backlog: bool = False) -> tuple[Stuck, ...]:

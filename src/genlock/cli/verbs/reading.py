@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from genlock.cli.app import App, title_of, verb
 from genlock.cli.slips import note_missing
@@ -15,6 +15,7 @@ from genlock.errors import BadArgument
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from genlock.cli.outlook import NothingReady
     from genlock.core.results import BlockedTask, Explanation
 
 _ALL = 100_000
@@ -43,10 +44,11 @@ class BlockedLine(Struct, gc=False):
 
 
 class ReadyAnswer(Struct, gc=False):
-    """What `ready --json` prints: TD's shape."""
+    """What `ready --json` prints: TD's shape, and why nothing is ready if so."""
 
     ready_tasks: list[ReadyLine]
     blocked_tasks: list[BlockedLine]
+    outlook: NothingReady | UnsetType = UNSET
 
 
 @click.command()
@@ -58,7 +60,8 @@ class ReadyAnswer(Struct, gc=False):
 def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], agent: str | None) -> None:
     """What could be claimed now.
 
-    First things first; then what is blocked, and by what. If there are more than were asked for, that is said on stderr.
+    First things first; then what is blocked, and by what. If there are more than were asked for, that is said on stderr. If nothing is
+    ready, it says why: the plan is finished, others are at work, or somebody has to see to a task; as JSON in "outlook", as for `next`.
     """
     import gc
 
@@ -76,7 +79,12 @@ def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], age
     asked = most + 1 if 0 < most < _ALL else most
     found = app.fleet.ready(limit=asked, tracks=tracks or None, agent_id=agent)
     waiting: tuple[BlockedTask, ...] = ()
+    outlook: NothingReady | None = None
     if app.answers.style is not Style.BARE:
+        if not found:
+            from genlock.cli.outlook import look_out
+
+            outlook = look_out(app, tracks)
         # Which of them are of a track is seen only when they are there; on a screen they are counted, too.
         whole = bool(tracks) or app.answers.style is Style.TEXT
         waiting = tuple(line for line in app.fleet.blocked(limit=_ALL if whole else asked) if not tracks or line.task.track in tracks)
@@ -84,14 +92,14 @@ def ready(app: App, limit: int | None, every: bool, tracks: tuple[str, ...], age
     def text(console: Console) -> None:
         from genlock.cli.pages import print_ready
 
-        print_ready(console, found[:most], waiting)
+        print_ready(console, found[:most], waiting, outlook)
 
     lines = [
         ReadyLine(t.id, title_of(t), t.track, t.priority, t.assigned_to, t.parallelizable, t.isolation)
         for t in (line.task for line in found[:most])
     ]
     blocked = [BlockedLine(line.task.id, title_of(line.task), line.task.track, line.blocked_by) for line in waiting[:most]]
-    app.answers.give(ReadyAnswer(lines, blocked), text=text, bare=(line.task.id for line in found[:most]))
+    app.answers.give(ReadyAnswer(lines, blocked, outlook or UNSET), text=text, bare=(line.task.id for line in found[:most]))
     if len(found) > most or (len(waiting) > most and app.answers.style is Style.JSON):
         only = [word for track in tracks for word in ("--track", track)] + (["--agent", agent] if agent_typed else [])
         app.answers.say(f"there are more: {app.command('ready', '--all', *only)}")

@@ -65,7 +65,7 @@ def status(app: App) -> None:
     stuck = find_stuck(graph, states, offer_backlog=policy["offer_backlog"])
     ready = app.fleet.ready(limit=_NEXT, agent_id=app.setting("agent"))
     refused = len(app.fleet.list_refused_results(limit=_ALL))
-    counts = count_states(graph)
+    counts = count_states(graph.tasks)
 
     def text(console: Console) -> None:
         from genlock.cli.pages import print_status

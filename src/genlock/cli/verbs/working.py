@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +17,7 @@ from genlock.cli.streams import forget_stdout
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from genlock.cli.outlook import NothingReady
     from genlock.core.results import ClaimResult, TaskClaim
 
 _export = click.option("--export", is_flag=True, help="Print lines for a shell to eval; nothing if it is not granted.")
@@ -38,6 +39,9 @@ def next_task(app: App, wait: float, tracks: tuple[str, ...], lease: float | Non
 
     \b
         eval "$(genlock next --export)" && work && genlock submit
+
+    If nothing is ready, it says why: the plan is finished, others are at work, or somebody has to see to a task. As JSON that is
+    {…, "outlook": {"standing": "empty" | "finished" | "reserved" | "at_work" | "waiting" | "stuck", "detail", "try_next": […]}}.
     """
     if wait and sys.stderr.isatty():
         app.answers.say(f"waiting up to {wait:g} s for a task; Ctrl-C ends it")
@@ -46,7 +50,7 @@ def next_task(app: App, wait: float, tracks: tuple[str, ...], lease: float | Non
     def ask() -> ClaimResult:
         return app.fleet.claim_next(tracks=tracks or None, wait_seconds=wait, operation_id=operation, lease_duration_seconds=seconds)
 
-    _claim(app, ask, export, operation)
+    _claim(app, ask, export, operation, tracks)
 
 
 @click.command()
@@ -129,12 +133,12 @@ def release(app: App, task: str | None, generation: int | None, error: bool, ope
         app.leave(exits.CONFLICT)
 
 
-def _claim(app: App, ask: Callable[[], ClaimResult], export: bool, operation: str | None) -> None:
+def _claim(app: App, ask: Callable[[], ClaimResult], export: bool, operation: str | None, tracks: Collection[str] = ()) -> None:
     """Asks for a claim and answers. A claim of which nobody was told, for Ctrl-C, a closed pipe or a full disk, is given back."""
     result: ClaimResult | None = None
     try:
         result = ask()
-        _give(app, result, export)
+        _give(app, result, _outlook(app, result, tracks), export)
     except (KeyboardInterrupt, OSError):
         forget_stdout()
         # With an operation id whoever asked can ask again for the same claim.
@@ -143,7 +147,7 @@ def _claim(app: App, ask: Callable[[], ClaimResult], export: bool, operation: st
             app.answers.say(f"given back: {result.claim.task_id}")
         raise
     if result.reason.value == "NOTHING_READY":
-        note_missing(app)
+        note_missing(app, tracks)
         app.leave(exits.NOT_FOUND)
     if not result.success:
         app.leave(exits.CONFLICT)
@@ -154,37 +158,60 @@ def _is_new(claim: TaskClaim) -> bool:
     return (claim.expires_at - claim.claimed_at).total_seconds() <= claim.lease_seconds
 
 
-def _give(app: App, result: ClaimResult, export: bool) -> None:
+def _outlook(app: App, result: ClaimResult, tracks: Collection[str]) -> NothingReady | None:
+    """Why nothing is ready, where that is so and somebody is to be told."""
+    from genlock.cli.answers import Style
+
+    if result.reason.value != "NOTHING_READY" or app.answers.style is Style.BARE:
+        return None
+    from genlock.cli.outlook import look_out
+
+    return look_out(app, tracks, wait=True)
+
+
+def _give(app: App, result: ClaimResult, outlook: NothingReady | None, export: bool) -> None:
     """The answer to a claim."""
     claim = result.claim
     if export:
-        _give_export(app, result)
-    else:
-        bare = [claim.task_id, claim.generation] if claim is not None else []
-        app.answers.give(result, text=lambda console: _print_claim(app, console, result), bare=bare)
+        _give_export(app, result, outlook)
+        return
+    bare = [claim.task_id, claim.generation] if claim is not None else []
+    app.answers.give(_with(result, outlook), text=lambda console: _print_claim(app, console, result, outlook), bare=bare)
 
 
-def _give_export(app: App, result: ClaimResult) -> None:
+def _with(result: ClaimResult, outlook: NothingReady | None) -> ClaimResult:
+    if outlook is None:
+        return result
+    from msgspec.structs import asdict
+
+    from genlock.cli.outlook import NothingGranted
+
+    return NothingGranted(**asdict(result), outlook=outlook)
+
+
+def _give_export(app: App, result: ClaimResult, outlook: NothingReady | None) -> None:
     from shlex import quote
 
     from genlock.cli.wording import denial
 
     claim = result.claim
     if claim is None:
-        app.answers.say(f"genlock: not granted, {result.reason}: {denial(result)}")
+        app.answers.say(f"genlock: not granted, {result.reason}: {outlook.detail if outlook else denial(result)}")
         return
     click.echo(f"export GENLOCK_TASK={quote(claim.task_id)}\nexport GENLOCK_GENERATION={claim.generation}")
 
 
-def _print_claim(app: App, console: Console, result: ClaimResult) -> None:
+def _print_claim(app: App, console: Console, result: ClaimResult, outlook: NothingReady | None) -> None:
     from genlock.cli.app import title_of
     from genlock.cli.tables import from_now, print_fields, print_lines
     from genlock.cli.wording import denial
 
     claim = result.claim
     if claim is None:
-        print_lines(console, f"{'not granted' if result.task_id else 'nothing'}, {result.reason}: {denial(result)}")
-        app.answers.say(f"see: {app.command('explain', result.task_id) if result.task_id else app.command('ready')}")
+        why = outlook.detail if outlook else denial(result)
+        print_lines(console, f"{'not granted' if result.task_id else 'nothing'}, {result.reason}: {why}")
+        see = app.command("explain", result.task_id) if result.task_id else app.command("ready")
+        app.answers.say(f"type: {outlook.try_next[0]}" if outlook else f"see: {see}")
         return
     print_fields(
         console,
