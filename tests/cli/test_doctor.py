@@ -108,7 +108,8 @@ class TestAHealthyStore:
             fleet.hold_task(task_id="A-001-x", reason="a question that is long enough to need more than one line of a narrow terminal")
         code, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=columns, env={"NO_COLOR": "1"})
         assert code == 0
-        assert max(map(len, lines)) <= columns
+        assert f"  type: genlock reopen A-001-x --url sqlite://{store}" in lines, "what is copied is whole"
+        assert max(len(line) for line in lines if str(store) not in line) <= columns
         assert lines[-1].strip() == "troubles: 0, notes: 1"
         assert any(line.startswith("note  held") for line in lines)
 
@@ -118,8 +119,9 @@ class TestAHealthyStore:
             fleet.add_tasks(tasks=[task])
             refused = fleet.submit_result(task_id=task, generation=1, session_id="s", result_data="x").refused_id
         assert refused is not None
-        _, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=len(refused) + 6, env={"NO_COLOR": "1"})
-        assert f"  - {refused}" in lines
+        for columns in (len(refused) + 6, 80, 40):
+            _, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=columns, env={"NO_COLOR": "1"})
+            assert f"  - {refused}" in lines
 
 
 class TestWhatIsNoStore:

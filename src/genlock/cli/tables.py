@@ -75,20 +75,23 @@ def print_lines(console: Console, *lines: str, style: str = "") -> None:
 
 
 def print_beside(console: Console, left: Text, *texts: Text) -> None:
-    """Texts one below the other, beside what stands on the left; one with a word that is too long for that, such as an id, further left."""
-    from rich.cells import cell_len
+    """Texts one below the other, beside what stands on the left; one with a word that is too long for that, such as an id, further left.
+
+    What is too long there too, and what is not to be broken anyway, stays one line: the terminal may break it, what is copied stays whole.
+    """
     from rich.text import Text
 
     before = left
     for text in texts:
-        longest = max(map(cell_len, text.plain.split(" ")))
+        longest = text.cell_len if text.no_wrap else _longest(text.plain)
         indent = left.cell_len if longest <= console.width - left.cell_len else _GAP
         if indent == _GAP and before is left:
             console.print(left)
             before = Text()
-        for part in _folded(text.plain, max(console.width - indent, 10)):
+        whole = text.no_wrap or longest > console.width - indent
+        for part in [text.plain] if whole else _folded(text.plain, console.width - indent):
             lead = before if before is left else Text(" " * indent)
-            console.print(Text.assemble(lead, Text(part, text.style)), no_wrap=True, overflow="crop")
+            console.print(Text.assemble(lead, Text(part, text.style)), soft_wrap=True)
             before = Text()
 
 
@@ -173,6 +176,14 @@ def _cut(text: str, width: int) -> str:
     from rich.cells import cell_len, set_cell_size
 
     return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+def _longest(text: str) -> int:
+    """The length of the longest word; a dash stays before the first."""
+    from rich.cells import cell_len
+
+    words = text.split(" ")
+    return max(map(cell_len, [" ".join(words[:2]), *words[2:]] if words[0] == "-" else words))
 
 
 def _folded(text: str, width: int) -> list[str]:

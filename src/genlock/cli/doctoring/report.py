@@ -42,4 +42,4 @@ def _body(finding: Finding) -> list[Text]:
     lines += [Text(f"- {item}", "bright_black") for item in finding.items]
     if finding.means:
         lines.append(Text(finding.means))
-    return lines + [Text(f"type: {command}", "bold") for command in finding.try_next]
+    return lines + [Text(f"type: {command}", "bold", no_wrap=True) for command in finding.try_next]

@@ -200,9 +200,9 @@ def check_people(scans: list[Scan]) -> Iterator[Finding]:
         (scan, stored.key) for scan in scans for stored in records(scan.store, Query(*scan.place, kind=REFUSED, state=RefusedState.KEPT))
     ]
     if refused:
-        flags = refused[0][0].flags
         what = number(len(refused), "refused result is kept", "refused results are kept")
-        commands = [f"genlock refused{flags}", f"genlock adopt TASK REFUSED_ID{flags}, or genlock discard TASK REFUSED_ID{flags}"]
-        yield note("refused", what, "a person may adopt or discard them", commands, [scan.named(key.id) for scan, key in refused])
+        means = "a person may adopt or discard them; the list says what to type for each"
+        command = f"genlock refused{refused[0][0].flags}"
+        yield note("refused", what, means, [command], [scan.named(key.id) for scan, key in refused])
     else:
         yield ok("refused", "no result waits")
