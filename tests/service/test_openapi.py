@@ -155,7 +155,7 @@ class _Links(HTMLParser):
         given = dict(attrs)
         self.ids.update(filter(None, [given.get("id")]))
         self.links += [link for name in ("href", "src", "action") if (link := given.get(name))]
-        if tag != "meta":
+        if tag not in ("meta", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -176,6 +176,17 @@ def test_the_page_has_every_operation_and_fetches_nothing_from_elsewhere(service
 
 
 def test_the_page_shows_a_line_for_the_shell_with_every_operation() -> None:
-    lines = re.findall(r"curl -s [^<]*", page(DOCUMENT))
+    lines = re.findall(r"curl -s [^<]*", page(DOCUMENT).replace("<wbr>", ""))
     assert len(lines) == sum(len(methods) for methods in DOCUMENT["paths"].values())
     assert not [line for line in lines if "{t" in line or "…" in line]
+
+
+def test_a_narrow_page_breaks_paths_between_their_parts() -> None:
+    shown = re.findall(r"<summary><b>([A-Z]+)</b><code>(.*?)</code>", page(DOCUMENT))
+    assert {(method, path.replace("<wbr>", "")) for method, path in shown} == {
+        (method.upper(), path) for path, methods in DOCUMENT["paths"].items() for method in methods
+    }
+    assert all(re.fullmatch(r"/[^/<]+(<wbr>/[^/<]+)*|/", path) for _, path in shown)
+    lines = re.findall(r"<pre><code>(curl -s .*?)</code>", page(DOCUMENT), re.DOTALL)
+    assert all(line.partition("http://localhost:8420")[2].startswith(("<wbr>/", " ")) for line in lines), lines
+    assert not [line for line in lines if re.search(r"[a-z}]/[a-z{]", line.partition("http://localhost:8420")[2].partition(" ")[0])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
@@ -26,6 +27,9 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Nothing but what stands on the page."""
+
+_HERE: Final = "http://localhost:8420"
+"""What the page's script replaces by where it was fetched from."""
 
 _PLACES: Final = {"tenant": "default", "project": "default"}
 
@@ -61,11 +65,11 @@ def _groups(document: dict[str, Any]) -> dict[str, list[tuple[str, str, Schema]]
 
 def _operation(document: dict[str, Any], path: str, method: str, operation: Schema) -> Iterator[str]:
     role = operation.get("x-genlock-role")
-    yield f'<details id="{escape(operation["operationId"])}"><summary><b>{method}</b><code>{escape(path)}</code>'
+    yield f'<details id="{escape(operation["operationId"])}"><summary><b>{method}</b><code>{_breakable(path)}</code>'
     yield f'<i class="role">{escape(role)}</i>' if role else ""
     yield f"<span>{_words(operation['summary'])}</span></summary>"
     yield f"<p>{_words(operation.get('description', ''))}</p>"
-    line = escape(curl(document, path, method, operation))
+    line = _breakable(curl(document, path, method, operation))
     yield f'<div class="curl"><button type="button">copy</button><pre><code>{line}</code></pre></div>'
     parameters = [each for each in _parameters(document, operation) if each["name"] not in IDENTITY_HEADERS]
     yield _table("Path, query and headers", [(f"{each['name']} ({each['in']})", _told(each, each["schema"])) for each in parameters])
@@ -75,6 +79,12 @@ def _operation(document: dict[str, Any], path: str, method: str, operation: Sche
         yield _table("Body", [(_starred(name, body), _told(field, field)) for name, field in fields])
     yield _table("Answers", [(status, _answer(_resolve(document, each))) for status, each in operation["responses"].items()])
     yield "</details>"
+
+
+def _breakable(text: str) -> str:
+    """A path, or a line with a URL, that a narrow page breaks before a slash of the path, and not within a word."""
+    words = escape(text).split(" ")
+    return " ".join(re.sub(r"(?<=[\w}])/", "<wbr>/", word) if word.startswith(("/", _HERE)) else word for word in words)
 
 
 def _parameters(document: dict[str, Any], operation: Schema) -> list[Schema]:
@@ -131,7 +141,7 @@ def curl(document: dict[str, Any], path: str, method: str, operation: Schema) ->
     """A line that asks this, to be pasted into a shell."""
     parameters = _parameters(document, operation)
     names = {each["name"]: each.get("example", "…") for each in parameters}
-    url = "http://localhost:8420" + path.format(**names | _PLACES)
+    url = _HERE + path.format(**names | _PLACES)
     line = f"curl -s {url}" if method == "GET" else f"curl -s -X {method} {url}"
     if "requestBody" in operation:
         example = operation["requestBody"]["content"]["application/json"].get("example", {})
