@@ -114,4 +114,4 @@ def test_who_is_killed_is_replaced() -> None:
 def test_on_a_terminal_it_says_how_to_end_it_and_where_to_look(tmp_path: Path) -> None:
     code, lines = shown("dev", "--fresh", "--agents", "1", "--port", "0", "--seconds", "0.5", cwd=tmp_path, env=PLAIN)
     url = lines[0].removeprefix("Genlock serves at ")
-    assert (code, " ".join(lines[1:])) == (0, f"Ctrl-C ends it. From another terminal: genlock agents --url {url} --project demo")
+    assert (code, lines[1:]) == (0, ["Ctrl-C ends it. From another terminal:", f"  genlock agents --url {url} --project demo"])

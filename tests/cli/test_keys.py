@@ -49,7 +49,7 @@ def test_on_a_terminal_a_new_key_is_one_line_that_can_be_copied(stage: Stage) ->
     assert code == 0
     joined = "".join(lines)
     assert parse_key(joined[:58])
-    assert SHOWN_ONCE in joined
+    assert SHOWN_ONCE in " ".join(" ".join(lines).split())
 
 
 def test_no_answer_but_the_first_has_a_secret_or_a_digest(stage: Stage) -> None:

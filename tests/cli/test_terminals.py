@@ -66,9 +66,24 @@ def test_what_is_shown_fits_the_terminal(stage: Stage, arguments: list[str], col
     code, lines = shown(*arguments, cwd=stage.folder, columns=columns, env=PLAIN)
     assert code == {"claim": 5, "unlock": 2}.get(arguments[0], 0)
     assert lines
-    # Commands stay whole, so that they can be copied; sentences to stderr are left to the terminal.
-    ours = [line for line in lines if "genlock" not in line]
+    # Commands stay whole, so that they can be copied.
+    ours = [line for line in lines if "genlock " not in line]
     assert [line for line in ours if _cells(line) > columns] == []
+
+
+def test_a_sentence_is_broken_at_blanks_and_its_command_stays_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "a-folder-whose-name-is-long"
+    folder.mkdir()
+    code, lines = shown("status", cwd=folder, columns=len(str(folder)) + 60, env=PLAIN)
+    store = folder / ".genlock" / "genlock.db"
+    assert (code, lines) == (3, [f"genlock: there is no store at {store}; to make", "  one, type:", "  genlock init"])
+    code, lines = shown("status", cwd=folder, columns=len(str(folder)) + 90, env=PLAIN)
+    assert lines == [f"genlock: there is no store at {store}; to make one, type: genlock init"], "what fits stands in one line"
+
+
+def test_what_only_names_a_command_is_not_broken(stage: Stage) -> None:
+    _, lines = shown("claim", CORE, "--session", "another-session", cwd=stage.folder, columns=40, env=PLAIN)
+    assert lines[-1] == f"see: genlock explain {CORE} --session another-session"
 
 
 @pytest.mark.parametrize(("env", "escapes"), [({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, True)])
@@ -326,7 +341,10 @@ def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> 
         terminal.interrupt()
         terminal.press("y\n")
         assert terminal.end() == 130
-    assert "nothing was written; to import, type: genlock plan import --prune plan.yaml" in terminal.shown
+    assert terminal.lines()[-2:] == [
+        "genlock: broken off; nothing was written; to import, type:",
+        "  genlock plan import --prune plan.yaml",
+    ]
     assert stage.files() == before
 
 
@@ -346,7 +364,7 @@ def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_pat
     assert last("explain", "a") == "genlock claim a --project web"
     assert last("claim", "a", "--session", "s1") == "when done: genlock submit a -g 1 --project web --session s1"
     assert last("claim", "a", "--session", "s2") == "see: genlock explain a --project web --session s2"
-    assert last("unlock", "a").endswith("type: genlock unlock a --force --project web")
+    assert last("unlock", "a") == "genlock unlock a --force --project web"
     assert last("unlock", "a", "--force").startswith("its claim was taken away")
     assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("submit", "a", "-g", "1", "--session", "s1", "--text", "x"))
     assert re.fullmatch(r"genlock adopt a 1/\S+ --project web", last("history", "a"))
@@ -355,6 +373,29 @@ def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_pat
     assert last("renew", "a", "-g", "1", "--session", "s1") == "see: genlock history a --project web"
     told = stage.run("reset", "a", "--cascade", *place, "--tenant", "default").error()["message"]
     assert told.endswith("type: genlock reset a --cascade --yes --tenant default --project web")
+
+
+def test_who_shows_a_generation_that_nobody_was_granted_is_told_to_claim(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "unclaimed")
+    stage.add("a")
+    for verb, reason in (("submit", "FUTURE_GENERATION"), ("renew", "GENERATION_MISMATCH"), ("release", "GENERATION_MISMATCH")):
+        code, lines = shown(verb, "a", "-g", "1", cwd=stage.folder, env=PLAIN)
+        assert (code, lines[0]) == (5, f"refused, {reason}: nobody has been granted a yet: claim it first")
+        assert lines[1].endswith("genlock claim a")
+    stage.claim("a", "s1")
+    for verb, reason in (("submit", "FUTURE_GENERATION"), ("renew", "GENERATION_MISMATCH")):
+        _, lines = shown(verb, "a", "-g", "2", cwd=stage.folder, env=PLAIN)
+        assert lines[0] == f"refused, {reason}: a has not been at that generation; it is at 1"
+
+
+@pytest.mark.parametrize("verb", ["submit", "renew", "release"])
+def test_who_is_not_the_session_of_the_claim_is_told_which_one_he_is(tmp_path: Path, verb: str) -> None:
+    stage = Stage(tmp_path / "another")
+    stage.add("a")
+    stage.claim("a", "s1")
+    code, lines = shown(verb, "a", "-g", "1", "--session", "s2", cwd=stage.folder, env=PLAIN)
+    assert (code, lines[0]) == (5, "refused, SESSION_MISMATCH: another session holds a at that generation, and you")
+    assert (lines[1].strip(), lines[2].split(": ")[-1].strip()) == ("are s2", "genlock agents")
 
 
 def test_next_waits_for_a_task_that_comes(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from enum import Enum
 from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
+from genlock.cli.sentences import tell
 from genlock.errors import GenlockError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Answers:
     def say(self, line: str) -> None:
         """Talk, on stderr; none with --quiet."""
         if not self.quiet:
-            print(line, file=sys.stderr)
+            tell(line)
 
     def fail(self, error: GenlockError) -> None:
         """An error, on stderr: for machines as JSON."""
@@ -77,7 +78,7 @@ class Answers:
             said = _json({"error": {"code": code, "message": _encodable(message), **more}}).decode()
             sys.stderr.write(said)
         else:
-            print(f"genlock: {message}", file=sys.stderr)
+            tell(f"genlock: {message}")
 
 
 def _json(value: Any) -> bytes:

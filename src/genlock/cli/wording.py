@@ -70,38 +70,51 @@ def denial(result: ClaimResult) -> str:
             return f"{task}: {result.detail}"
 
 
+_NEVER_GRANTED = "nobody has been granted {task} yet: claim it first"
+_NOT_YET = "{task} has not been at that generation; it is at {current}"
+_ANOTHER_SESSION = "another session holds {task} at that generation, and you are {session}"
 _SUBMISSIONS = {
     "STALE_GENERATION": "the right to {task} has moved on: it is at generation {current}",
-    "FUTURE_GENERATION": "{task} has not been at that generation; it is at {current}",
+    "FUTURE_GENERATION": _NOT_YET,
     "TASK_ALREADY_COMPLETED": "{task} is completed or cancelled already",
     "NO_CLAIM": "nobody holds {task} at that generation any more",
-    "SESSION_MISMATCH": "another session holds {task} at that generation",
+    "SESSION_MISMATCH": _ANOTHER_SESSION,
     "CHILDREN_UNFINISHED": "{task} waits for its subtasks: {waits}",
 }
 
 
-def refusal(task: str, reason: str, current: int, waits: tuple[str, ...] = ()) -> str:
-    """Why a submission, or another fenced act, was refused."""
-    return _SUBMISSIONS[reason].format(task=task, current=current, waits=", ".join(waits))
+def refusal(task: str, reason: str, current: int, waits: tuple[str, ...] = (), *, session: str) -> str:
+    """Why a submission, or another fenced act, of this session was refused."""
+    text = _NEVER_GRANTED if reason == "FUTURE_GENERATION" and not current else _SUBMISSIONS[reason]
+    return text.format(task=task, current=current, waits=", ".join(waits), session=session)
 
 
 _CLAIM_REFUSALS = {
     "GENERATION_MISMATCH": "{task} is at generation {current}: the claim is lost",
     "NO_CLAIM": "nobody holds {task} at that generation",
-    "SESSION_MISMATCH": "another session holds {task} at that generation",
+    "SESSION_MISMATCH": _ANOTHER_SESSION,
     "ALREADY_EXPIRED": "the lease of {task} is over; what is done may still be submitted, or claim it anew",
 }
 
 
-def claim_refusal(task: str, reason: str, current: int) -> str:
-    """Why a renewal or a release was refused."""
-    return _CLAIM_REFUSALS[reason].format(task=task, current=current)
+def claim_refusal(task: str, reason: str, shown: int, current: int, *, session: str) -> str:
+    """Why a renewal or a release was refused that showed this generation."""
+    ahead = reason == "GENERATION_MISMATCH" and shown > current
+    text = (_NOT_YET if current else _NEVER_GRANTED) if ahead else _CLAIM_REFUSALS[reason]
+    return text.format(task=task, current=current, session=session)
+
+
+def after_refusal(command: Command, task: str, reason: str, current: int, look: str = "history") -> str:
+    """What to type after a refused renewal or release, or a refused submission of nothing; `look` is the verb that shows the task."""
+    if reason == "SESSION_MISMATCH":
+        return command("agents")
+    return command(look if current else "claim", task)
 
 
 def after_submission(command: Command, task: str, result: SubmissionResult, *, finished: bool) -> tuple[str, ...]:
     """What to type after a refused submission."""
     if result.refused_id is None:
-        return (command("show", task),)
+        return (after_refusal(command, task, result.reason, result.current_generation, "show"),)
     return (*adoption(command, task, result.refused_id, finished=finished), settle(command, "discard", task, result.refused_id))
 
 

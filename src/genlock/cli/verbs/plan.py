@@ -11,6 +11,7 @@ import click
 
 from genlock.cli import exits
 from genlock.cli.app import App, verb
+from genlock.cli.sentences import tell
 from genlock.cli.slips import note_missing
 
 if TYPE_CHECKING:
@@ -188,8 +189,8 @@ def _faults_shown(app: App) -> Iterator[None]:
 
 def _print_faults(invalid: PlanInvalid) -> None:
     for fault in invalid.faults:
-        print(fault, file=sys.stderr)
-    print(f"genlock: {_count(len(invalid.faults), 'fault')}; nothing was written", file=sys.stderr)
+        tell(str(fault))
+    tell(f"genlock: {_count(len(invalid.faults), 'fault')}; nothing was written")
 
 
 def _confirm(app: App, names: Sequence[str], files: Sequence[PlanFile]) -> None:
@@ -226,9 +227,9 @@ def _ask(app: App, names: Sequence[str], doomed: Sequence[str]) -> None:
 def _broken_off(app: App, typed: Sequence[str], done: int, total: int) -> NoReturn:
     again = app.command("plan import", *typed)
     if total:
-        print(f"genlock: broken off after {done:,} of {total:,} changes; to finish, type: {again}", file=sys.stderr)
+        tell(f"genlock: broken off after {done:,} of {total:,} changes; to finish, type: {again}")
     else:
-        print(f"genlock: broken off; nothing was written; to import, type: {again}", file=sys.stderr)
+        tell(f"genlock: broken off; nothing was written; to import, type: {again}")
     app.leave(_INTERRUPTED)
 
 

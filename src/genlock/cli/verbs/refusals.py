@@ -36,7 +36,8 @@ def adopt(app: App, task: str, refused_id: str, generation: int | None) -> None:
         if answer.accepted:
             print_lines(console, f"adopted: {task} is completed", f"work product: {answer.work_product_ref}")
         else:
-            print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation, answer.waits_for)}")
+            why = refusal(task, answer.reason, answer.current_generation, answer.waits_for, session=app.who.session)
+            print_lines(console, f"refused, {answer.reason}: {why}")
 
     app.answers.give(answer, text=text, bare=[answer.work_product_ref] if answer.accepted else [])
     if not answer.accepted:

@@ -57,7 +57,8 @@ def submit(
         if answer.accepted:
             print_lines(console, f"accepted: {task} is completed", f"work product: {answer.work_product_ref}")
             return
-        print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation, answer.waits_for)}")
+        why = refusal(task, answer.reason, answer.current_generation, answer.waits_for, session=app.who.session)
+        print_lines(console, f"refused, {answer.reason}: {why}")
         if answer.kept:
             print_lines(console, "the result is kept; to make it count, or to give it up:")
         # A late result is refused as stale also where the task is finished: the reason alone does not tell.
@@ -111,7 +112,8 @@ def spawn(
         if answer.success:
             print_lines(console, f"{task} {'is kept and ' if keep else ''}waits for:", *(f"  {child}" for child in answer.children))
         else:
-            print_lines(console, f"refused, {answer.reason}: {refusal(task, answer.reason, answer.current_generation)}")
+            why = refusal(task, answer.reason, answer.current_generation, session=app.who.session)
+            print_lines(console, f"refused, {answer.reason}: {why}")
 
     app.answers.give(answer, text=text, bare=answer.children)
     if not answer.success:

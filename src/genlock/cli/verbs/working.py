@@ -87,15 +87,16 @@ def renew(app: App, task: str | None, generation: int | None, lease: float | Non
 
     def text(console: Console) -> None:
         from genlock.cli.tables import from_now, print_lines
-        from genlock.cli.wording import claim_refusal
+        from genlock.cli.wording import after_refusal, claim_refusal
 
         if result.success:
             print_lines(console, f"renewed: the lease of {task} ends {from_now(result.new_expiry)}")
             if result.inputs_changed:
                 print_lines(console, f"reset since you claimed it: {', '.join(result.inputs_changed)}")
         else:
-            print_lines(console, f"refused, {result.reason}: {claim_refusal(task, result.reason, result.generation)}")
-            app.answers.say(f"see: {app.command('history', task)}")
+            why = claim_refusal(task, result.reason, generation, result.generation, session=app.who.session)
+            print_lines(console, f"refused, {result.reason}: {why}")
+            app.answers.say(f"see: {after_refusal(app.command, task, result.reason, result.generation)}")
 
     bare = [result.new_expiry.isoformat().replace("+00:00", "Z")] if result.new_expiry else []
     app.answers.give(result, text=text, bare=bare)
@@ -120,13 +121,14 @@ def release(app: App, task: str | None, generation: int | None, error: bool, ope
 
     def text(console: Console) -> None:
         from genlock.cli.tables import print_lines
-        from genlock.cli.wording import claim_refusal
+        from genlock.cli.wording import after_refusal, claim_refusal
 
         if result.success:
             print_lines(console, f"released: {task}")
         else:
-            print_lines(console, f"refused, {result.reason}: {claim_refusal(task, result.reason, result.generation)}")
-            app.answers.say(f"see: {app.command('history', task)}")
+            why = claim_refusal(task, result.reason, generation, result.generation, session=app.who.session)
+            print_lines(console, f"refused, {result.reason}: {why}")
+            app.answers.say(f"see: {after_refusal(app.command, task, result.reason, result.generation)}")
 
     app.answers.give(result, text=text, bare=[result.generation] if result.success else [])
     if not result.success:
