@@ -17,7 +17,7 @@ from genlock.service.access.grant import Grant
 from genlock.service.pages import picture
 from genlock.service.pages.drawing import length
 from genlock.service.pages.markup import Html, join, tag
-from genlock.service.pages.picture import MOST_EVENTS, MOST_PROJECTS, MOST_ROWS
+from genlock.service.pages.picture import MOST_EVENTS, MOST_HELD, MOST_PROJECTS, MOST_ROWS
 from tests.service.compat.served import Served, serving
 
 KEYS = {
@@ -91,6 +91,32 @@ def test_the_page_shows_progress_holders_refused_results_and_what_happened(page:
     ):
         assert expected in words, words
     assert re.search(r"(memory|sqlite) store", words)
+
+
+def hold(page: Served, task: str, reason: str, project: str = "default") -> None:
+    page.do(lambda fleet: fleet.hold_task(task_id=task, reason=reason, project_id=project))
+
+
+def test_what_waits_for_a_person_is_named_with_what_to_type(page: Served) -> None:
+    many = [f"B-{number:03d}-x" for number in range(1, 13)]
+    page.add("A-001-core", "A-002-more", *many)
+    page.do(lambda fleet: fleet.add_tasks(tasks=["other"], project_id="web"))
+    assert "Needs you" not in shown(page).text
+    hold(page, "A-001-core", "wait for the customer")
+    hold(page, "other", "why", "web")
+    page.do(lambda fleet: fleet.submit_result(task_id="A-002-more", generation=7, agent_id="zed", session_id="s", result_data=2))
+    words = " ".join(shown(page).text.split())
+    for expected in (
+        "Needs you A-001-core is held: wait for the customer genlock reopen A-001-core",
+        "other is held: why genlock reopen other --project web",
+        "1 refused result waits to be adopted or discarded genlock refused",
+    ):
+        assert expected in words, words
+    for task in many:
+        hold(page, task, "for long")
+    words = " ".join(shown(page).text.split())
+    assert words.count("is held: for long genlock reopen B-") == MOST_HELD - 1
+    assert "and 4 more that are held genlock status" in words
 
 
 ELEMENTS = set("article b code div h2 h3 i li ol p rect section small span svg table tbody td th thead time tr".split())  # noqa: SIM905

@@ -28,6 +28,7 @@ def fragment(picture: Picture, *, version: str, store: str, uptime_seconds: floa
     return join(
         tag("p", about, _class="about"),
         _tiles(picture),
+        _needs(picture),
         _projects(picture),
         _holdings(picture),
         _events(picture),
@@ -61,6 +62,33 @@ def _tiles(picture: Picture) -> Html:
 def _tile(name: str, number: int, beside: str = "", *, kind: str | None = None) -> Html:
     aside = tag("small", f" {beside}") if beside else None
     return tag("div", tag("b", f"{number:,}", aside), tag("span", name), _class=kind)
+
+
+def _needs(picture: Picture) -> Html | None:
+    """What waits for a person, and what that person may type; nothing where nothing does."""
+    refused = [project for project in picture.projects if project.refused]
+    if not picture.held and not refused:
+        return None
+    more = picture.count("HELD") - len(picture.held)
+    rows = [
+        *(
+            tag("li", tag("span", tag("code", one.task), f" is held: {one.reason}"), _typed("reopen", one.place, one.task))
+            for one in picture.held
+        ),
+        tag("li", tag("span", f"and {more:,} more that are held"), _typed("status")) if more else None,
+        *(tag("li", tag("span", _kept(project.refused)), _typed("refused", project.place)) for project in refused),
+    ]
+    return tag("section", tag("h2", "Needs you"), tag("ol", *rows, _class="needs"))
+
+
+def _kept(refused: int) -> str:
+    return f"{refused:,} refused {'result waits' if refused == 1 else 'results wait'} to be adopted or discarded"
+
+
+def _typed(verb: str, place: tuple[str, str] = ("default", "default"), *words: str) -> Html:
+    """A command to be typed, with its place if that is not the usual one."""
+    named = [word for name, value in zip(("--tenant", "--project"), place, strict=True) if value != "default" for word in (name, value)]
+    return tag("code", " ".join(["genlock", verb, *words, *named]), _class="typed")
 
 
 def _projects(picture: Picture) -> Html:
@@ -124,11 +152,11 @@ def _holding(one: Holding, several: bool) -> Html:
     title = tag("small", one.title, _class="title") if one.title and one.title != one.task else None
     return tag(
         "tr",
-        tag("td", one.agent),
+        tag("td", one.agent, _class="agent"),
         tag("td", one.session if one.session != one.agent else "", _class="wide"),
-        tag("td", tag("code", one.task), project, title),
-        tag("td", one.generation, _class="number"),
-        tag("td", "over" if over else length(one.left_seconds), _class="number"),
+        tag("td", tag("code", one.task), project, title, _class="task"),
+        tag("td", one.generation, _class="number gen"),
+        tag("td", "over" if over else length(one.left_seconds), _class="number lease"),
         tag("td", tag("span", "alive" if one.alive else "lost", _class="alive" if one.alive else "lost"), _class="word"),
     )
 

@@ -12,7 +12,7 @@ from genlock.core.codec import decode_event, decode_record
 from genlock.core.keys import NOWHERE, PROJECT, REFUSED, TASK, TENANT
 from genlock.core.model import ProjectRecord, TaskRecord
 from genlock.core.policy import STANDARD_TRACKS
-from genlock.core.reasons import RefusedState
+from genlock.core.reasons import RefusedState, Status
 from genlock.engine.engine import Engine
 from genlock.engine.walk import records_of
 from genlock.errors import CursorLost
@@ -24,6 +24,7 @@ from genlock.store import MAX_DUE, EventQuery, Query, Store, Stored
 MOST_PROJECTS: Final = 20
 MOST_ROWS: Final = 50
 MOST_EVENTS: Final = 20
+MOST_HELD: Final = 10
 _MOST_TASKS_BY_TRACK: Final = 2000
 """A larger plan is shown as one bar: to part it by tracks, all of it would have to be read."""
 _LONGEST_FEED: Final = 2000
@@ -43,6 +44,14 @@ class Holding(NamedTuple):
     generation: int
     left_seconds: float
     alive: bool
+
+
+class HeldBack(NamedTuple):
+    """What nobody is granted until somebody reopens it."""
+
+    place: tuple[str, str]
+    task: str
+    reason: str
 
 
 class Bar(NamedTuple):
@@ -80,6 +89,8 @@ class Picture(NamedTuple):
     now: datetime
     projects: list[ProjectPicture]
     more_projects: bool
+    held: list[HeldBack]
+    """The first few."""
     holdings: list[Holding]
     more_holdings: bool
     events: list[Line]
@@ -132,10 +143,12 @@ class Painter:
         seen = list(islice(_projects(store, grant), MOST_PROJECTS + 1))
         shown = seen[:MOST_PROJECTS]
         holdings = list(islice((one for stored in shown for one in _holdings(engine, stored.key.place)), MOST_ROWS + 1))
+        projects = [_project(store, stored) for stored in shown]
         return Picture(
             now=store.load([]).now,
-            projects=[_project(store, stored) for stored in shown],
+            projects=projects,
             more_projects=len(seen) > MOST_PROJECTS,
+            held=list(islice((one for project in projects for one in _held(store, project)), MOST_HELD)),
             holdings=holdings[:MOST_ROWS],
             more_holdings=len(holdings) > MOST_ROWS,
             events=self._events(store, [stored.key.place for stored in shown]),
@@ -181,6 +194,14 @@ def _tracks(store: Store, place: tuple[str, str], purposes: dict[str, str]) -> l
             counts = found.setdefault(record.task.track or "", {})
             counts[record.state] = counts.get(record.state, 0) + 1
     return [Bar(name, purposes.get(name, ""), found[name]) for name in sorted(found)][:MOST_ROWS]
+
+
+def _held(store: Store, project: ProjectPicture) -> Iterator[HeldBack]:
+    if project.whole.counts.get(Status.HELD):
+        for stored in store.find(Query(*project.place, state=Status.HELD, limit=MOST_HELD)).records:
+            record = decode_record(TASK, stored.body)
+            if isinstance(record, TaskRecord):
+                yield HeldBack(project.place, record.task.id, record.hold.reason if record.hold else "")
 
 
 def _holdings(engine: Engine, place: tuple[str, str]) -> Iterator[Holding]:
