@@ -51,6 +51,12 @@ def test_a_worker_works_through_a_service(line: Line, tmp_path: Path) -> None:
     assert line("release", "A-002-y", "--generation", 1).json()["reason"] == "RELEASED"
 
 
+def test_a_task_that_is_not_there_is_told_with_those_that_were_perhaps_meant(line: Line) -> None:
+    assert line("add", "A-001-core-framework").code == 0
+    ran = line("claim", "A-001")
+    assert (ran.code, ran.error()["message"].rpartition("; ")[2]) == (3, "did you mean A-001-core-framework?")
+
+
 def test_a_plan_meets_a_service_as_it_meets_a_store(line: Line, tmp_path: Path) -> None:
     (tmp_path / "shop.yaml").write_text("project: shop\ntasks: [{id: mine}]\n")
     (tmp_path / "any.yaml").write_text("tasks: [{id: mine}]\n")

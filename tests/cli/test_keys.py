@@ -44,6 +44,12 @@ def test_a_new_key_says_what_it_opens_and_that_it_is_shown_only_once(stage: Stag
     assert listed == said["key"]
 
 
+def test_who_names_no_role_is_told_which_there_are(stage: Stage) -> None:
+    ran = stage.run("keys", "create", "ci")
+    said = "Missing option '--role': observer, agent, operator or admin. To see how: genlock keys create --help"
+    assert (ran.code, ran.error()["message"]) == (2, said)
+
+
 def test_on_a_terminal_a_new_key_is_one_line_that_can_be_copied(stage: Stage) -> None:
     code, lines = shown("keys", "create", "ops", "--role", "admin", "--all-tenants", cwd=stage.folder, columns=40, env={"NO_COLOR": "1"})
     assert code == 0

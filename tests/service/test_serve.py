@@ -20,6 +20,7 @@ from genlock.service.compat.config import ClaimConfig, read_config
 from genlock.service.hosting import Hosted, Options, host
 from genlock.service_settings import CLAIM_CONFIG, DEFAULTS, PREFIX
 from tests.cli.console import run
+from tests.cli.terminal import Terminal
 from tests.service.logscan import leaks
 from tests.service.process import make_store, serve
 
@@ -227,3 +228,10 @@ def test_settings_of_claims_that_do_not_fit_each_other_are_refused() -> None:
     assert read_config("maxTTL=9000000,orphanThreshold=5") == ClaimConfig(max_ttl=9_000_000, orphan_threshold=5)
     with pytest.raises(BadArgument, match="minTTL 60000 <= defaultTTL 1800000 <= maxTTL 5 does not hold"):
         read_config("maxTTL=5")
+
+
+def test_on_a_terminal_it_says_how_to_end_it_and_where_to_look(tmp_path: Path) -> None:
+    with Terminal("serve", "--port", "0", "--url", make_store(tmp_path), cwd=tmp_path, columns=200, env={"NO_COLOR": "1"}) as terminal:
+        terminal.wait_for("From another terminal: genlock status --url http://127.0.0.1:")
+        terminal.interrupt()
+        assert terminal.end() == 0

@@ -166,6 +166,8 @@ def _answers(context: click.Context | None, arguments: list[str]) -> Answers:
 def _refuse(wrong: click.ClickException, answers: Answers) -> None:
     """A call that was typed wrongly: what is wrong, and where it says how it is right."""
     message = wrong.format_message()
+    if isinstance(wrong, click.MissingParameter) and isinstance(wrong.param, click.Option) and wrong.param.help:
+        message = f"{message.rstrip('.')}: {wrong.param.help}"
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None and "--help" not in message:
         message += f"{'' if message.endswith(('.', '?', '!')) else '.'} To see how: {wrong.ctx.command_path} --help"
     answers.complain("USAGE", message)

@@ -78,7 +78,7 @@ def _first_ids(app: App) -> list[str]:
     from genlock.store import Query
 
     if is_service(app.url):
-        return []
+        return [task.id for task in app.fleet.get_graph().tasks]
     names: list[str] = []
     after: str | None = None
     while len(names) < _MOST_LOOKED_AT:

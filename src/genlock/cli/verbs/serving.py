@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from genlock.cli.answers import Style
 from genlock.cli.app import App, verb
 from genlock.service_settings import CHECKS, PREFIX
 
@@ -74,8 +75,13 @@ def serve(app: App) -> None:
     from genlock.service.hosting import host
     from genlock.service.serving import run
 
+    def begin(hosted: Hosted) -> None:
+        announce(app, hosted)
+        if app.answers.style is Style.TEXT:
+            app.answers.say(f"Ctrl-C ends it. From another terminal: genlock status --url {hosted.url}")
+
     with by_the_short_way(app):
-        run(host(app.store_url, options_of(app), lambda hosted: announce(app, hosted)))
+        run(host(app.store_url, options_of(app), begin))
 
 
 @click.command()
