@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -248,10 +248,9 @@ def open_place() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_folder_that_cannot_be_written_is_a_note(open_place: Path, tmp_path: Path) -> None:
-    store = open_place / "s.db"
-    with connect(store) as fleet:
-        fleet.add_tasks(tasks=["A-001-x"])
+@pytest.fixture
+def as_nobody(open_place: Path, tmp_path: Path) -> Callable[[], Ran]:
+    """`doctor` of a user who may not write in that folder."""
     warm = tmp_path / "warm.db"
     with connect(warm) as other:
         other.add_tasks(tasks=["A-001-x"])
@@ -267,14 +266,34 @@ def test_a_folder_that_cannot_be_written_is_a_note(open_place: Path, tmp_path: P
             os.setuid({NOBODY})
         sys.exit(run(["doctor", "--json", "--url", sys.argv[2]]))
     """
-    store.chmod(0o444)
-    open_place.chmod(0o555)
-    command = [sys.executable, "-c", program, f"sqlite://{warm}", f"sqlite://{store}"]
-    env = environment({"HOME": "/", "XDG_CONFIG_HOME": "/nowhere"})
-    ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/", check=False)
-    ran = Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    def ask() -> Ran:
+        open_place.chmod(0o555)
+        command = [sys.executable, "-c", program, f"sqlite://{warm}", f"sqlite://{open_place / 's.db'}"]
+        env = environment({"HOME": "/", "XDG_CONFIG_HOME": "/nowhere"})
+        ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/", check=False)
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return ask
+
+
+def test_a_folder_that_cannot_be_written_is_a_note(open_place: Path, as_nobody: Callable[[], Ran]) -> None:
+    with connect(open_place / "s.db") as fleet:
+        fleet.add_tasks(tasks=["A-001-x"])
+    (open_place / "s.db").chmod(0o444)
+    ran = as_nobody()
     assert ran.code == 0, ran.err
     assert (not_ok(ran), found(ran, "replay")["level"]) == ([("file", "note")], "ok")
+
+
+def test_a_store_that_may_not_be_read_is_said_to_be_so_and_not_to_be_locked(open_place: Path, as_nobody: Callable[[], Ran]) -> None:
+    store = open_place / "s.db"
+    connect(store).close()
+    store.chmod(0)
+    ran = as_nobody()
+    trouble = found(ran, "open")
+    assert (ran.code, trouble["what"]) == (1, f"{store} cannot be opened: this user may not read it")
+    assert trouble["try_next"] == [f"ls -l {store}"]
 
 
 def test_a_process_that_was_stopped_inside_the_gate_is_named_with_what_to_type(store: Path) -> None:

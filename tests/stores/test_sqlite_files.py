@@ -207,8 +207,8 @@ READ_AS_NOBODY = """if True:
     print(len(read_feed(store)), len(store.load([make_key("A-001"), make_key("A-002")]).records), flush=True)
     try:
         store.commit([make_change(make_key("A-009"))])
-    except StoreReadOnly:
-        print("cannot be written")
+    except StoreReadOnly as error:
+        print(error)
     store.close()
 """
 
@@ -218,13 +218,42 @@ def read_as_nobody(path: Path) -> list[str]:
     return output_of(READ_AS_NOBODY, path, NOBODY)
 
 
+def refused(path: Path) -> str:
+    return f"{path} was opened for reading: this user may not write it, or not in {path.parent}"
+
+
+OPEN_AS_NOBODY = """if True:
+    import os, sys
+    from genlock.errors import StoreUnavailable
+    from genlock.stores.sqlite import SQLiteStore
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(int(sys.argv[2]))
+        os.setuid(int(sys.argv[2]))
+    try:
+        SQLiteStore(sys.argv[1])
+    except StoreUnavailable as error:
+        print(error)
+"""
+
+
+def test_a_store_that_may_neither_be_read_nor_made_is_said_to_be_so(open_place: Path) -> None:
+    path = open_place / "genlock.db"
+    SQLiteStore(path).close()
+    path.chmod(0)
+    open_place.chmod(0o555)
+    assert output_of(OPEN_AS_NOBODY, path, NOBODY) == [f"{path} cannot be opened: this user may not read it"]
+    absent = open_place / "folder" / "genlock.db"
+    assert output_of(OPEN_AS_NOBODY, absent, NOBODY) == [f"{absent} does not exist, and this user may not write in {open_place}"]
+
+
 def test_a_read_only_folder_opens_for_reading(open_place: Path) -> None:
     path = open_place / "genlock.db"
     with closing(SQLiteStore(path)) as store:
         store.commit([make_change(make_key("A-001")), make_change(make_key("A-002"))])
     path.chmod(0o444)
     open_place.chmod(0o555)
-    assert read_as_nobody(path) == ["2 2", "cannot be written"]
+    assert read_as_nobody(path) == ["2 2", refused(path)]
     assert set(os.listdir(open_place)) == {"genlock.db", "genlock.db.gate"}
 
 
@@ -234,9 +263,9 @@ def test_a_read_only_folder_opens_for_reading_while_another_user_writes(open_pla
     path = open_place / "genlock.db"
     with closing(SQLiteStore(path)) as store:
         store.commit([make_change(make_key("A-001"))])
-        assert read_as_nobody(path) == ["1 1", "cannot be written"]
+        assert read_as_nobody(path) == ["1 1", refused(path)]
         store.commit([make_change(make_key("A-002"))])
-        assert read_as_nobody(path) == ["2 2", "cannot be written"]
+        assert read_as_nobody(path) == ["2 2", refused(path)]
 
 
 def test_a_read_only_file_opens_for_reading(open_place: Path) -> None:
@@ -245,7 +274,7 @@ def test_a_read_only_file_opens_for_reading(open_place: Path) -> None:
         store.commit([make_change(make_key("A-001"))])
     path.chmod(0o444)
     open_place.chmod(0o777)
-    assert read_as_nobody(path) == ["1 1", "cannot be written"]
+    assert read_as_nobody(path) == ["1 1", refused(path)]
 
 
 MOUNTS = """\

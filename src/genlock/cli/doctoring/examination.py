@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -122,6 +123,8 @@ def _cannot_open(error: StoreError, path: Path | None) -> Finding:
             return trouble("open", str(error), "the file is damaged" if path else "the tables are damaged", [restore_by(path)])
         case StoreReadOnly() if path is not None:
             return trouble("open", str(error), "you may not write it", [f"ls -l {path}"])
+        case _ if path is not None and not os.access(path, os.R_OK):
+            return trouble("open", str(error), "its owner may let you", [f"ls -l {path}"])
         case _ if path is not None and path.stat().st_size == 0:
             return trouble("open", str(error), "it was created and never written to", ["genlock init"])
         case _:

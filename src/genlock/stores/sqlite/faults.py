@@ -35,12 +35,19 @@ def fault_of(error: apsw.Error, path: Path) -> StoreError:
             return StoreCorrupt(f"{path} holds what should not be there, or lacks what should ({error})")
         case apsw.BusyError() | apsw.LockedError():
             return StoreUnavailable(f"{path} is locked by another process ({error}); nothing was written")
+        case apsw.CantOpenError() if not is_readable(path):
+            return StoreUnavailable(f"{path} cannot be opened: this user may not read it")
         case apsw.CantOpenError():
             return StoreUnavailable(f"{path} cannot be opened ({error})")
         case apsw.IOError() if _is_full(path):
             return StoreFull(f"there is no room left for {path} ({error}); nothing was written")
         case _:
             return StoreUnavailable(f"{path}: {error} ({type(error).__name__}); nothing was written")
+
+
+def is_readable(path: Path) -> bool:
+    """May it be read, if it is there?"""
+    return not path.exists() or os.access(path, os.R_OK)
 
 
 def text_fault_of(error: UnicodeError, path: Path) -> GenlockError:

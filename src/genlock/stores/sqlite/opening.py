@@ -31,10 +31,15 @@ _MAGIC = b"SQLite format 3\0"
 
 def can_write(path: Path) -> bool:
     """May this process write the file? The log stands beside it, so the folder must be writable too."""
+    return os.access(_above(path), os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def _above(path: Path) -> Path:
+    """The folder that it is in, or the one in which that would be made."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent
-    return os.access(folder, os.W_OK | os.X_OK) and (not path.exists() or os.access(path, os.W_OK))
+    return folder
 
 
 def open_for_writing(settings: Settings, gate: Gate, *, create: bool = True) -> apsw.Connection:
@@ -58,7 +63,8 @@ def open_for_reading(settings: Settings, *, older: bool = False) -> Settings:
     """The settings with which readers can open the file as it lies there; an error if they cannot. With `older` its format may be."""
     path = settings.path
     if not path.exists():
-        raise StoreUnavailable(f"{path} does not exist, and nothing can be created for a store that is only read")
+        why = "nothing can be created for a store that is only read" if can_write(path) else f"this user may not write in {_above(path)}"
+        raise StoreUnavailable(f"{path} does not exist, and {why}")
     if path.stat().st_size == 0:
         raise StoreUnavailable(f"{path} is empty: there is nothing to read yet")
     settings = settings._replace(immutable=not os.access(path.parent, os.W_OK) and not _has_log(path))

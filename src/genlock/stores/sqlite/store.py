@@ -227,5 +227,6 @@ class SQLiteStore:
 
     def _for_writing(self) -> Writer:
         if self._writer is None:
-            raise StoreReadOnly(f"{self._path} was opened for reading")
+            why = "" if can_write(self._path) else f": this user may not write it, or not in {self._path.parent}"
+            raise StoreReadOnly(f"{self._path} was opened for reading{why}")
         return self._writer
