@@ -161,6 +161,15 @@ def test_any_other_reason_is_a_release(quick: Served) -> None:
     assert [entry.release_reason for entry in history] == list(reasons.values())
 
 
+def test_a_card_tells_a_release_for_an_error_from_any_other(quick: Served) -> None:
+    quick.add("task")
+    for reason in ("paused", "error", "failed"):
+        quick.post("/api/tasks/task/claim", {"sessionId": "s"})
+        quick.post("/api/tasks/task/release", {"sessionId": "s", "reason": reason})
+    (card,) = quick.get("/api/sessions/summary")[1]["sessions"]
+    assert [entry["releaseReason"] for entry in card["claimHistory"]] == ["voluntary", "error", "error"]
+
+
 def test_a_release_without_a_reason_is_a_release(quick: Served) -> None:
     quick.add("task")
     claim(quick, "task", "s")
