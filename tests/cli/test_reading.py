@@ -61,7 +61,7 @@ def test_ready_has_a_bound_off_a_terminal_too_and_says_how_to_get_more(tmp_path:
     assert stage.run("ready", "--all", "--limit", 2).code == 2
 
 
-@pytest.mark.parametrize("words", [["ready"], ["graph"], ["agents"], ["plan", "show"], ["next"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["ready"], ["graph"], ["agents"], ["plan", "show"], ["events"], ["next"]], ids=" ".join)
 def test_a_project_that_is_not_there_is_told_from_an_empty_one(stage: Stage, words: list[str]) -> None:
     ran = stage.run(*words, "--project", "typo")
     assert ran.err == "there is no project 'typo' in this store; there are: default\n"

@@ -398,6 +398,16 @@ def test_who_is_not_the_session_of_the_claim_is_told_which_one_he_is(tmp_path: P
     assert (lines[1].strip(), lines[2].split(": ")[-1].strip()) == ("are s2", "genlock agents")
 
 
+def test_who_follows_the_events_is_told_that_they_are_awaited(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "events")
+    stage.add("before")
+    with Terminal("events", "--follow", "--limit", 1, cwd=stage.folder, env=PLAIN) as terminal:
+        terminal.wait_for("what comes is shown as it happens; Ctrl-C ends it")
+        stage.add("after")
+        assert terminal.end() == 0
+        assert [line.split()[1:] for line in terminal.lines()[1:]] == [["TASK_ADDED", "after", "s1"]]
+
+
 def test_next_waits_for_a_task_that_comes(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "empty")
     with Terminal("next", "--wait", 50, cwd=stage.folder, env=PLAIN) as terminal:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genlock.cli.app import App, verb
+from genlock.cli.slips import note_missing
 from genlock.cli.streams import forget_stdout, reader_gone
 from genlock.errors import BadArgument, CursorLost
 
@@ -38,15 +39,18 @@ def events(app: App, follow: bool, after: str | None, task: str | None, types: t
         app.fleet.get_task_state(task_id=task)
     found = _follow(app, after) if follow else _past(app, after)
     write = _writer(app, flush=follow)
-    given = 0
+    given, nothing = 0, True
     try:
         for event in found:
+            nothing = False
             if (task is None or event.event.get("task_id") == task) and (not wanted or event.event_type in wanted):
                 write(event)
                 given += 1
                 if given == limit:
                     break
         sys.stdout.buffer.flush()
+        if nothing and after is None and not follow:
+            note_missing(app)
     except CursorLost as lost:
         raise CursorLost(f"{lost}; to read from the beginning of what is kept, leave --after out") from None
     except BrokenPipeError:
@@ -69,6 +73,8 @@ def _follow(app: App, after: str | None) -> Iterator[FeedEvent]:
     """Events as they come. In the pauses the reader is looked after: nobody else would notice that it has gone."""
     if after is None:
         after = app.fleet.read_events(tail=True).cursor
+        if sys.stdout.isatty() and sys.stderr.isatty():
+            app.answers.say("what comes is shown as it happens; Ctrl-C ends it")
     while True:
         for event in app.fleet.watch(after=after, timeout_seconds=_LOOK_SECONDS):
             yield event
