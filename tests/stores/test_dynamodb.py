@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -208,7 +209,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Narrow(ThreadingHTTPServer):
-    """A table that has too little capacity, as long as `is_full`: it refuses every request. Otherwise the server's answers."""
+    """A table that has too little capacity, as long as `is_full`: it refuses every request. Otherwise the server's answers.
+
+    Of the next answer only so many bytes arrive as `arrives` says, and then the connection breaks.
+    """
 
     daemon_threads = True
 
@@ -217,6 +221,7 @@ class Narrow(ThreadingHTTPServer):
         self.behind = server.endpoint_url
         self.is_full = False
         self.refused = 0
+        self.arrives: int | None = None
 
 
 class _Gate(BaseHTTPRequestHandler):
@@ -230,14 +235,19 @@ class _Gate(BaseHTTPRequestHandler):
             fault = {"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "too much"}
             self._answer(400, json.dumps(fault).encode())
             return
-        with urlopen(Request(self.server.behind, body, dict(self.headers.items()))) as answer:
-            self._answer(answer.status, answer.read())
+        try:
+            with urlopen(Request(self.server.behind, body, dict(self.headers.items()))) as answer:
+                self._answer(answer.status, answer.read())
+        except HTTPError as refusal:
+            self._answer(refusal.code, refusal.read())
 
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        arrives, self.server.arrives = self.server.arrives, None
+        self.close_connection = arrives is not None
+        self.wfile.write(body[:arrives])
 
     def log_message(self, format: str, *args: object) -> None:
         """Nobody reads it."""
@@ -274,6 +284,30 @@ def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_writte
     assert store.load([make_key()]).records == {}
     commit(store, change)
     assert facts_of(read_feed(store)) == recorded_of([change])
+    store.close()
+
+
+@pytest.mark.parametrize("arrives", [0, 1, 20])
+def test_an_answer_that_breaks_off_is_asked_for_again(place: Path, narrow: Narrow, arrives: int) -> None:
+    """The driver would take it for an answer that has nothing in it."""
+    ministack.url_for(place)
+    store = DynamoDBStore(ministack.url_for(place, f"http://127.0.0.1:{narrow.server_port}"))
+    first = make_change(make_key())
+    commit(store, first)
+    late = make_change(make_key(), events=2)
+    acts: list[tuple[Callable[[], Any], Any]] = [
+        (lambda: list(store.load([make_key()]).records), [make_key()]),
+        (lambda: list(store.load([make_key(), make_key("A-002")]).records), [make_key()]),
+        (lambda: [found.key for found in store.find(Query("acme", "apollo")).records], [make_key()]),
+        (lambda: facts_of(read_feed(store)), recorded_of([first])),
+        (lambda: facts_of(store.read_events(EventQuery("acme", "apollo", record=make_key())).events), recorded_of([first])),
+        (lambda: store.commit([late]), [Conflict()]),
+        (lambda: len(commit(store, make_change(make_key(), first))), 1),
+    ]
+    for number, (act, expected) in enumerate(acts):
+        narrow.arrives = arrives
+        assert act() == expected, f"act {number}"
+        assert narrow.arrives is None
     store.close()
 
 

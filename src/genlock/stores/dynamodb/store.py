@@ -10,6 +10,7 @@ Implementation notes:
 - **The driver's JSON is slow**, and is replaced (wire.py).
 - **Lost answers.** The driver repeats nothing by itself. A transaction whose answer was lost is asked again under the same
   `ClientRequestToken`. If that, too, leaves doubt, or if only a part of a commit was done, the commit is `OutcomeUnknown`.
+  An answer of which a part was lost is an answer to the driver, and to us a lost one (wire.py).
 - **Positions are given before the commit**, by one ADD a project and commit; so a feed has holes, which readers wait for or close
   (holes.py). A position that was closed is a tombstone: positions rise, but not by one.
 - **A table that was restored** under its old name while we were at it is noticed by a feed that is shorter than it was (`Holes.doubt`).

@@ -3,6 +3,9 @@
 The driver signs, sends, finds the endpoint and reads errors as ever. It is taken by its events: what is asked is put aside before it is
 serialised, its JSON becomes the body before that is signed, and the body of an answer is read before the driver would. What cannot be
 read here is left to the driver.
+
+The driver takes whatever has come for the answer, also if the connection broke in the middle of it: half a list would be an empty one.
+So it is seen to here that an answer is whole.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 import msgspec
+from botocore.exceptions import IncompleteReadError
 
 _KEPT = "genlock_asked"
 
@@ -93,10 +97,13 @@ def _write(params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
 
 
 def _read(operation_model: Any, response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any) -> None:
+    body, length = response_dict["body"], response_dict["headers"].get("content-length")
+    if length is not None and len(body) != int(length):
+        raise IncompleteReadError(actual_bytes=len(body), expected_bytes=length)
     if response_dict["status_code"] != 200:
         return
     try:
-        answer = _DECODERS[operation_model.name].decode(response_dict["body"])
+        answer = _DECODERS[operation_model.name].decode(body)
     except msgspec.MsgspecError:
         return
     customized_response_dict.update(answer)
