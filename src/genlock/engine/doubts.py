@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from genlock.core.commands import ClaimTask
@@ -10,7 +11,7 @@ from genlock.core.model import TaskRecord
 from genlock.core.task.view import overdue
 from genlock.engine.batch import Round
 from genlock.engine.jobs import Doubt, Item
-from genlock.engine.patience import patiently
+from genlock.engine.patience import patience_of, patiently
 from genlock.errors import Closed, GenlockError, OutcomeUnknown, StoreError
 from genlock.store import EventQuery, Store
 
@@ -26,7 +27,7 @@ def doubts_of(item: Item, round: Round) -> tuple[Doubt, ...]:
     failed = cell.error is not None and not isinstance(cell.error, OutcomeUnknown)
     if not cell.sealed or failed or (cell.conflicted and not cell.unsure):
         return ()
-    return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision),)
+    return (Doubt(cell.key, cell.sealed[0].version, cell.sealed[0].digest, item.decision, cell.change, round.epoch),)
 
 
 def was_done(item: Item, round: Round) -> bool:
@@ -51,38 +52,36 @@ def doubt_all(items: Iterable[Item], round: Round) -> None:
 
 
 def dispel(items: Iterable[Item], round: Round, until: float) -> list[tuple[str, str]]:
-    """Those of them who are in doubt are told what was done after all, or that nobody knows. The projects in which something was done."""
-    places = []
-    for item in items:
-        doubt = _dispelled(item, round, until) if item.doubts else None
-        if isinstance(doubt, Doubt):
-            item.decision = doubt.decision
-            places.append(doubt.key.place)
-        elif doubt is not None:
-            item.decision = doubt
-    return places
+    """Those of them who are in doubt are told what was done after all, or that nobody knows. The projects in which something was done.
+
+    What an item has written itself settles its doubts; what others write to the same record in the same round settles nothing.
+    """
+    doubts = [_dispelled(item, round, until) for item in items if item.doubts and not _has_written(item)]
+    return [doubt.key.place for doubt in doubts if isinstance(doubt, Doubt)]
 
 
 def _dispelled(item: Item, round: Round, until: float) -> Doubt | OutcomeUnknown | None:
-    """Of one who is in doubt, and was now answered without a write of his own that would settle it: the change that was done after all.
+    """Of one who is in doubt, and was now answered without a write: the change that was done after all, which is what he is told.
 
-    What others write to the same record in the same round settles nothing. Or the error to say so, if nobody can look: to be told that
-    nothing was done is worse than to be told nothing. Claims are decided anew, so that only what was done since they were is in doubt.
+    Or the error to say so, if nobody can find out: to be told that nothing was done is worse than to be told nothing. Claims are decided
+    anew, so that only what was done since they were is in doubt.
     """
-    if _has_written(item):
-        return None
     is_claim = type(item.command) is ClaimTask
     if is_claim and type(item.decision) is Decision and item.decision.outcome.success:
         return None
-    doubts = [doubt for doubt in item.doubts if not is_claim or _is_open(doubt, round)]
-    unclear = False
-    for doubt in doubts:
-        found = _patiently_found(round.store, doubt, until)
-        if found and not is_claim:
+    unclear = None
+    for doubt in item.doubts:
+        if is_claim and not _is_open(doubt, round):
+            continue
+        done = _patiently_settled(round.store, doubt, until)
+        if done:
             # The first of them that was done: whatever was decided later was decided because of it.
+            item.decision = doubt.decision
+            round.counts.forget()
             return doubt
-        unclear = unclear or found is not False
-    return OutcomeUnknown("an attempt at this broke off, and may have been done: look, or ask again") if unclear else None
+        if done is None:
+            unclear = item.decision = OutcomeUnknown("an attempt at this broke off, and may have been done: look, or ask again")
+    return unclear
 
 
 def undecided(item: Item, error: GenlockError) -> GenlockError:
@@ -96,7 +95,10 @@ def serve_in_doubt(round: Round, item: Item) -> bool:
     if was_done(item, round):
         return True
     decision = round.decide(item)
-    return type(decision) is Decision and decision.outcome.success is True
+    if type(decision) is Decision and decision.outcome.success is True:
+        return True
+    # It cannot: what it was denied for is no change of the task, or else the first claim cannot be done any more either.
+    return _dispelled(item, round, patience_of([item], time.monotonic())) is not None
 
 
 def is_nobodys(item: Item) -> bool:
@@ -129,16 +131,28 @@ def _is_open(doubt: Doubt, round: Round) -> bool:
     return cell is None or cell.read_version < doubt.version
 
 
-def _found(store: Store, doubt: Doubt) -> bool:
-    """Is the change there now?"""
+def _found(store: Store, doubt: Doubt) -> bool | None:
+    """Is the change there now? None: neither it nor another in its place."""
     query = EventQuery(*doubt.key.place, record=doubt.key, after_version=doubt.version - 1, limit=1)
     events = store.read_events(query).events
-    return bool(events) and events[0].digest == doubt.digest
+    return events[0].digest == doubt.digest if events else None
 
 
-def _patiently_found(store: Store, doubt: Doubt, until: float) -> bool | None:
-    """The same. None if that cannot be found out before the deadline."""
+def _settled(store: Store, doubt: Doubt) -> bool | None:
+    """Was the change done? If it still could be, it is sent once more: then it is, be it by the first attempt or by this one.
+
+    None if nobody can tell. What was decided in an earlier epoch is not sent again: its generation may have been granted there.
+    """
+    found = _found(store, doubt)
+    if found is None and store.load([doubt.key]).epoch == doubt.epoch:
+        store.commit([doubt.change()])
+        found = _found(store, doubt)
+    return found
+
+
+def _patiently_settled(store: Store, doubt: Doubt, until: float) -> bool | None:
+    """The same. None also if that cannot be found out before the deadline."""
     try:
-        return patiently(lambda: _found(store, doubt), until)
+        return patiently(lambda: _settled(store, doubt), until)
     except (StoreError, Closed):
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ from msgspec import Struct
 from genlock.core.commands import Caller, Command, SubmitResult
 from genlock.core.keys import Key
 from genlock.errors import GenlockError
+from genlock.store import Change
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -115,6 +116,10 @@ class Doubt(NamedTuple):
     """Of its first event: by these it is known again."""
     decision: Any
     """What the item is to be told if it was done."""
+    change: Callable[[], Change]
+    """What was sent."""
+    epoch: int
+    """In which it was decided."""
 
 
 class Item(Struct, eq=False, gc=False):
