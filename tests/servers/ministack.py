@@ -52,6 +52,10 @@ class Server:
     def port(self) -> int:
         return urlsplit(self.endpoint_url).port or 0
 
+    def store_url(self, place: Path, port: int | None = None) -> str:
+        """The table that belongs to this path, by way of another port if one is given."""
+        return url_for(place, f"http://127.0.0.1:{port or self.port}")
+
 
 def ready() -> str:
     """Where the program is."""

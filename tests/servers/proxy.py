@@ -20,16 +20,22 @@ class _Connection:
         """Is nothing passed on any more, in either direction?"""
         self.unlucky = False
         """Is it to be cut at the next answer?"""
+        self.held: list[bytes] = []
+        """What is held up on its way to the server."""
+        self.answered = threading.Event()
+        """Has the server said anything to that?"""
         self._passing = 2
         self._lock = threading.Lock()
 
     def cut(self) -> None:
-        for end in (self.near, self.far):
+        # What is held up is still to arrive.
+        for end in (self.near,) if self.held else (self.near, self.far):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
         """One direction is done. The other ends by it, and the last one closes both: not while somebody still reads."""
+        self.held = []
         self.cut()
         with self._lock:
             self._passing -= 1
@@ -50,6 +56,10 @@ class Proxy:
         self._seen = 0
         self._delay = 0.0
         self._unlucky: bytes | None = None
+        self._unhurried: bytes | None = None
+        self._let_through = threading.Event()
+        self.held_up = threading.Event()
+        """Is a request held up?"""
         self.swallowed = threading.Event()
         """Has an answer not been passed on?"""
         self.lost = 0
@@ -71,6 +81,17 @@ class Proxy:
         """The same for the next request that has this in it, on whatever connection it comes."""
         self.swallowed.clear()
         self._unlucky = piece
+
+    def hold_up(self, piece: bytes) -> None:
+        """The next request that has this in it is held up on its way. Once its client is cut off, `let_through` brings it to the server."""
+        self.held_up.clear()
+        self._let_through.clear()
+        self._unhurried = piece
+
+    def let_through(self) -> None:
+        """What was held up arrives, late."""
+        self._unhurried = None
+        self._let_through.set()
 
     def swallow_answers(self) -> None:
         """The server gets every statement; its answers are lost, and the connections stay open."""
@@ -149,13 +170,35 @@ class Proxy:
             while data := source.recv(_MOST):
                 if source is connection.near and self._is_unlucky(data):
                     connection.unlucky = True
-                if source is connection.far and self._is_lost(connection.unlucky):
+                if source is connection.near and (connection.held or self._is_unhurried(data)):
+                    connection.held.append(data)
+                    self.held_up.set()
+                    continue
+                if source is connection.far and (connection.held or self._is_lost(connection.unlucky)):
                     break
                 if self._delay:
                     time.sleep(self._delay)
                 if not connection.silent and not (source is connection.far and self._answers == "swallowed"):
                     sink.sendall(data)
+        if source is connection.near and connection.held:
+            self._deliver(connection)
+        connection.answered.set()
         connection.end()
+
+    def _deliver(self, connection: _Connection) -> None:
+        """Brings what was held up to the server. Its connection stays until the server has said something to it, or has ended it."""
+        self._let_through.wait()
+        with suppress(OSError):
+            connection.far.sendall(b"".join(connection.held))
+            connection.answered.wait()
+
+    def _is_unhurried(self, request: bytes) -> bool:
+        """Is this the request that is to be held up?"""
+        with self._lock:
+            if self._unhurried is None or self._unhurried not in request:
+                return False
+            self._unhurried = None
+            return True
 
     def _is_unlucky(self, request: bytes) -> bool:
         """Is this the request whose answer is to be lost?"""
@@ -189,3 +232,4 @@ def between(port: int) -> Iterator[Proxy]:
         yield proxy
     finally:
         proxy.close()
+        proxy.let_through()

@@ -1,4 +1,4 @@
-"""Coordinators that are cut off from PostgreSQL in the midst of their commits, or closed: what each call was told, and what the feed has.
+"""Coordinators that are cut off from their server in the midst of their commits, or closed: what each call was told, and what the feed has.
 
 What was answered as done is there once. What was refused, or answered by an error that says that nothing was done, is not there. Only of
 `OutcomeUnknown` nobody can tell. Every call can be told from all others by the event that it would write.
@@ -9,13 +9,13 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Hashable
+from contextlib import ExitStack
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import psycopg
 import pytest
 
 import genlock
@@ -25,15 +25,20 @@ from genlock.engine.check import check
 from genlock.engine.commits import NOT_YET, Answer, Commit
 from genlock.errors import GenlockError, OutcomeUnknown
 from genlock.store import Committed, EventQuery, Store
+from genlock.stores.dynamodb import calls
 from genlock.testing.concurrency import PATIENCE
-from tests.servers.postgres import Postgres, running
 from tests.servers.proxy import Proxy, between
+from tests.servers.stores import LASTING, SERVERS
 
 COORDINATORS = 3
 AGENTS = 4
 DISTURBANCES = 60
 SHARED = [f"shared-{number}" for number in range(6)]
 PLACE = ("default", "default")
+SHORT, LONG = 1.0, 300.0
+"""Seconds of leases."""
+COMMIT = b'"event_type"'
+"""What is in a commit on its way to the server, and in no other request."""
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +54,9 @@ class Said(NamedTuple):
 class Crew:
     """Coordinators, each with a way of its own to the server, and agents that go on until they are told to stop."""
 
-    def __init__(self, server: Postgres, place: Path, proxies: list[Proxy]) -> None:
-        self._urls = [server.store_url(place, proxy.port) for proxy in proxies]
+    def __init__(self, urls: list[str], slowness: int) -> None:
+        self._urls = urls
+        self._slowness = slowness
         self.fleets = [self._open(number) for number in range(COORDINATORS)]
         self.said: list[Said] = []
         self._heard = threading.Condition()
@@ -65,7 +71,7 @@ class Crew:
             thread.start()
 
     def _open(self, number: int) -> genlock.Coordinator:
-        return genlock.connect(self._urls[number], deadline_seconds=(0.3, 1, 5)[number])
+        return genlock.connect(self._urls[number], deadline_seconds=(0.3, 1, 5)[number] * self._slowness)
 
     def reopen(self, number: int) -> None:
         """Closes a coordinator in the midst of its work; its agents go on with another."""
@@ -118,11 +124,13 @@ class Crew:
         if claim is None:
             return
         held: dict[str, Any] = {"task_id": task, "session_id": session}
-        generation, lease = claim.claim.generation, 300 + next(self._numbers) / 100
-        self._call(
-            (e.LeaseRenewed, lease),
-            lambda: fleets[number].renew_lease(expected_generation=generation, lease_duration_seconds=lease, **held),
-        )
+        generation = claim.claim.generation
+        # A lease that is made short may be over before it is made long again; nobody else wants this task.
+        for seconds in (SHORT, LONG) if task == own else (LONG,):
+            lease = seconds + next(self._numbers) / 1e6
+            renew = partial(fleets[number].renew_lease, expected_generation=generation, lease_duration_seconds=lease, **held)
+            if self._call((e.LeaseRenewed, lease), renew) is None:
+                return  # and nothing that he does from now on keeps the renewal from being done after all
         if task == own:
             self._call(
                 (e.ResultAccepted, session),
@@ -159,31 +167,24 @@ def written(store: Store) -> Counter[Hashable]:
     return found
 
 
-@contextmanager
-def nothing_written(server: Postgres, schema: str) -> Iterator[None]:
-    """Commits are heard by the server, and wait until the block is over. Reads do not."""
-    with psycopg.connect(server.address) as connection:
-        connection.execute(f'LOCK TABLE "{schema}".record IN SHARE ROW EXCLUSIVE MODE')
-        with psycopg.connect(server.address, autocommit=True) as looking:
-            while looking.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
-                pass
-        yield
-        connection.rollback()
-
-
-def disturb(chance: random.Random, server: Postgres, schema: str, crew: Crew, proxies: list[Proxy]) -> None:
+def disturb(chance: random.Random, commit: bytes, crew: Crew, proxies: list[Proxy]) -> None:
     number = chance.randrange(COORDINATORS)
     proxy = proxies[number]
     match chance.choice(["late", "late", "late", "cut", "answer", "every", "away", "close"]):
         case "late":
-            with nothing_written(server, schema):
-                asked = len(proxy.asked)
-                for each in proxies:
-                    each.cut()
-                # Somebody comes to look what became of it, and does not find it; or finds it just then.
-                pause = threading.Event()
-                while len(proxy.asked) == asked and not pause.wait(0.001):
-                    pass
+            proxy.hold_up(commit)
+            assert proxy.held_up.wait(PATIENCE), "nobody commits any more"
+            proxy.close()
+            # Meanwhile short leases run out, and whoever asks again by himself gives up.
+            threading.Event().wait(chance.choice([0, 1.2 * SHORT]))
+            asked = len(proxy.asked)
+            proxy.admit()
+            # Somebody comes to look what became of it, and does not find it; or finds it just then.
+            pause = threading.Event()
+            while len(proxy.asked) == asked and not pause.wait(0.001):
+                pass
+            crew.hear(chance.choice([0, 1, 20]))
+            proxy.let_through()
         case "cut":
             proxy.cut()
         case "answer":
@@ -215,23 +216,29 @@ def found_out(monkeypatch: pytest.MonkeyPatch) -> list[Answer]:
     return found
 
 
-def test_what_each_call_was_told_is_so(tmp_path: Path, found_out: list[Answer]) -> None:
-    chance = random.Random(1)
-    with running(fsync="off") as server, ExitStack() as stack:
+@pytest.mark.parametrize("kind", SERVERS)
+def test_what_each_call_was_told_is_so(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found_out: list[Answer]
+) -> None:
+    monkeypatch.setattr(calls, "PATIENCE_SECONDS", 0.3)  # so that it is the engine that asks again
+    with ExitStack() as stack:
+        own = LASTING[kind].own
+        server: Any = stack.enter_context(own()) if own is not None else request.getfixturevalue(str(LASTING[kind].server))
         url = server.store_url(tmp_path)
-        schema = url.split("schema=")[1]
         with genlock.connect(url) as fleet:
             fleet.add_tasks(tasks=SHARED)
         proxies = [stack.enter_context(between(server.port)) for _ in range(COORDINATORS)]
-        crew = Crew(server, tmp_path, proxies)
+        crew = Crew([server.store_url(tmp_path, proxy.port) for proxy in proxies], LASTING[kind].slowness)
+        chance = random.Random(1)
         try:
             for _ in range(DISTURBANCES):
-                disturb(chance, server, schema, crew, proxies)
+                disturb(chance, COMMIT if kind != "dynamodb" else b"TransactWriteItems", crew, proxies)
         finally:
             crew.end()
-        with psycopg.connect(server.address) as connection:
-            # Whatever the server has heard and not carried out yet is before us.
-            connection.execute(f'LOCK TABLE "{schema}".record IN ACCESS EXCLUSIVE MODE')
+        if own is not None:
+            # Whatever it has heard and not carried out yet is not carried out any more. (On DynamoDB nothing comes behind who has read.)
+            server.stop()
+            server.start()
         store = genlock.open_store(url)
         there = written(store)
         assert check(store) == []
