@@ -29,6 +29,7 @@ from genlock.service.metrics import Metrics, census, metrics_endpoint, table, ta
 from genlock.service.metrics.census import Census
 from genlock.service.metrics.table import Kind
 from tests.engine.gates import GatedStore, Home, answered, caller, claim, complete, granted, next_for, raising, submit, task_key, writing
+from tests.scarcity import no_threads
 from tests.servers.service import Hosted
 
 MINE = {"tenant": "default", "project": "default"}
@@ -395,6 +396,16 @@ def test_the_store_is_asked_seldom_and_first_about_what_has_moved(home: Home) ->
     assert timed.asked() == []
     timed.now += census.OTHERS_SECONDS
     assert timed.asked() == ["gemini", "apollo"]  # somebody else may have moved them; what was asked longest ago comes first
+
+
+def test_where_no_thread_can_be_started_old_figures_stand_until_one_can(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, counted = home.gated(), tallies.Tallies()
+    home.connect(store, observer=counted).add_tasks(tasks=["T"], project_id="apollo")
+    timed = Timed(store, counted)
+    with no_threads(monkeypatch) as refused:
+        assert timed.asked() == []
+    assert refused == {"genlock-census"}
+    assert timed.asked() == ["apollo"]
 
 
 def test_many_projects_are_asked_about_a_second_at_a_time(home: Home) -> None:

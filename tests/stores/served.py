@@ -13,8 +13,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from genlock.stores.sending import Underway
 from genlock.testing.concurrency import PATIENCE, together
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import make_change, make_key, read_feed
+from tests.scarcity import no_threads
 from tests.servers.proxy import Proxy
 
 
@@ -115,22 +116,6 @@ def outlive_a_promotion(store: Store, promote: Callable[[], object]) -> None:
     assert Committed in [type(store.commit([change])[0]) for _ in range(2)]
     assert not store.limits.read_only
     assert [event.key.id for event in read_feed(store)] == ["A-001", "A-002"]
-
-
-@contextmanager
-def no_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    """As if the machine had no more threads for us; the names of those that were wanted."""
-    start, refused = threading.Thread.start, set[str]()
-
-    def refuse(thread: threading.Thread) -> None:
-        if thread.name.startswith("genlock-"):
-            refused.add(thread.name)
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
-        yield refused
 
 
 def wait_for_another(store: Any, other: Store, change: Change) -> None:

@@ -24,6 +24,7 @@ from genlock.stores.payloads import ABANDONED_SECONDS
 from genlock.stores.sqlite import SQLiteStore, notice
 from genlock.stores.sqlite.queries import QUERIES
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, recorded_of
+from tests.scarcity import no_threads
 from tests.stores.faulty_vfs import FaultyVFS
 
 FEED = EventQuery("acme", "apollo")
@@ -217,6 +218,19 @@ def test_a_commit_in_the_queue_is_done_when_its_turn_comes(store: SQLiteStore, p
         must_commit(store, make_change(make_key()))
         thread.join()
         must_commit(store, make_change(make_key("A-002")))
+
+
+def test_who_cannot_wait_for_want_of_a_thread_is_told_so_and_tries_again(
+    store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = make_change(make_key())
+    with holder_of(path) as holder:
+        with no_threads(monkeypatch) as refused, pytest.raises(StoreUnavailable, match="no thread can be started"):
+            store.commit([change])
+        assert refused == {"genlock-gate"}
+        thread = when_queued(store, partial(let_go, holder))
+        must_commit(store, change)
+        thread.join()
 
 
 def test_an_error_in_the_queue_reaches_the_caller(store: SQLiteStore, path: Path) -> None:

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 import genlock
-from genlock.errors import BadArgument, CursorLost, StoreUnavailable
+from genlock.errors import BadArgument, Busy, CursorLost, StoreUnavailable
 from genlock.service.streams import Hub, StreamEvent, StreamSettings, TooSlow, Wish
 from genlock.service.streams.subscription import Subscription
 from genlock.store import EventQuery
 from genlock.stores.memory import MemoryStore
 from tests.engine.gates import GatedStore, Stop, raising
+from tests.scarcity import no_threads
 
 PLACE = ("default", "default")
 PATIENCE = 20.0
@@ -106,6 +107,21 @@ def test_what_happens_between_the_last_page_and_joining_is_read(stage: Stage) ->
         assert await take(late, have + 2) == list(range(2, have + 4))
         await asyncio.to_thread(stage.write, 2)
         assert await take(late, 2) == [have + 4, have + 5]
+        await stage.end()
+
+    played(play)
+
+
+def test_a_feed_that_no_thread_could_be_started_for_is_followed_when_one_can(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        stage.write()
+        with no_threads(monkeypatch, "genlock-follower") as refused, pytest.raises(Busy, match="no thread left to follow this feed"):
+            await anext(stage.subscribe())
+        assert refused
+        events = stage.subscribe(after="start")
+        assert await take(events, 2) == [1, 2]  # the project, and its first id
+        await asyncio.to_thread(stage.write)
+        assert await take(events, 1) == [3]
         await stage.end()
 
     played(play)

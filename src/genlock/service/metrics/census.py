@@ -20,6 +20,7 @@ from genlock.engine.walk import records_of
 from genlock.errors import GenlockError
 from genlock.service.metrics.tallies import OTHER, Place, Tallies
 from genlock.store import Query, Store
+from genlock.threads import started
 
 MOVED_SECONDS = 10.0
 OTHERS_SECONDS = 60.0
@@ -58,10 +59,10 @@ class Census:
         """Counts what is to be counted, or leaves it at that if it takes too long."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="genlock-census", daemon=True)
-                self._thread.start()
+                self._thread = started(self._run, "genlock-census")
             thread = self._thread
-        thread.join(wait_seconds)
+        if thread is not None:
+            thread.join(wait_seconds)
 
     def _run(self) -> None:
         try:

@@ -11,13 +11,15 @@ import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Protocol
 
 from genlock.engine.engine import Engine
-from genlock.errors import Closed, GenlockError, StoreError, StoreUnavailable
+from genlock.errors import Busy, Closed, GenlockError, StoreError, StoreUnavailable
 from genlock.service.streams.batches import Batch, batch_of
 from genlock.service.streams.cursors import Place
 from genlock.store import EventPage, EventQuery
+from genlock.threads import started
 
 PAGE = 200
 """Events that are read at once."""
@@ -136,7 +138,11 @@ class Followers:
         follower = Follower(feed)
         with self._lock:
             self._followers.append(follower)
-        threading.Thread(target=self._run, args=(follower,), name="genlock-follower", daemon=True).start()
+        if started(partial(self._run, follower), "genlock-follower") is None:
+            with self._lock:
+                self._followers.remove(follower)
+            self._drop(feed)
+            raise Busy("the machine has no thread left to follow this feed with; connect again later")
 
     def _delivered(self, feed: Feed, batch: Batch) -> None:
         self._room.release()

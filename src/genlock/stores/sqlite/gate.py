@@ -16,10 +16,12 @@ import queue
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from genlock.errors import StoreUnavailable
+from genlock.threads import started
 
 R = TypeVar("R")
 
@@ -99,8 +101,9 @@ class Gate:
 
     def _queue(self, fd: int, work: Callable[[], R]) -> R:
         if self._porter is None:
-            self._porter = threading.Thread(target=self._stand, args=(fd,), name="genlock gate", daemon=True)
-            self._porter.start()
+            self._porter = started(partial(self._stand, fd), "genlock-gate")
+            if self._porter is None:
+                raise StoreUnavailable(f"others are at {self._file}, and no thread can be started to wait for them; nothing was written")
         turn = Turn(work)
         with self._count:
             self._outstanding += 1
