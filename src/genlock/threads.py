@@ -16,7 +16,7 @@ T = TypeVar("T")
 def started(run: Callable[[], None], name: str) -> threading.Thread | None:
     """A thread that runs; None if there is none to be had now: the machine has too many, or the interpreter is about to end.
 
-    For what is a help and no more: nobody's call fails for want of it, and whoever comes next tries again.
+    Who can do without does; who cannot says so to its caller. Whoever comes next tries again.
     """
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:

@@ -125,7 +125,9 @@ def adoption(command: Command, task: str, refused_id: str, *, finished: bool) ->
 
 def is_finished(state: TaskState | None) -> bool:
     """Completed or cancelled."""
-    return state is not None and state.state.value in ("COMPLETED", "CANCELLED")
+    from genlock.core.reasons import FINISHED
+
+    return state is not None and state.state in FINISHED
 
 
 def operated(result: OperatorResult, *, done: str, unchanged: str) -> list[str]:
