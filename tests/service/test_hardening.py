@@ -23,6 +23,8 @@ from tests.servers.service import PATIENCE_SECONDS, Hosted, Service, serving
 from tests.service.process import ask, read_all
 
 HOST = b"host: localhost\r\n"
+TICK_SECONDS = 0.001
+"""The event loop counts in these: a timer may ring up to one earlier than the clock of the test says."""
 CLAIM = b"POST /v1/default/default/tasks/t/claim HTTP/1.1\r\n" + HOST + b"content-type: application/json\r\n"
 
 
@@ -413,7 +415,7 @@ def test_who_is_over_the_rate_waits_for_the_refusal_and_holds_up_nobody() -> Non
     refused = [took for status, took in zip(statuses, times, strict=True) if status == 429]
     assert statuses[:4] == [200] * 4
     assert refused
-    assert min(refused) >= HOLD_SECONDS
+    assert min(refused) >= HOLD_SECONDS - TICK_SECONDS
 
 
 def test_a_wrong_key_counts_as_many_and_a_good_one_of_the_same_address_is_not_held_up() -> None:
