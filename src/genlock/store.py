@@ -49,6 +49,8 @@ class Limits(Struct, frozen=True):
     """Does it have `look`, which saves trips to a server?"""
     sends: bool = False
     """Does it have `send`, which saves waiting for one?"""
+    hears: bool = False
+    """Does it have `hear`, which tells what others have written from what was written here?"""
 
 
 class NewEvent(NamedTuple):
@@ -265,6 +267,21 @@ def look(store: Store, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
     if queries and store.limits.looks:
         return cast(Looking, store).look(keys, queries)
     return Look(store.load(keys), [store.find(query) for query in queries])
+
+
+class Hearing(Store, Protocol):
+    """A store that is told of what others write. Whether it is one, `limits.hears` says."""
+
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        """A `wait` that need not end by what this handle commits itself. Those of the projects that others are known to have moved."""
+
+
+def hear(store: Store, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+    """The same of any store: where it cannot tell who has moved what, none are known."""
+    if store.limits.hears:
+        return cast(Hearing, store).hear(projects, after, timeout)
+    store.wait(projects, after, timeout)
+    return ()
 
 
 class Sent(Protocol):

@@ -40,6 +40,7 @@ from genlock.store import (
     Query,
     Snapshot,
     Store,
+    hear,
 )
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
@@ -193,6 +194,9 @@ class GatedStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         self._passed("wait", projects, lambda: self.inner.wait(projects, after, timeout))
+
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        return self._passed("wait", projects, lambda: hear(self.inner, projects, after, timeout))
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         self._passed("purge", key, lambda: self.inner.purge(key, before_version, base))

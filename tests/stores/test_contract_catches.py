@@ -339,6 +339,36 @@ class WaitsAllTheTime(Whole):
         time.sleep(timeout)
 
 
+class Hears(Whole):
+    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
+        super().__init__(inner, notes)
+        self.limits = replace(inner.limits, hears=True)
+
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        self.wait(projects, after, timeout)
+        return ()
+
+
+class NamesAllWhoWereAskedFor(Hears):
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        self.wait(projects, after, timeout)
+        return projects
+
+
+class HearsNobodyBesideItself(Hears):
+    """It takes the last words for all of them."""
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        self.notes["last"] = [id(self)]
+        return self.inner.commit(changes)
+
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        if self.notes.get("last") == [id(self)]:
+            time.sleep(timeout)
+        self.wait(projects, after, timeout)
+        return ()
+
+
 class IsNeverClosed(Whole):
     def close(self) -> None:
         pass
@@ -455,6 +485,8 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     ),
     (WaitsNoTime, ["test_a_wait_on_a_quiet_feed_lasts_until_its_timeout"]),
     (WaitsAllTheTime, ["test_a_waiter_is_woken_by_another_handles_commit", "test_a_waiter_on_several_projects_is_woken_by_any"]),
+    (NamesAllWhoWereAskedFor, ["test_who_hears_comes_back_for_what_others_do_and_names_nothing_else"]),
+    (HearsNobodyBesideItself, ["test_who_hears_misses_nothing_of_others_among_what_is_done_here"]),
     (IsNeverClosed, ["test_a_closed_store_says_so"]),
     (FoldsCase, ["test_upper_and_lower_case_are_apart"]),
     (DropsTrailingBlanks, ["test_blanks_distinguish"]),

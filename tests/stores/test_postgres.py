@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -393,6 +394,41 @@ def test_who_has_just_read_the_end_of_a_feed_and_listens_asks_nothing_more(url: 
     waiter.close()
 
 
+def test_who_hears_sleeps_through_what_is_committed_here_and_is_told_what_others_have_moved(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    places = [APOLLO, ("acme", "gemini")]
+    after = [waiter.read_events(EventQuery(*place, tail=True)).cursor for place in places]
+    asleep, hear = threading.Event(), waiter._moves.hear
+    naps: list[list[int]] = []
+
+    def nap(*given: Any) -> list[int]:
+        asleep.set()
+        naps.append(hear(*given))
+        return naps[-1]
+
+    waiter._moves.hear = nap  # type: ignore[method-assign, assignment]
+    heard: list[tuple[str, str]] = []
+    thread = threading.Thread(target=lambda: heard.extend(waiter.hear(places, after, PATIENCE)))
+    thread.start()
+    assert asleep.wait(PATIENCE)
+    for number in range(5):
+        commit(waiter, make_change(make_key(f"A-{number}")))
+    commit(store, make_change(make_key("A-9", project="gemini")))
+    thread.join(PATIENCE)
+    assert (heard, len(naps)) == ([("acme", "gemini")], 1), "it was woken by its own commits, or by nobody"
+    waiter.close()
+
+
+def test_nobody_notifies_himself(url: str, store: PostgresStore) -> None:
+    listen(store, time.monotonic() + PATIENCE)
+    assert store._notifier._send() is False, "it told its own listener, who knows"
+    other = PostgresStore(url)
+    listen(other, time.monotonic() + PATIENCE)
+    assert store._notifier._send() is True
+    other.close()
+
+
 def test_its_own_words_wake_nobody_and_those_of_older_versions_do(url: str, store: PostgresStore) -> None:
     waiter = PostgresStore(url)
     listen(waiter, time.monotonic() + PATIENCE)
@@ -400,10 +436,10 @@ def test_its_own_words_wake_nobody_and_those_of_older_versions_do(url: str, stor
     for words, heard in ((f"{waiter._notifier._name} {own}", False), (f"{own}", True)):
         since = waiter._moves.now()
         with store._entered() as link:
-            link.rows(store._queries["notify"], words)
-            link.rows(store._queries["notify"], f"{store._notifier._name} {others}")
+            link.rows(store._queries["notify"], words, 0)
+            link.rows(store._queries["notify"], f"{store._notifier._name} {others}", 0)
         assert waiter._moves.wait({others}, since, PATIENCE / 4), "nobody told"
-        assert waiter._moves.wait({own}, since, 0) is heard
+        assert bool(waiter._moves.wait({own}, since, 0)) is heard
     waiter.close()
 
 
@@ -413,7 +449,7 @@ def test_words_that_are_not_of_ours_may_mean_any_feed_and_end_nothing(url: str, 
     for words in ("hello", f"{store._notifier._name} 2"):
         since = waiter._moves.now()
         with store._entered() as link:
-            link.rows(store._queries["notify"], words)
+            link.rows(store._queries["notify"], words, 0)
         waiter._moves.wait({2}, since, PATIENCE / 4)
         assert waiter._moves.now() > since, "nobody told"
     waiter.close()

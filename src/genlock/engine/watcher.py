@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from genlock.engine.spans import Runs, Span
 from genlock.errors import Closed, CursorLost, StoreError
-from genlock.store import EventPage, EventQuery, Store
+from genlock.store import EventPage, EventQuery, Store, hear
 from genlock.threads import started
 
 _LINGER_SECONDS = 5.0
@@ -75,12 +76,15 @@ class Watcher:
                     self._thread = None
                     return
                 places, cursors = list(self._cursors), list(self._cursors.values())
+            heard: Collection[tuple[str, str]] = ()
             try:
                 asleep = time.monotonic()
-                self._store.wait(places, cursors, _WAIT_SECONDS)
+                heard = hear(self._store, places, cursors, _WAIT_SECONDS)
+                # Where the feed ends now is only for the next wait: whoever sleeps is not to wait for the answer.
+                self._poke(heard)
                 # Who slept to the end was told nothing: such a look is taken every other time only, for stores that never tell.
                 silent = not silent and time.monotonic() - asleep >= _WAIT_SECONDS
-                moved = [] if silent else [(place, self._tail(place)) for place in places]
+                moved = [] if silent else [(place, self._tail(place)) for place in heard or places]
             except Closed:
                 return
             except StoreError:
@@ -91,8 +95,15 @@ class Watcher:
                     if end is not None and place in self._cursors and self._cursors[place] != end.cursor:
                         before, self._positions[place] = self._positions[place], end.position
                         self._cursors[place] = end.cursor
-                        if self._own[place].end_after(before) < end.position:
+                        if place not in heard and self._own[place].end_after(before) < end.position:
                             self._sleepers[place].poke()
+
+    def _poke(self, places: Iterable[tuple[str, str]]) -> None:
+        with self._lock:
+            for place in places:
+                sleeper = self._sleepers.get(place)
+                if sleeper is not None:
+                    sleeper.poke()
 
     def own(self, spans: list[Span]) -> None:
         """These events are this coordinator's own."""

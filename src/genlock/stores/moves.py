@@ -21,8 +21,12 @@ class Moves:
     """Which feeds have moved, by their marks, and since when."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        self._changed, self._elsewhere = threading.Condition(lock), threading.Condition(lock)
+        """Anybody, or somebody elsewhere, has moved something: who asks for others alone is not woken by each commit of his own."""
         self._marks: dict[int, int] = {}
+        self._others: dict[int, int] = {}
+        """The same of those that were moved elsewhere."""
         self._all = 0
         self._serial = 0
         self._looks: dict[int, tuple[str, int]] = {}
@@ -46,24 +50,36 @@ class Moves:
         known = [look[1] for look, cursor in looks if look is not None and look[0] == cursor]
         return min(known, default=None) if len(known) == len(looks) else None
 
-    def tell(self, marks: Iterable[int] | None) -> None:
-        """These feeds have moved; None: any may have."""
+    def tell(self, marks: Iterable[int] | None, *, here: bool = False) -> None:
+        """These feeds have moved, `here` or elsewhere; None: any may have."""
         with self._changed:
             self._serial += 1
+            moved = dict.fromkeys(marks or (), self._serial)
             if marks is None or len(self._marks) > MOST_MARKS:
-                self._all = self._serial
+                self._all, here = self._serial, False
                 self._marks.clear()
-            self._marks.update(dict.fromkeys(marks or (), self._serial))
+                self._others.clear()
+            self._marks.update(moved)
+            if not here:
+                self._others.update(moved)
+                self._elsewhere.notify_all()
             self._changed.notify_all()
 
-    def wait(self, marks: Collection[int], since: int, seconds: float) -> bool:
-        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Is it known to have moved?"""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._all > since or self._moved(marks, since), seconds)
-            return self._moved(marks, since)
+    def wait(self, marks: Collection[int], since: int, seconds: float) -> list[int]:
+        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Those known to have moved."""
+        return self._wait(self._changed, self._marks, marks, since, seconds)
 
-    def _moved(self, marks: Collection[int], since: int) -> bool:
-        return any(self._marks.get(mark, 0) > since for mark in marks)
+    def hear(self, marks: Collection[int], since: int, seconds: float) -> list[int]:
+        """The same of what was moved elsewhere."""
+        return self._wait(self._elsewhere, self._others, marks, since, seconds)
+
+    def _wait(self, told: threading.Condition, serials: dict[int, int], marks: Collection[int], since: int, seconds: float) -> list[int]:
+        def moved() -> list[int]:
+            return [mark for mark in marks if serials.get(mark, 0) > since]
+
+        with told:
+            told.wait_for(lambda: self._closed or self._all > since or moved(), seconds)
+            return moved()
 
     @property
     def closed(self) -> bool:
@@ -74,3 +90,4 @@ class Moves:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            self._elsewhere.notify_all()

@@ -9,15 +9,18 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
+from typing import Any
 
 import pytest
 
 from genlock.errors import BadArgument, Closed
-from genlock.store import Change, EventQuery, Query, Store
+from genlock.store import Change, EventQuery, Query, Store, hear
 from genlock.testing.concurrency import PATIENCE, Meeting, together
 from genlock.testing.contract_base import Another, ContractBase, commit, must_conflict
 from genlock.testing.contract_feed import from_cursor, history, must_be_lost, tail
 from genlock.testing.sample import facts_of, fold, make_change, make_key, read_feed, read_record, recorded_of, stored_of
+
+Wait = Callable[[list[tuple[str, str]], list[str], float], object]
 
 
 class StoppedClock:
@@ -204,7 +207,7 @@ class EpochClauses(ContractBase):
 class WaitClauses(ContractBase):
     """Waiting is a hint; but it must come, and it must not come all the time."""
 
-    def woken(self, store: Store, projects: list[str], act: Callable[[], object]) -> float:
+    def woken(self, store: Store, projects: list[str], act: Callable[[], object], wait_by: Wait | None = None) -> float:
         """How many seconds after `act` began a waiter on these projects came back."""
         after = [tail(store, project) for project in projects]
         returned: list[float] = []
@@ -212,7 +215,7 @@ class WaitClauses(ContractBase):
 
         def wait() -> None:
             ready.set()
-            store.wait([("acme", project) for project in projects], after, PATIENCE)
+            (wait_by or store.wait)([("acme", project) for project in projects], after, PATIENCE)
             returned.append(time.monotonic())
 
         waiter = threading.Thread(target=wait, daemon=True)
@@ -238,6 +241,33 @@ class WaitClauses(ContractBase):
         for project in ("apollo", "gemini", "mercury"):
             act = partial(history, other, project=project, commits=1)
             assert self.woken(store, ["apollo", "gemini", "mercury"], act) < PATIENCE / 4
+
+    def test_who_hears_comes_back_for_what_others_do_and_names_nothing_else(self, store: Store, another: Another) -> None:
+        other = another()
+        moved: set[tuple[str, str]] = set()
+        for number, project in enumerate(("apollo", "gemini", "apollo", "mercury")):
+            heard: list[tuple[str, str]] = []
+            moved.add(("acme", project))
+
+            def listen(*given: Any, heard: list[tuple[str, str]] = heard) -> None:
+                heard += hear(store, *given)
+
+            history(store, f"A-0{number}", project="mercury", commits=1)
+            act = partial(history, other, f"A-1{number}", project=project, commits=1)
+            assert self.woken(store, ["apollo", "gemini", "mercury"], act, listen) < PATIENCE / 4
+            # It may be late for the one before; but what nobody else has ever moved is not heard of.
+            assert moved.issuperset(heard), "a project was named that only this handle has moved"
+
+    def test_who_hears_misses_nothing_of_others_among_what_is_done_here(self, store: Store, another: Another) -> None:
+        other = another()
+        for number in range(5):
+            after = [tail(store)]
+            history(store, f"A-0{number}", commits=1)
+            history(other, f"A-1{number}", commits=1)
+            history(store, f"A-2{number}", commits=1)
+            began = time.monotonic()
+            hear(store, [("acme", "apollo")], after, PATIENCE)
+            assert time.monotonic() - began < PATIENCE / 4
 
     def test_a_wait_for_what_has_already_happened_returns_at_once(self, store: Store) -> None:
         start = store.read_events(EventQuery("acme", "apollo")).cursor
@@ -278,6 +308,7 @@ class CloseClauses(ContractBase):
             lambda: store.read_events(EventQuery("acme", "apollo")),
             lambda: store.read_events(EventQuery("acme", "apollo", record=key)),
             lambda: store.wait([("acme", "apollo")], [cursor], 0),
+            lambda: hear(store, [("acme", "apollo")], [cursor], 0),
             lambda: store.purge(key, 1, b""),
             lambda: store.payloads(),
             lambda: store.set_epoch(1),

@@ -341,14 +341,14 @@ WITH gone AS (DELETE FROM genlock.payload WHERE name = $1::bytea RETURNING id)
 DELETE FROM genlock.piece USING gone WHERE piece.payload = gone.id;
 
 
--- Notifying. Whoever listens holds a lock that says so: to notify nobody would still cost a transaction. It waits for no disk: what it
--- tells of is on disk already.
+-- Notifying. Whoever listens holds a lock that says so: to notify nobody would still cost a transaction, and who notifies, whose own
+-- listener has process $2, knows it himself. It waits for no disk: what it tells of is on disk already.
 
 -- name: notify
 SELECT set_config('synchronous_commit', 'off', true), pg_notify('genlock_' || 'genlock.record'::regclass::oid, $1::text) IS NULL
 WHERE EXISTS (
     SELECT FROM pg_locks
-    WHERE locktype = 'advisory' AND classid = 'genlock.record'::regclass::oid AND objid = 0 AND objsubid = 2 AND granted
+    WHERE locktype = 'advisory' AND classid = 'genlock.record'::regclass::oid AND objid = 0 AND objsubid = 2 AND granted AND pid <> $2::int8
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 );
 

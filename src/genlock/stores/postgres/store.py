@@ -26,7 +26,7 @@ Implementation notes:
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -92,8 +92,8 @@ class PostgresStore:
         self._mark: str | None = None
         """The server that was written to last, behind a pooler."""
         name = new_name()
-        self._notifier = Notifier(self._links.lent, self._queries["notify"], name)
         self._listener = Listener(self._settings, self._queries["channel"], self._moves, name)
+        self._notifier = Notifier(self._links.lent, self._queries["notify"], name, self._listener)
         try:
             with self._entered() as link:
                 self._open(link, create=create)
@@ -107,7 +107,14 @@ class PostgresStore:
         server = open_schema(link, self._settings, create=create)
         clocked = self._clock is None
         self.limits = Limits(
-            writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True, sends=True
+            writers=WRITERS,
+            shared=True,
+            durable=server.syncs,
+            server_clock=clocked,
+            read_only=server.standby,
+            looks=True,
+            sends=True,
+            hears=True,
         )
         self._door.read_only = "is a standby, which can only be read" if server.standby else ""
 
@@ -154,7 +161,7 @@ class PostgresStore:
         places = {change[0][:2] for change, answer in zip(changes, answers, strict=True) if type(answer) is Committed}
         if places:
             marks = [feed_mark(*place) for place in places]
-            self._moves.tell(marks)
+            self._moves.tell(marks, here=True)
             self._notifier.changed(marks)
         return answers
 
@@ -204,8 +211,16 @@ class PostgresStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
+        self._wait(projects, after, timeout, self._moves.wait)
+
+    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+        """The same, but not by what is committed here; those that others have moved."""
+        moved = self._wait(projects, after, timeout, self._moves.hear)
+        return [project for project in projects if feed_mark(*project) in moved] if moved else ()
+
+    def _wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float, sleep: waiting.Sleep) -> Collection[int]:
         self._door.check()
-        waiting.wait(self._entered, self._queries["moved"], self._moves, self._listener, projects, after, timeout)
+        return waiting.wait(self._entered, self._queries["moved"], self._moves, self._listener, projects, after, timeout, sleep)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         """Drops the record's events below `before_version` and swaps `base` in."""

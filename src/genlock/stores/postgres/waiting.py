@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from genlock.stores.moves import Moves
 from genlock.stores.places import decode_cursor
@@ -16,10 +16,24 @@ DEAF = 0.05
 """Seconds between looks while we cannot."""
 
 
+Sleep = Callable[[Collection[int], int, float], Collection[int]]
+"""`Moves.wait` or `Moves.hear`."""
+
+
 def wait(
-    lend: Lend, statement: str, moves: Moves, listener: Listener, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float
-) -> None:
-    """Returns when one of the feeds is no longer where its cursor is, after `timeout` seconds, or when the store is closed."""
+    lend: Lend,
+    statement: str,
+    moves: Moves,
+    listener: Listener,
+    projects: Sequence[tuple[str, str]],
+    after: Sequence[str],
+    timeout: float,
+    sleep: Sleep,
+) -> Collection[int]:
+    """Returns when one of the feeds is no longer where its cursor is, after `timeout` seconds, or when the store is closed.
+
+    The marks of those that are known to have moved while one slept.
+    """
     deadline = time.monotonic() + timeout
     places = [decode_cursor(cursor) for cursor in after]
     marks = {place.feed: cursor for place, cursor in zip(places, after, strict=True)}
@@ -40,10 +54,12 @@ def wait(
             since = moves.now()
             with lend() as link:
                 if any(moved for (moved,) in rows_of(link.call(statement, values))):
-                    return
+                    break
         left = deadline - time.monotonic()
         if left <= 0:
-            return
+            break
         listener.want()
-        if moves.wait(marks, since, min(left, LOOK if listener.hears else DEAF)):
-            return
+        moved = sleep(marks, since, min(left, LOOK if listener.hears else DEAF))
+        if moved:
+            return moved
+    return ()

@@ -48,10 +48,12 @@ def new_name() -> int:
 class Notifier:
     """Tells other processes what has moved here, in a thread of its own, soon after the commit."""
 
-    def __init__(self, lend: Lend, statement: str, name: int) -> None:
+    def __init__(self, lend: Lend, statement: str, name: int, listener: Listener) -> None:
+        """`listener` is this process's own, who need not be told."""
         self._lend = lend
         self._statement = statement
         self._name = name
+        self._listener = listener
         self._pending: set[int] = set()
         self._bell = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -81,7 +83,7 @@ class Notifier:
         payload = " ".join(map(str, (self._name, *marks))) if len(marks) <= MOST_MARKS else ""
         # Whoever is not told finds out by looking.
         with suppress(Unreachable, Refused, Broken, GenlockError), self._lend() as link:
-            return bool(link.rows(self._statement, payload))
+            return bool(link.rows(self._statement, payload, self._listener.backend))
         return False
 
     def close(self) -> None:
@@ -109,6 +111,8 @@ class Listener:
         self._thread: threading.Thread | None = None
         self._stop_read, self._stop_write = os.pipe()
         self.hears = False
+        self.backend = 0
+        """The server's process that it listens to, while it does."""
 
     def want(self) -> None:
         """Somebody waits."""
@@ -128,14 +132,14 @@ class Listener:
                 self._sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             finally:
-                self.hears = False
+                self.hears, self.backend = False, 0
                 if link is not None:
                     link.close()
 
     def _listen(self, link: Link) -> None:
         rows: Any = link.rows(self._channel)
         link.script(f"LISTEN {rows[0][0]}")
-        self.hears = True
+        self.hears, self.backend = True, link.pg.backend_pid
         self._moves.tell(None)  # what was told before we could hear it
         ready = select.poll()
         ready.register(self._stop_read, select.POLLIN)
