@@ -25,8 +25,12 @@ class Connected(Protocol):
     """One connection, used by one thread at a time."""
 
     @property
+    def is_whole(self) -> bool:
+        """Is it as good as new, as far as it has shown?"""
+
+    @property
     def is_alive(self) -> bool:
-        """Is it as good as new, as far as can be told without asking the server?"""
+        """The same, and is there nothing to be heard from it either, such as farewell?"""
 
     def close(self) -> None:
         """Ends it; calling it again is fine."""
@@ -131,7 +135,7 @@ class Links(Generic[L]):
     def _take_back(self, link: L, era: int) -> None:
         if era != self._era:
             link.close()
-        elif link.is_alive:
+        elif link.is_whole:  # whether it stays so, whoever takes it next has to look in any case
             self._idle.append(link)
         else:
             link.close()

@@ -75,12 +75,15 @@ class Link:
         )
 
     @property
-    def is_alive(self) -> bool:
-        """As far as can be told without asking the server: has it said nothing, such as farewell, and is no transaction left open?"""
+    def is_whole(self) -> bool:
+        """Is it open, and no transaction left so?"""
         status: int = self._connection.server_status  # type: ignore[attr-defined]
-        if not self._connection.open or status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:
-            return False
-        return not self._ready.poll(0)
+        return bool(self._connection.open) and not status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+
+    @property
+    def is_alive(self) -> bool:
+        """And has the server said nothing, such as farewell, as far as can be told without asking it?"""
+        return self.is_whole and not self._ready.poll(0)
 
     def run(self, packet: bytes) -> list[Answer]:
         """One packet of statements; what each came to. The first that is refused ends it."""

@@ -65,15 +65,21 @@ class Link:
             )
 
     @property
+    def is_whole(self) -> bool:
+        """Is it open, and between two statements?"""
+        return self.pg.status == ConnStatus.OK and self.pg.transaction_status == TransactionStatus.IDLE
+
+    @property
     def is_alive(self) -> bool:
-        """As far as can be told without asking the server: has it said nothing, such as farewell?"""
-        if self.pg.status != ConnStatus.OK or self.pg.transaction_status != TransactionStatus.IDLE:
+        """And has the server said nothing, such as farewell, as far as can be told without asking it?"""
+        if not self.is_whole:
             return False
-        if self._reading.poll(0):
-            try:
-                self.pg.consume_input()
-            except psycopg.Error:
-                return False
+        if not self._reading.poll(0):
+            return True
+        try:
+            self.pg.consume_input()
+        except psycopg.Error:
+            return False
         return self.pg.status == ConnStatus.OK and not self._reading.poll(0)
 
     def call(self, statement: str, values: Values) -> PGresult:

@@ -57,6 +57,8 @@ class Notifier:
         self._pending: set[int] = set()
         self._bell = threading.Condition()
         self._thread: threading.Thread | None = None
+        self._rests = False
+        """Does the thread sleep, whatever comes? To wake it then would take the interpreter from whoever has just committed."""
         self._closed = False
 
     def changed(self, marks: Iterable[int]) -> None:
@@ -65,7 +67,8 @@ class Notifier:
             self._pending.update(marks)
             if self._thread is None:
                 self._thread = started(self._run, "genlock-notifier")
-            self._bell.notify()
+            elif not self._rests:
+                self._bell.notify()
 
     def _run(self) -> None:
         while True:
@@ -75,7 +78,9 @@ class Notifier:
                     return
             heard = self._send()
             with self._bell:
+                self._rests = True
                 self._bell.wait_for(lambda: self._closed, HEARD_PAUSE if heard else UNHEARD_PAUSE)
+                self._rests = False
 
     def _send(self) -> bool:
         with self._bell:

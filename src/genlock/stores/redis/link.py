@@ -50,8 +50,13 @@ class Link:
         self._open = True
 
     @property
+    def is_whole(self) -> bool:
+        """Is it open?"""
+        return self._open
+
+    @property
     def is_alive(self) -> bool:
-        """As far as can be told without asking the server: has it said nothing, such as farewell?"""
+        """And has the server said nothing, such as farewell, as far as can be told without asking it?"""
         if not self._open:
             return False
         try:
