@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import BinaryIO, NamedTuple, Protocol, cast
+from typing import BinaryIO, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from msgspec import Struct
 
 from genlock.core.index import Index as Index
 from genlock.core.keys import Key as Key
 from genlock.errors import GenlockError
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 MAX_DUE = 2**62
 """Later than any instant: `find(due_before=MAX_DUE, limit=1)` is the next thing that falls due."""
@@ -49,6 +52,8 @@ class Limits(Struct, frozen=True):
     """Does it have `look`, which saves trips to a server?"""
     sends: bool = False
     """Does it have `send`, which saves waiting for one?"""
+    asks: bool = False
+    """Does it have `ask`, which saves waiting for what is loaded?"""
     hears: bool = False
     """Does it have `hear`, which tells what others have written from what was written here?"""
 
@@ -306,24 +311,43 @@ def send(store: Store, changes: Sequence[Change]) -> Sent:
     return cast(Sending, store).send(changes) if store.limits.sends else Later(store.commit, changes)
 
 
-class Later:
-    """A commit that is done when it is waited for."""
+class Asked(Protocol):
+    """A load under way. Used by one thread at a time."""
 
-    def __init__(self, commit: Callable[[Sequence[Change]], Sequence[Committed | Conflict]], changes: Sequence[Change]) -> None:
-        self._commit = commit
-        self._changes = changes
-        self._answers: Sequence[Committed | Conflict] | None = None
+    def answers(self) -> Snapshot:
+        """Whatever `load` answers or raises. To be called once."""
+
+
+class Asking(Store, Protocol):
+    """A store whose server reads while one does something else. Whether it is one, `limits.asks` says."""
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        """Begins a `load`, and returns when the server has been asked. What goes wrong is told with the answers."""
+
+
+def ask(store: Store, keys: Sequence[Key]) -> Asked:
+    """The same of any store: where it cannot be begun, it is done when one wants to know."""
+    return cast(Asking, store).ask(keys) if store.limits.asks else Later(store.load, keys)
+
+
+class Later(Generic[T, R]):
+    """A commit or a load that is done when it is waited for."""
+
+    def __init__(self, do: Callable[[T], R], given: T) -> None:
+        self._do = do
+        self._given = given
+        self._answers: R | None = None
         self._error: GenlockError | None = None
 
     def wait(self) -> None:
         """Does it, if that was not done yet."""
         if self._answers is None and self._error is None:
             try:
-                self._answers = self._commit(self._changes)
+                self._answers = self._do(self._given)
             except GenlockError as error:
                 self._error = error
 
-    def answers(self) -> Sequence[Committed | Conflict]:
+    def answers(self) -> R:
         """What came of it."""
         self.wait()
         if self._error is not None:

@@ -27,12 +27,14 @@ from genlock.core.rules import decide
 from genlock.engine.check import check
 from genlock.engine.jobs import Job
 from genlock.store import (
+    Asked,
     Audit,
     Change,
     Committed,
     Conflict,
     EventPage,
     EventQuery,
+    Later,
     Limits,
     NewEvent,
     Page,
@@ -132,7 +134,7 @@ class GatedStore:
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
-        self.limits: Limits = replace(inner.limits, looks=False, sends=False)  # so that whatever is read goes by the gates
+        self.limits: Limits = replace(inner.limits, looks=False, sends=False, asks=False)  # so that whatever is read goes by the gates
         self.commits: list[Commit] = []
         self.calls: list[tuple[str, Any]] = []
         """Every call, in the order in which they reached the real store."""
@@ -172,6 +174,12 @@ class GatedStore:
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         return self._passed("load", keys, lambda: self.inner.load(keys, with_index=with_index))
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        """For whoever says in its limits that it has this: what is asked for is read at once, and heard of later."""
+        asked = Later(lambda keys: self._passed("ask", keys, lambda: self.inner.load(keys)), keys)
+        asked.wait()
+        return asked
 
     def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
         changes = tuple(change._replace(events=tuple(change.events)) for change in changes)

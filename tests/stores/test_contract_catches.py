@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from genlock.errors import BadArgument, CursorLost, OverLimit
 from genlock.store import (
+    Asked,
     Audit,
     Change,
     Clock,
@@ -269,6 +270,56 @@ class LeavesAnswersLying(Sends):
         return self.notes.pop("lying")[0] if "lying" in self.notes and len(changes) == 1 else answers  # type: ignore[return-value]
 
 
+class Asks(Whole):
+    """In one step, like the memory store; but it says that it has two."""
+
+    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
+        super().__init__(inner, notes)
+        self.limits = replace(inner.limits, asks=True)
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        return Later(self.load, keys)
+
+
+class TellsTheFirstToAll(Asks):
+    """One connection for all that is asked: whoever listens first hears the first answer."""
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        self.notes.setdefault("asked", []).append(Later(self.load, keys))
+        return Later(lambda _: self.notes["asked"].pop(0).answers(), ())  # type: ignore[attr-defined]
+
+
+class AsksBeforehand(Asks):
+    """It says what it has heard before."""
+
+    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+        before = self.inner.load([change.key for change in changes])
+        self.notes.setdefault("before", [before])[0] = before
+        return self.inner.commit(changes)
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        before = self.notes["before"][0]
+        return Later(lambda _: before, ())  # type: ignore[arg-type, return-value]
+
+
+class ComplainsWhenItIsAsked(Asks):
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        snapshot = self.load(keys)
+        return Later(lambda _: snapshot, ())
+
+
+class LeavesWhatWasReadLying(Asks):
+    """A connection that was given back with an answer on it."""
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        self.notes["lying"] = [self.inner.load(keys)]
+        return Later(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
+
+    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+        snapshot = self.inner.load(keys, with_index=with_index)
+        return self.notes.pop("lying")[0] if "lying" in self.notes else snapshot  # type: ignore[return-value]
+
+
 class PagesByNumber(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         skipped = int(query.after or 0)
@@ -468,6 +519,10 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     (AnswersTheFirstForAll, ["test_others_are_served_while_commits_are_under_way"]),
     (ComplainsWhenItSends, ["test_what_cannot_be_written_is_told_with_the_answers"]),
     (LeavesAnswersLying, ["test_an_answer_that_nobody_wants_to_hear_is_not_taken_for_anothers"]),
+    (TellsTheFirstToAll, ["test_what_was_asked_for_is_loaded_while_others_are_served"]),
+    (AsksBeforehand, ["test_what_was_asked_for_was_read_after_it_was_asked_for"]),
+    (ComplainsWhenItIsAsked, ["test_what_cannot_be_read_is_told_with_the_answers"]),
+    (LeavesWhatWasReadLying, ["test_what_nobody_wants_to_hear_any_more_is_not_taken_for_anothers"]),
     (
         AnswersInItsOwnOrder,
         ["test_what_was_sent_is_answered_change_by_change_whichever_thread_waits"],

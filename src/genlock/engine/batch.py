@@ -45,7 +45,7 @@ from genlock.engine.outages import Outages
 from genlock.engine.processes import gone
 from genlock.engine.spans import Span, spans_by_place
 from genlock.errors import BadArgument, GenlockError, OverLimit
-from genlock.store import Committed, Page, Query, Store, Stored, look
+from genlock.store import Asked, Committed, Page, Query, Store, Stored, ask, look
 
 _FRESH_DIGITS = 32
 
@@ -88,20 +88,32 @@ class Round:
         self.troubled = False
         """Is there anything that could not be committed?"""
         self.load_seconds = 0.0
+        self._asked: tuple[list[Key], Asked] | None = None
+        """What was asked for ahead, and is not heard of yet."""
 
     # Loading
 
+    def ask(self, items: Sequence[Item]) -> None:
+        """Asks for all that can be told from these commands, to be heard of when the round is prepared for them, or for some of them."""
+        keys = list(self._keys_of(items))
+        self._asked = keys, ask(self.store, keys)
+
     def load(self, keys: Iterable[Key], foreseen: Sequence[Query] = ()) -> None:
         """Reads the records that this round has not read yet, and with them what it will be asked to `find`."""
-        cells, decode = self.cells, self.memo.decode
+        cells = self.cells
         unread = [key for key in keys if key not in cells]
         start = time.perf_counter()
         (records, self.now, self.epoch), pages = look(self.store, unread, foreseen)
         self.load_seconds += time.perf_counter() - start
         self._foreseen.update(zip(foreseen, pages, strict=True))
+        self._take_in(unread, records)
+
+    def _take_in(self, keys: Iterable[Key], records: Mapping[Key, Stored]) -> None:
+        """Makes cells of what was read, and of what was not there."""
         if self._outages is not None:
             self._outages.found(self.now)
-        for key in unread:
+        cells, decode = self.cells, self.memo.decode
+        for key in keys:
             stored = records.get(key)
             cells[key] = cell_of(key, stored, None if stored is None else decode(stored))
 
@@ -168,7 +180,23 @@ class Round:
 
     def prepare(self, items: Sequence[Item], besides: Iterable[Key] = (), foreseen: Sequence[Query] = ()) -> None:
         """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
-        keys: dict[Key, None] = dict.fromkeys(besides)
+        if self._asked is not None:
+            keys, asked = self._asked
+            self._asked = None
+            start = time.perf_counter()
+            records, self.now, self.epoch = asked.answers()
+            self.load_seconds += time.perf_counter() - start
+            self._take_in(keys, records)
+        else:
+            self.load(dict.fromkeys(besides) | self._keys_of(items), foreseen)
+        if self._outages is not None:
+            for place in {item.command.key[:2] for item in items}:
+                self.mercy(place)
+        self.prepare_others(items)
+
+    def _keys_of(self, items: Sequence[Item]) -> dict[Key, None]:
+        """What can be told from the commands, which say it themselves from now on."""
+        keys: dict[Key, None] = {}
         places: set[tuple[str, str]] = set()
         for item in items:
             command = item.command
@@ -181,11 +209,7 @@ class Round:
         for tenant, project in places:
             keys[project_key(tenant, project)] = None
             keys[tenant_key(tenant)] = None
-        self.load(keys, foreseen)
-        if self._outages is not None:
-            for place in places:
-                self.mercy(place)
-        self.prepare_others(items)
+        return keys
 
     def prepare_others(self, items: Iterable[Item]) -> None:
         """Loads what the records, now known, say that the commands need besides."""

@@ -97,6 +97,24 @@ class Flight:
         return bool(self._others) and not self._others.isdisjoint((request.key, *told(request)))  # type: ignore[arg-type]
 
 
+class Ahead:
+    """A batch that was gathered and asked for while the one before it is decided."""
+
+    def __init__(self, items: list[Item], round: Round) -> None:
+        self.items = items
+        self.round = round
+        self.changed: set[Key] = set()
+        """What the lane has changed, or is about to, since it was asked for."""
+
+    def parted(self) -> tuple[list[Item], list[Item]]:
+        """Those that what was asked for is still good for, and those that must be loaded anew."""
+        fresh: list[Item] = []
+        stale: list[Item] = []
+        for item in self.items:
+            (fresh if self.changed.isdisjoint((item.command.key, *item.wanted)) else stale).append(item)
+        return fresh, stale
+
+
 class Pilot:
     """The thread that waits for the server in a lane's place; started when it is first needed."""
 

@@ -51,6 +51,8 @@ class Inbox:
         """The thread that does the lane's work in its place just now, if there is one; see `lend`."""
         self._sleeps_until = inf
         """Until when the lane sleeps, if nobody rings."""
+        self._commands = 0
+        """How many requests all that waits here has."""
         self.company = 0
         """How many jobs were taken together the last time."""
         self.woken = False
@@ -63,6 +65,11 @@ class Inbox:
         """Jobs that wait to be begun."""
         return len(self._urgent) + len(self._normal)
 
+    @property
+    def commands(self) -> int:
+        """The requests of these jobs."""
+        return self._commands
+
     def put(self, job: Job) -> None:
         """Queues a job. One that comes from an event loop is put in its thread."""
         queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
@@ -70,6 +77,7 @@ class Inbox:
             if self._closed:
                 raise Closed("the coordinator is closed")
             queue.append(job)
+            self._commands += len(job.requests)
             if job.loop is None or self.company < _COMPANY:
                 self._ring()
             elif self._bell.asleep and self._ringer is not job.loop:
@@ -163,15 +171,32 @@ class Inbox:
         with self._bell.lock:
             jobs = list(self._returned)
             self._returned.clear()
-            bytes_left = MOST_BYTES
-            for queue in () if self._closed else (self._urgent, self._normal):
-                while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
-                    job = queue.popleft()
-                    jobs.append(job)
-                    room -= len(job.requests)
-                    bytes_left -= job.size
+            self._pick(jobs, room)
             self.company = len(jobs)
             return jobs
+
+    def take_ahead(self, room: int, suits: Callable[[Job], bool]) -> list[Job]:
+        """The same, up to the first job that does not suit; none if one stands first, or something is to be given back, or all ends.
+
+        Those are then taken by the next `take`, and are not passed for ever.
+        """
+        with self._bell.lock:
+            jobs: list[Job] = []
+            if not self._returned and all(suits(queue[0]) for queue in (self._urgent, self._normal) if queue):
+                self._pick(jobs, room, suits)
+            return jobs
+
+    def _pick(self, jobs: list[Job], room: int, suits: Callable[[Job], bool] | None = None) -> None:
+        bytes_left = MOST_BYTES
+        for queue in () if self._closed else (self._urgent, self._normal):
+            while queue and ((room >= len(queue[0].requests) and bytes_left > 0) or not jobs):
+                if suits is not None and not suits(queue[0]):
+                    return
+                job = queue.popleft()
+                jobs.append(job)
+                room -= len(job.requests)
+                bytes_left -= job.size
+                self._commands -= len(job.requests)
 
     def heed(self) -> bool:
         """Has somebody called since this was last asked?"""
@@ -185,6 +210,7 @@ class Inbox:
             jobs = [*self._urgent, *self._normal]
             self._urgent.clear()
             self._normal.clear()
+            self._commands = 0
             self._closed = True
             return jobs
 

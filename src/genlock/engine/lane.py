@@ -26,7 +26,7 @@ from genlock.engine.cells import Cell, Memo
 from genlock.engine.commits import Answer
 from genlock.engine.counts import Counts, claimed
 from genlock.engine.doubts import dispel, doubt_all, doubts_of, is_nobodys, is_owed, serve_in_doubt, undecided, was_done
-from genlock.engine.flight import Flight, Pilot
+from genlock.engine.flight import Ahead, Flight, Pilot
 from genlock.engine.foresight import foresee
 from genlock.engine.inbox import Inbox
 from genlock.engine.jobs import Item, Job, NextTask, Settle, Sweep, items_of
@@ -41,10 +41,17 @@ from genlock.errors import Busy, Closed, GenlockError, OutcomeUnknown, StoreErro
 from genlock.store import Store
 
 MOST_COMMANDS = 512
+LEAST_AHEAD = 128
+"""For fewer commands it is not worth while to ask ahead: what they would share with others in a commit is more than what they wait."""
 _UPKEEP_PAUSE = 0.05
 _NO_COMMANDS = frozenset({NextTask, Sweep, Settle})
 _LONG = frozenset({Sweep, Settle})
 _number = attrgetter("number")
+
+
+def _is_plain(job: Job) -> bool:
+    """Does it need nothing but what its commands say? What is no command comes alone."""
+    return type(job.requests[0]) not in _NO_COMMANDS
 
 
 class Lane:
@@ -80,11 +87,14 @@ class Lane:
         """Jobs that were waiting when the last batch was gathered."""
         self._flight: Flight | None = None
         """The batch that is being committed while the next one is decided."""
+        self._ahead: Ahead | None = None
+        """The batch after the one that is decided, if what it needs has been asked for already."""
         self._landing: Flight | None = None
         """The one before it, while its reactions are run; or one that is committed by the lane itself."""
         self._failed: BaseException | None = None
         """A bug of ours that was met by a caller who did the lane's work."""
         self._pilot = Pilot(f"genlock-commit-{name}", self._inbox.ring) if store.limits.shared else None
+        self._asks = self._pilot is not None and store.limits.asks
         self.thread = threading.Thread(target=self._run, name=f"genlock-lane-{name}", daemon=True)
         self.thread.start()
 
@@ -115,7 +125,7 @@ class Lane:
         try:
             self._looks, self._depth = False, 1
             self._current = items_of(job)
-            self._process(self._current)
+            self._process(self._current, self._round())
             self._current = []
         except BaseException as error:  # noqa: BLE001  # it is the lane's thread that has to end by it, and to answer
             self._failed = error
@@ -124,7 +134,7 @@ class Lane:
 
     def _is_idle(self) -> bool:
         """Is nothing under way or set aside?"""
-        return self._flight is None and not self._again and not self._waiting and self._failed is None
+        return self._flight is None and self._ahead is None and not self._again and not self._waiting and self._failed is None
 
     def give_back(self, job: Job) -> None:
         """Releases what was granted to a job that nobody waits for."""
@@ -143,7 +153,8 @@ class Lane:
     def _run(self) -> None:
         try:
             while True:
-                items = self._gather()
+                ahead, self._ahead = self._ahead, None
+                items = self._gather() if ahead is None else ahead.items
                 if items is None:
                     if self._flight is not None:
                         self._land()
@@ -155,8 +166,10 @@ class Lane:
                         self._upkeep.leave()
                     break
                 self._current = items
-                if items or self._looks:
-                    self._process(items)
+                if ahead is not None:
+                    self._process_ahead(ahead)
+                elif items or self._looks:
+                    self._process(items, self._round())
                 else:
                     self._land()
                 self._current = []
@@ -183,7 +196,7 @@ class Lane:
         # Who is in doubt may hold its task already: it is not to wait for another, and is not forgotten though its call was cancelled.
         items = [item for item in again if item.doubts or not isinstance(item.request, NextTask)]
         self._depth = self._inbox.depth
-        for job in self._inbox.take(MOST_COMMANDS - len(items)):
+        for job in self._inbox.take(self._room() - len(items)):
             if not job.cancelled:
                 items += items_of(job)
         for item in again:
@@ -229,7 +242,44 @@ class Lane:
         ends = [end for end in (self._waiting.next_end, self._upkeep.flush_at, settle_at) if end is not None]
         return max(0.0, min(ends) - time.monotonic()) if ends else None
 
-    def _process(self, items: list[Item]) -> None:
+    def _room(self) -> int:
+        """How many commands the next batch may have. Of many half are left for the one after it, which can be asked for meanwhile."""
+        waiting = self._inbox.commands if self._asks else 0
+        return MOST_COMMANDS if waiting < 2 * LEAST_AHEAD else min(MOST_COMMANDS, waiting // 2)
+
+    def _look_ahead(self) -> None:
+        """Asks for what the next batch will need, so that the server reads that while this one is decided. Only where many wait.
+
+        To be heard of later is as good as to be loaded by another coordinator: it was read after these commands came, and what has
+        changed since then conflicts. What is under way just now, and what comes of it, is likely to, and is left for the batch after.
+        """
+        if not self._asks or self._inbox.commands < LEAST_AHEAD or self._again or self._waiting:
+            return
+        items = [item for job in self._inbox.take_ahead(self._room(), _is_plain) if not job.cancelled for item in items_of(job)]
+        if self._flight is not None:
+            items, held = self._flight.parted(items)
+            self._again += held
+        if items:
+            items.sort(key=_number)
+            self._ahead = Ahead(items, self._round())
+            self._ahead.round.ask(items)
+
+    def _process_ahead(self, ahead: Ahead) -> None:
+        """The batch that was asked for. Whatever rests on what was changed since then is loaded anew, after what comes before it."""
+        self._looks, self._depth = False, self._inbox.depth
+        fresh, stale = ahead.parted()
+        self._again += stale
+        self._current = fresh
+        if fresh:
+            self._decide_and_commit(fresh, ahead.round)
+        else:
+            with contextlib.suppress(StoreError):
+                ahead.round.prepare(())  # to have heard it: the connection is somebody else's by then
+
+    def _round(self) -> Round:
+        return Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
+
+    def _process(self, items: list[Item], round: Round) -> None:
         """One batch: decided, committed, and its reactions and answers. If others wait already, they are decided during the commit."""
         if self._flight is not None:
             free, held = self._flight.parted(items)
@@ -240,8 +290,10 @@ class Lane:
                 # Whoever is served joins these, and must be found there should the lane end here.
                 self._current = items = free
                 self._again += held
+        self._decide_and_commit(items, round)
+
+    def _decide_and_commit(self, items: list[Item], round: Round) -> None:
         until = patience_of(items, time.monotonic())
-        round = Round(self._store, self._counts, profile=self._profile, memo=self._memo, outages=self._outages)
         start = time.perf_counter()
         try:
             decided = self._decide(round, items)
@@ -249,9 +301,11 @@ class Lane:
             self._land()
             self._fail([*items, *self._left_waiting(error)], error)
             return
+        if self._ahead is not None:
+            self._ahead.changed.update([cell.key for cell in round.cells.values() if cell.sealed])
         flight = Flight(items, decided, round, until, self._watcher.own)
         flight.depth, flight.seconds = self._depth, time.perf_counter() - start
-        if round.draw_up() and self._pilot is not None and (self._flight is not None or self._inbox.depth):
+        if round.draw_up() and self._pilot is not None and (self._flight is not None or self._ahead is not None or self._inbox.depth):
             before = self._flight
             answers = before.answers() if before is not None else []
             self._flight, self._landing = flight, before
@@ -330,6 +384,7 @@ class Lane:
         busy = frozenset() if self._flight is None else self._flight.tasks
         sessions, queries = foresee(asking, waiting, self._waiting, len(busy)) if self._store.limits.looks else ((), ())
         round.prepare([item for item in items if type(item.request) not in _NO_COMMANDS], (*known, *sessions), queries)
+        self._look_ahead()
         if self._flight is not None and any(map(round.is_limited, places.union([item.request.key[:2] for item in items]))):
             # Limits are exact within a lane: what is under way must be counted.
             self._land()
@@ -474,6 +529,8 @@ class Lane:
 
     def _news(self, cells: Iterable[Cell], now: datetime) -> None:
         """These were written here. Those who wait look again if one of them can be had, and when time will make one so."""
+        if self._ahead is not None:
+            self._ahead.changed.update([cell.key for cell in cells])
         if not self._waiting:
             return
         places = self._waiting.places
@@ -516,7 +573,7 @@ class Lane:
         for flight in flights:
             # It was handed to the store, and nobody has seen, or will see, what came of it.
             doubt_all(flight.decided, flight.round)
-        self._dismiss([*(item for flight in flights for item in flight.items), *self._current])
+        self._dismiss([*(item for flight in flights for item in flight.items), *self._current, *(self._ahead.items if self._ahead else ())])
 
     def _dismiss(self, under_way: Iterable[Item] = ()) -> None:
         """Tells everybody who is still here that the lane ends."""

@@ -73,7 +73,7 @@ class Links(Generic[L]):
         self._idle: list[L] = []
         self._room = threading.BoundedSemaphore(most)
         self.under_way = threading.BoundedSemaphore(most - 1)
-        """For commits that keep their connection between two steps: one is always left to others. See sending.py."""
+        """For commits and loads that keep their connection between two steps: one is always left to others. See sending.py."""
         self._backoff = Backoff()
         self._closed = False
         self._era = 0

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from genlock.stores.sending import Course
+
 R = TypeVar("R")
 
 Talk: TypeAlias = Generator[Any, Any, R]
@@ -20,6 +22,18 @@ def hold(talk: Talk[R], exchange: Callable[[Sequence[Any]], Sequence[Any]]) -> R
     """Carries one talk to its end."""
     result: R = hold_all([talk], exchange)[0]
     return result
+
+
+def held(talk: Talk[R], exchanged: Callable[[Sequence[Any]], Course[Sequence[Any]]]) -> Course[R]:
+    """The same in steps: once its question has been asked, one may do something else."""
+    answer: Any = None
+    while True:
+        try:
+            question = talk.send(answer)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        (answer,) = yield from exchanged([question])
 
 
 def hold_all(talks: Sequence[Talk[Any]], exchange: Callable[[Sequence[Any]], Sequence[Any]]) -> list[Any]:

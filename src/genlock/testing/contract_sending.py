@@ -1,4 +1,4 @@
-"""Clauses about commits in two steps. A store that has no such thing does them in one, and keeps all of these too."""
+"""Clauses about commits and loads in two steps. A store that has no such thing does them in one, and keeps all of these too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from genlock.errors import Closed, GenlockError, OverLimit
-from genlock.store import Change, Committed, Conflict, Sent, Store, send
+from genlock.store import Asked, Change, Committed, Conflict, Key, Sent, Store, ask, send
 from genlock.testing.concurrency import PATIENCE
 from genlock.testing.contract_base import Another, ContractBase, commit
 from genlock.testing.sample import facts_of, make_change, make_key, read_feed, read_record, recorded_of, stored_of
@@ -18,6 +18,13 @@ def _sent(store: Store, *changes: Change) -> Sent:
     """What was sent without a word, whatever is wrong with it."""
     try:
         return send(store, changes)
+    except GenlockError as error:
+        raise AssertionError(f"told before anybody asked: {error}") from error
+
+
+def _asked(store: Store, *keys: Key) -> Asked:
+    try:
+        return ask(store, keys)
     except GenlockError as error:
         raise AssertionError(f"told before anybody asked: {error}") from error
 
@@ -83,3 +90,42 @@ class SendingClauses(ContractBase):
                 assert store.load([old.key]).records[old.key].digest == old.digest
             late = make_change(old.key, mark="late")
             assert [type(answer) for answer in store.commit([late])] == [Conflict]
+
+    def test_what_was_asked_for_is_loaded_while_others_are_served(self, store: Store, another: Another) -> None:
+        old, other = make_change(make_key("A-001")), make_change(make_key("A-002"))
+        commit(store, old, other)
+        first, second = ask(store, [old.key, make_key("absent")]), ask(store, [other.key])
+        third = make_change(make_key("A-003"))
+        commit(store, third)
+        assert store.load([third.key]).records == {third.key: stored_of(third)}
+        # In another order than they were asked in: each is told its own.
+        found, now, epoch = second.answers()
+        assert (found, epoch) == ({other.key: stored_of(other)}, 0)
+        assert first.answers().records == {old.key: stored_of(old)}
+        assert abs((store.load([]).now - now).total_seconds()) < PATIENCE
+        assert ask(store, []).answers().records == {}
+
+    def test_what_was_asked_for_was_read_after_it_was_asked_for(self, store: Store) -> None:
+        for number in range(5):
+            change = make_change(make_key(f"A-{number:03}"))
+            commit(store, change)
+            asked = ask(store, [change.key])
+            late = make_change(change.key, change, mark="later")
+            commit(store, late)
+            assert asked.answers().records.get(change.key) in (stored_of(change), stored_of(late))
+
+    def test_what_cannot_be_read_is_told_with_the_answers(self, another: Another) -> None:
+        closed = another()
+        closed.close()
+        asked = _asked(closed, make_key())
+        with pytest.raises(Closed):
+            asked.answers()
+
+    def test_what_nobody_wants_to_hear_any_more_is_not_taken_for_anothers(self, store: Store) -> None:
+        old, other = make_change(make_key("A-001")), make_change(make_key("A-002"))
+        commit(store, old, other)
+        for _ in range(4):
+            unheard = ask(store, [old.key])
+            del unheard
+            gc.collect()
+            assert store.load([other.key]).records == {other.key: stored_of(other)}

@@ -53,6 +53,8 @@ class Link:
         self._heard: list[Answer] | None = None
         """What has come of the packet that was sent last, and what it was that ended it."""
         self._trouble: Refused | Broken | None = None
+        self._owes = False
+        """Is the server still to answer?"""
         self.mark: bytes | None = None
         """Which server this is, if it has been asked. See servers.py."""
         self._ready = select.poll()
@@ -76,9 +78,9 @@ class Link:
 
     @property
     def is_whole(self) -> bool:
-        """Is it open, and no transaction left so?"""
+        """Is it open, and neither a transaction left so nor an answer that nobody has read?"""
         status: int = self._connection.server_status  # type: ignore[attr-defined]
-        return bool(self._connection.open) and not status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
+        return bool(self._connection.open) and not self._owes and not status & SERVER_STATUS.SERVER_STATUS_IN_TRANS
 
     @property
     def is_alive(self) -> bool:
@@ -93,6 +95,7 @@ class Link:
     def send(self, packet: bytes) -> None:
         """The first half of it. The driver's cursors know no halves; what they do besides is not needed."""
         self._heard = self._trouble = None
+        self._owes = True
         try:
             self._connection._execute_command(COMMAND.COM_QUERY, packet)  # type: ignore[attr-defined]
         except pymysql.MySQLError as error:
@@ -112,6 +115,7 @@ class Link:
         except pymysql.MySQLError as error:
             self._trouble = self._fault(error, len(heard))
         self._heard = heard
+        self._owes = False
 
     def answers(self) -> list[Answer]:
         """The second half."""

@@ -56,9 +56,6 @@ def commit(link: Link, queries: Queries, changes: Sequence[Change], patience: fl
             yield link.await_answers
             packet.answer(link.answers(), answers)
             return answers
-        except GeneratorExit:  # there are answers on the way that nobody would read
-            link.close()
-            raise
         except Refused as refused:
             if refused.code == TOO_MANY_ROWS and refused.done < packet.numbered:
                 return None

@@ -19,6 +19,7 @@ from genlock.stores.links import Unreachable
 from genlock.stores.postgres.faults import Broken, Refused
 from genlock.stores.postgres.settings import Settings
 from genlock.stores.postgres.wire import Value, encode, rows_of
+from genlock.stores.sending import Course
 
 SILENCE = 5.0
 """Seconds after its own time limit that a server may be silent before it is given up."""
@@ -120,6 +121,13 @@ class Link:
         answers = self._answers(len(asked))
         self._send(pg.exit_pipeline_mode)
         return answers
+
+    def called(self, asked: Sequence[tuple[str, Values]]) -> Course[list[PGresult]]:
+        """One statement that only reads, in two steps."""
+        ((statement, values),) = asked
+        self.send(statement, values)
+        yield self.await_answer
+        return [self.answer()]
 
     def _prepare_all(self, statements: Iterable[str]) -> None:
         """Makes them known to the server; behind a pooler it is another one tomorrow."""

@@ -33,6 +33,7 @@ from functools import partial
 from genlock.errors import BadArgument
 from genlock.failpoints import hit
 from genlock.store import (
+    Asked,
     Audit,
     Change,
     Clock,
@@ -66,7 +67,7 @@ from genlock.stores.postgres.servers import heed
 from genlock.stores.postgres.settings import settings_of
 from genlock.stores.postgres.waking import Listener, Notifier, new_name
 from genlock.stores.sending import Course, begin, run
-from genlock.stores.talks import hold, hold_all
+from genlock.stores.talks import held, hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -114,14 +115,22 @@ class PostgresStore:
             read_only=server.standby,
             looks=True,
             sends=True,
+            asks=True,
             hears=True,
         )
         self._door.read_only = "is a standby, which can only be read" if server.standby else ""
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
+        return run(self._load(keys, with_index=with_index))
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        """The same, begun if there is a connection to spare."""
+        return begin(self._load, keys, self._links.under_way)
+
+    def _load(self, keys: Sequence[Key], *, with_index: bool = False) -> Course[Snapshot]:
         with self._entered() as link:
-            records, epoch, now = hold(loading.load(self._queries["load"], () if with_index else keys), link.calls)
+            records, epoch, now = yield from held(loading.load(self._queries["load"], () if with_index else keys), link.called)
             if with_index:
                 records = loading.load_with_index(link, self._queries["load_index"], keys)
         return self._snapshot(keys, records, epoch, now)

@@ -109,9 +109,13 @@ class Link:
 
     def ask(self, questions: Sequence[Run | Command]) -> list[Any]:
         """Several scripts and commands that only read, in one journey; `Refused` if the server did not do one of them."""
+        return run(self.asked(questions))
+
+    def asked(self, questions: Sequence[Run | Command]) -> Course[list[Any]]:
+        """The same in two steps."""
         runs = [question for question in questions if isinstance(question, Run)]
         commands = [question for question in questions if not isinstance(question, Run)]
-        said = self.run_all(runs, *commands)
+        said = yield from self.ran_all(runs, *commands)
         for answer in said:
             if isinstance(answer, Refused):
                 raise answer

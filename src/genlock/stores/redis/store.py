@@ -30,6 +30,7 @@ from functools import partial
 from genlock.errors import BadArgument, OutcomeUnknown, StoreUnavailable
 from genlock.failpoints import hit
 from genlock.store import (
+    Asked,
     Audit,
     Change,
     Clock,
@@ -63,7 +64,7 @@ from genlock.stores.redis.settings import settings_of
 from genlock.stores.redis.waiting import Listener
 from genlock.stores.redis.wire import Names
 from genlock.stores.sending import Course, begin, run
-from genlock.stores.talks import hold, hold_all
+from genlock.stores.talks import held, hold, hold_all
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WRITERS = 4
@@ -103,15 +104,29 @@ class RedisStore:
         opened = open_store(link, self._settings, self._names, create=create)
         durable, clocked = self._settings.durability == "always", self._clock is None
         self.limits = Limits(
-            writers=WRITERS, shared=True, durable=durable, server_clock=clocked, read_only=opened.read_only, looks=True, sends=True
+            writers=WRITERS,
+            shared=True,
+            durable=durable,
+            server_clock=clocked,
+            read_only=opened.read_only,
+            looks=True,
+            sends=True,
+            asks=True,
         )
         self._door.read_only = "is a replica, which can only be read" if opened.read_only else ""
         return opened.birth
 
     def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
         """The records found among `keys`, the clock and the epoch."""
+        return run(self._load(keys, with_index=with_index))
+
+    def ask(self, keys: Sequence[Key]) -> Asked:
+        """The same, begun if there is a connection to spare."""
+        return begin(self._load, keys, self._links.under_way)
+
+    def _load(self, keys: Sequence[Key], *, with_index: bool = False) -> Course[Snapshot]:
         with self._entered() as link:
-            loaded = hold(loading.load(self._names, self._birth, keys, self._where, with_index=with_index), link.ask)
+            loaded = yield from held(loading.load(self._names, self._birth, keys, self._where, with_index=with_index), link.asked)
         return self._snapshot(keys, *loaded)
 
     def _snapshot(self, keys: Sequence[Key], records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
