@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 
 import genlock
 from genlock.errors import BadArgument, GenlockError, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreReadOnly, StoreUnavailable
-from genlock.store import Change, Clock, EventQuery, Index, Query, Store
+from genlock.store import MAX_DUE, Change, Clock, EventQuery, Index, Query, Store
 from genlock.stores.postgres import PostgresStore
 from genlock.testing import StoreContract
 from genlock.testing.clock import ManualClock
@@ -569,3 +569,83 @@ def test_a_connection_that_breaks_before_the_commit_is_sent_leaves_no_doubt(prox
             other.commit([make_change(make_key())])
         assert proxy.swallowed.is_set()
         commit(other, make_change(make_key()))
+
+
+# What it costs
+
+
+def sized(number: int) -> Change:
+    """One of many tasks: of four one is offered, one claimed, one waits and one is done; some are parts of another."""
+    role, name = number % 4, f"t-{number}"
+    index = Index(
+        state=("PENDING", "IN_PROGRESS", "BLOCKED", "COMPLETED")[role],
+        pool=f"pool-{number % 5}" if role == 0 else None,
+        order=f"{number:08}" if role == 0 else None,
+        due_at=1000 + number if role == 1 else None,
+        session=f"s-{number}" if role == 1 else None,
+        parent=f"t-{number % 500}" if number % 3 == 0 else None,
+        waits_on=(f"t-{number - 1}",) if role == 2 else (),
+    )
+    return make_change(make_key(name), index=index)
+
+
+_FINDS = {
+    "one page": Query("acme", "apollo", limit=5),
+    "of the tenant": Query("acme", limit=5),
+    "offered": Query("acme", "apollo", pool="pool-0", limit=5),
+    "heads": Query("acme", "apollo", heads=2),
+    "due": Query("acme", "apollo", due_before=1010, limit=5),
+    "next due": Query("acme", "apollo", due_before=MAX_DUE, limit=1),
+    "held by a session": Query("acme", session="s-5", limit=5),
+    "children": Query("acme", "apollo", parent="t-9", limit=50),
+    "dependents": Query("acme", "apollo", waits_on=("t-5", "+t-5"), limit=50),
+}
+_COUNTS = {
+    "claims of a session": Query("acme", session="s-5"),
+    "children by state": Query("acme", "apollo", parent="t-9"),
+    "dependents by state": Query("acme", "apollo", waits_on=("t-5",)),
+}
+_LOOKS: dict[str, Callable[[PostgresStore], object]] = {
+    **{name: lambda store, query=query: store.find(query) for name, query in _FINDS.items()},  # type: ignore[misc]
+    **{name: lambda store, query=query: store.find(query, count_by="state") for name, query in _COUNTS.items()},  # type: ignore[misc]
+    "load": lambda store: store.load([make_key("t-0"), make_key("t-7")]),
+    "feed": lambda store: store.read_events(EventQuery("acme", "apollo", limit=5)),
+    "end of the feed": lambda store: store.read_events(EventQuery("acme", "apollo", tail=True)),
+    "history": lambda store: store.read_events(EventQuery("acme", "apollo", record=make_key("t-0"))),
+    "commit": lambda store: store.commit([make_change(make_key("t-0"), mark="late")]),
+}
+
+
+@pytest.fixture(name="crowded", scope="module")
+def _crowded(postgres: Postgres) -> Iterator[PostgresStore]:
+    """A store with thousands of records that the server has never counted, and whose plans it has made when there was one."""
+    store = PostgresStore(f"{postgres.address}?schema=crowded&listen=off&pool=1")
+    commit(store, sized(0))
+    for look in _LOOKS.values():
+        for _ in range(8):  # after five times a plan is kept
+            look(store)
+    for start in range(1, 3000, 500):
+        commit(store, *map(sized, range(start, start + 500)))
+    yield store
+    store.close()
+    with psycopg.connect(postgres.address, autocommit=True) as owner:
+        owner.execute("DROP SCHEMA crowded CASCADE")
+
+
+def rows_read(store: PostgresStore) -> int:
+    """By all of its statements so far."""
+    with store._entered() as link:
+        link.rows("SELECT pg_stat_force_next_flush() IS NULL")
+        ((read,),) = link.rows(
+            "SELECT (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE schemaname = 'crowded')::int8"
+            " + (SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE schemaname = 'crowded')::int8"
+        )
+    assert isinstance(read, int)
+    return read
+
+
+@pytest.mark.parametrize("name", _LOOKS)
+def test_what_is_read_does_not_grow_with_the_plan_though_nobody_has_counted_it(name: str, crowded: PostgresStore) -> None:
+    before = rows_read(crowded)
+    _LOOKS[name](crowded)
+    assert rows_read(crowded) - before < 60, "more was read than was asked for"

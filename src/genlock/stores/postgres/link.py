@@ -58,8 +58,10 @@ class Link:
         if not self._settings.pooled:
             self.script(
                 "SET default_transaction_isolation = 'read committed'; SET client_min_messages = error;"
-                # Our statements have one plan each. One that was made while a table was small must not be kept when it is large.
-                "SET jit = off; SET enable_seqscan = off;"
+                # Our statements go along indexes, in their order, from row to row. A plan that was made while a table was small, or
+                # before anybody has counted its rows, would as soon read all of it, and sort that.
+                "SET jit = off; SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off;"
+                "SET enable_hashjoin = off; SET enable_mergejoin = off;"
                 f"SET statement_timeout = {round(self._settings.statement_timeout * 1000)};"
                 f"SET lock_timeout = {round(self._settings.lock_timeout * 1000)};"
                 f"SET idle_in_transaction_session_timeout = {round(self._settings.statement_timeout * 3000)}"

@@ -1,4 +1,7 @@
 -- Every statement of the store, by name. Loaded once for each schema by queries.py. Numbers are int8 throughout.
+--
+-- LATERAL (… OFFSET 0) is the way to a row by an index, and no other: nothing is moved across it. A server that has not counted yet how
+-- many rows there are, or has a plan from when there were none, would as soon go through all of a project's records to find one.
 
 
 -- Opening.
@@ -103,7 +106,7 @@ SELECT NULL::int8, NULL::text, NULL::text, m.epoch, m.birth, NULL::bytea, coales
     coalesce(p.purges, 0)
 FROM genlock.meta AS m LEFT JOIN place AS p ON true
 UNION ALL (
-    -- The project is compared here and not in the join: there it would be a way to the record, by way of all the project's records.
+    -- The project is not compared by the one who reads the record: a name of another's would be found to be missing.
     SELECT e.at & 1099511627775, CASE WHEN r.project = p.id THEN r.kind END, CASE WHEN r.project = p.id THEN r.name END,
         e.version, e.digest, e.body, e.record, NULL, NULL
     FROM place AS p
@@ -112,7 +115,7 @@ UNION ALL (
         WHERE e.at > (p.id::int8 << 40) + $3::int8 AND e.at < (p.id::int8 + 1) << 40
         ORDER BY e.at LIMIT $4::int8
     ) AS e
-    LEFT JOIN genlock.record AS r ON r.id = e.record
+    LEFT JOIN LATERAL (SELECT r.project, r.kind, r.name FROM genlock.record AS r WHERE r.id = e.record OFFSET 0) AS r ON true
     ORDER BY e.at
 );
 
@@ -222,7 +225,7 @@ FROM genlock.project AS p
 CROSS JOIN LATERAL (
     SELECT * FROM genlock.record AS r
     WHERE r.project = p.id AND r.due_at <= $5::int8 AND (r.due_at, r.id) > ($6::int8, $7::int8)
-        AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
+        AND r.kind || '' = $3::text AND ($4::text IS NULL OR r.state = $4::text)
     ORDER BY r.due_at, r.id LIMIT $8::int8
 ) AS r
 LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
@@ -231,7 +234,8 @@ ORDER BY r.due_at, r.id;
 
 -- name: find_session
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
-FROM genlock.session AS s JOIN genlock.record AS r ON r.session = s.id JOIN genlock.project AS p ON p.id = r.project
+FROM genlock.session AS s CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.session = s.id OFFSET 0) AS r
+JOIN genlock.project AS p ON p.id = r.project
 LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
 WHERE s.tenant = $1::text AND s.name = $5::text AND ($2::text IS NULL OR p.project = $2::text)
     AND ($6::text IS NULL OR (p.project, r.name) > ($6::text, $7::text))
@@ -240,7 +244,8 @@ ORDER BY p.project, r.name LIMIT $8::int8;
 
 -- name: find_parent
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
-FROM genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.parent = $5::text
+FROM genlock.project AS p
+CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.project = p.id AND r.parent = $5::text OFFSET 0) AS r
 LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
 WHERE p.tenant = $1::text AND p.project = $2::text AND ($6::text IS NULL OR r.name > $6::text)
     AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
@@ -251,9 +256,9 @@ SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
 FROM genlock.project AS p
 CROSS JOIN LATERAL (
     SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
-    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
+    CROSS JOIN LATERAL (SELECT w.record FROM genlock.waits AS w WHERE w.project = p.id AND w.dependency = d.dependency OFFSET 0) AS w
 ) AS w
-JOIN genlock.record AS r ON r.id = w.record
+CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.id = w.record OFFSET 0) AS r
 LEFT JOIN genlock.pool AS pool ON pool.id = r.pool
 WHERE p.tenant = $1::text AND p.project = $2::text AND ($6::text IS NULL OR r.name > $6::text)
     AND r.kind = $3::text AND ($4::text IS NULL OR r.state = $4::text)
@@ -308,17 +313,18 @@ ON r.project = p.id AND r.pool = (SELECT o.id FROM genlock.pool AS o WHERE o.pro
 genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.due_at <= $5::text::int8;
 
 -- name: among_session
-genlock.project AS p JOIN genlock.record AS r
-ON r.project = p.id AND r.session = (SELECT s.id FROM genlock.session AS s WHERE s.tenant = $1::text AND s.name = $5::text);
+genlock.session AS s CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.session = s.id OFFSET 0) AS r
+JOIN genlock.project AS p ON p.id = r.project AND s.tenant = $1::text AND s.name = $5::text;
 
 -- name: among_parent
-genlock.project AS p JOIN genlock.record AS r ON r.project = p.id AND r.parent = $5::text;
+genlock.project AS p
+CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.project = p.id AND r.parent = $5::text OFFSET 0) AS r;
 
 -- name: among_waits
 genlock.project AS p CROSS JOIN LATERAL (
     SELECT DISTINCT w.record FROM json_array_elements_text($5::json) AS d (dependency)
-    JOIN genlock.waits AS w ON w.project = p.id AND w.dependency = d.dependency
-) AS w JOIN genlock.record AS r ON r.id = w.record;
+    CROSS JOIN LATERAL (SELECT w.record FROM genlock.waits AS w WHERE w.project = p.id AND w.dependency = d.dependency OFFSET 0) AS w
+) AS w CROSS JOIN LATERAL (SELECT * FROM genlock.record AS r WHERE r.id = w.record OFFSET 0) AS r;
 
 
 -- Payloads.
