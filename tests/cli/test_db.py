@@ -112,10 +112,15 @@ class TestMigrate:
         ran = run("db", "migrate", old)
         assert (ran.code, ran.json()) == (
             0,
-            {"url": without_password(old), "before": 1, "after": 4, "applied": ["0002_migrations", "0003_servers", "0004_numbers"]},
+            {
+                "url": without_password(old),
+                "before": 1,
+                "after": 5,
+                "applied": ["0002_migrations", "0003_servers", "0004_numbers", "0005_large_plans"],
+            },
         )
         again = run("db", "migrate", old)
-        assert (again.code, again.json()) == (0, {"url": without_password(old), "before": 4, "after": 4, "applied": []})
+        assert (again.code, again.json()) == (0, {"url": without_password(old), "before": 5, "after": 5, "applied": []})
 
     def test_a_server_s_store_of_an_older_format_is_refused_with_what_to_type(self, server: str) -> None:
         DIALECTS["postgres"].make_first(server)
@@ -135,14 +140,14 @@ class TestMigrate:
         assert not_ok(run("doctor", "--url", url)) == [("format", "trouble")]
         assert run("db", "status", url).json()["format"] == 1
         assert not_ok(run("doctor", "--fix", "--url", url)) == []
-        assert run("db", "status", url).json()["format"] == 4
+        assert run("db", "status", url).json()["format"] == 5
 
     def test_a_file_of_an_older_format_can_be_backed_up_and_restored(self, tmp_path: Path) -> None:
         url = f"sqlite://{tmp_path}/old.db"
         fill(url)
         DIALECTS["sqlite"].make_old(url)
         assert run("backup", tmp_path / "copy.db", "--url", url).code == 0
-        assert run("db", "status", f"sqlite://{tmp_path}/copy.db").json()["format"] == 4
+        assert run("db", "status", f"sqlite://{tmp_path}/copy.db").json()["format"] == 5
         assert run("db", "status", url).json()["format"] == 1, "a backup changes nothing"
         DIALECTS["sqlite"].make_old(f"sqlite://{tmp_path}/copy.db")
         new = f"sqlite://{tmp_path}/new.db"
@@ -178,12 +183,13 @@ class TestStatus:
         answer = ran.json()
         assert ran.code == 0
         assert list(answer) == ["contents", "format", "migrations", "newest", "scheme", "server", "url"]
-        assert (answer["format"], answer["newest"], answer["scheme"]) == (4, 4, url.partition("://")[0])
+        assert (answer["format"], answer["newest"], answer["scheme"]) == (5, 5, url.partition("://")[0])
         assert [(each["number"], each["name"], each["applied_by"]) for each in answer["migrations"]] == [
             (1, "initial", genlock.__version__),
             (2, "migrations", genlock.__version__),
             (3, "servers", genlock.__version__),
             (4, "numbers", genlock.__version__),
+            (5, "large_plans", genlock.__version__),
         ]
         inside = answer["contents"]
         assert (inside["epoch"], inside["shared"], inside["read_only"]) == (0, not url.startswith("sqlite"), False)

@@ -23,9 +23,9 @@ from genlock.testing.concurrency import overlapped, together
 from tests.servers import stores
 from tests.servers.formats import DIALECTS, Dialect
 
-TITLES = ("0002_migrations", "0003_servers", "0004_numbers")
+TITLES = ("0002_migrations", "0003_servers", "0004_numbers", "0005_large_plans")
 """What leads from format 1 to the present one."""
-NEWEST = 4
+NEWEST = 5
 
 
 class Kind(NamedTuple):
@@ -113,6 +113,7 @@ def test_what_was_applied_is_written_down_with_time_and_version(kind: Kind) -> N
         (2, "migrations", genlock.__version__),
         (3, "servers", genlock.__version__),
         (4, "numbers", genlock.__version__),
+        (5, "large_plans", genlock.__version__),
     ]
     assert about.migrations[0].applied_at.year >= 2026
 
@@ -138,7 +139,7 @@ def test_a_newer_format_is_refused_with_the_version_to_install(kind: Kind) -> No
     kind.dialect.make_newer(url, "7.8.9")
     before = kind.dialect.structure(url)
     for attempt in (genlock.open_store, migrate_store, about_store):
-        with pytest.raises(StoreForeign, match=r"format 99.*up to 4: install genlock 7\.8\.9 or later"):
+        with pytest.raises(StoreForeign, match=r"format 99.*up to 5: install genlock 7\.8\.9 or later"):
             attempt(url)
     assert kind.dialect.structure(url) == before
 
@@ -199,7 +200,7 @@ def test_a_shared_store_of_an_older_format_is_refused_and_left_as_it_is(shared: 
     shared.dialect.make_first(url)
     before = shared.dialect.structure(url)
     for create in (True, False):
-        with pytest.raises(StoreOutdated, match=r"is of format 1, .* format 4; .* type: genlock db migrate URL"):
+        with pytest.raises(StoreOutdated, match=r"is of format 1, .* format 5; .* type: genlock db migrate URL"):
             genlock.open_store(url, create=create)
     assert shared.dialect.structure(url) == before
 

@@ -589,6 +589,14 @@ def sized(number: int) -> Change:
     return make_change(make_key(name), index=index)
 
 
+def hears(store: PostgresStore) -> None:
+    """A task that waits for something else now than before, again and again."""
+    key = make_key("t-2")
+    stored = store.load([key]).records.get(key)
+    if stored is not None:
+        commit(store, make_change(key, stored, index=Index(state="BLOCKED", waits_on=("t-1",) if stored.version % 2 else ("+t-1", "t-0"))))
+
+
 _FINDS = {
     "one page": Query("acme", "apollo", limit=5),
     "of the tenant": Query("acme", limit=5),
@@ -613,6 +621,7 @@ _LOOKS: dict[str, Callable[[PostgresStore], object]] = {
     "end of the feed": lambda store: store.read_events(EventQuery("acme", "apollo", tail=True)),
     "history": lambda store: store.read_events(EventQuery("acme", "apollo", record=make_key("t-0"))),
     "commit": lambda store: store.commit([make_change(make_key("t-0"), mark="late")]),
+    "commit of what waits": hears,
 }
 
 
@@ -621,10 +630,12 @@ def _crowded(postgres: Postgres) -> Iterator[PostgresStore]:
     """A store with thousands of records that the server has never counted, and whose plans it has made when there was one."""
     store = PostgresStore(f"{postgres.address}?schema=crowded&listen=off&pool=1")
     commit(store, sized(0))
+    commit(store, sized(2))
     for look in _LOOKS.values():
         for _ in range(8):  # after five times a plan is kept
             look(store)
-    for start in range(1, 3000, 500):
+    commit(store, sized(1))
+    for start in range(3, 3000, 500):
         commit(store, *map(sized, range(start, start + 500)))
     yield store
     store.close()

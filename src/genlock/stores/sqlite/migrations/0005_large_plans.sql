@@ -1,0 +1,1 @@
+-- For PostgreSQL, where commits and purges took longer the more there was.
