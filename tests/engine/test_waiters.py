@@ -237,7 +237,7 @@ class Sleeper:
 def test_a_project_whose_end_could_not_be_read_leaves_the_watch_over_the_others_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=[])
-    watcher, sleeper, asleep = Watcher(store), Sleeper(), home.stop()
+    watcher, sleeper, asleep = Watcher(store, hears=True), Sleeper(), home.stop()
     store.on("read_events", before=raising(StoreUnavailable("for a moment")))
     # Nobody comes back for it, and what nobody asks for is forgotten at once.
     monkeypatch.setattr("genlock.engine.watcher._LINGER_SECONDS", 0.0)

@@ -366,7 +366,7 @@ def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, stor
         listen(waiter, deadline)
         since, mark = waiter._moves.now(), {waiter_mark(place)}
         commit(store, make_change(make_key(f"A-{number}")))
-        assert waiter._moves.wait(mark, since, PATIENCE / 4), "nobody told"
+        assert waiter._moves.wait(dict.fromkeys(mark, since), PATIENCE / 4), "nobody told"
         proxy.cut()
         while waiter._listener.hears:
             assert time.monotonic() < deadline, "the cut went unnoticed"
@@ -380,7 +380,7 @@ def test_who_has_just_read_the_end_of_a_feed_and_listens_asks_nothing_more(url: 
     before = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
     heard = waiter._moves.now()
     commit(store, make_change(make_key("A-1")))
-    waiter._moves.wait({waiter_mark(APOLLO)}, heard, PATIENCE / 4)
+    waiter._moves.wait({waiter_mark(APOLLO): heard}, PATIENCE / 4)
     began = time.monotonic()
     waiter.wait([APOLLO], before, PATIENCE)  # it came between the two
     after = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
@@ -420,6 +420,40 @@ def test_who_hears_sleeps_through_what_is_committed_here_and_is_told_what_others
     waiter.close()
 
 
+def heard_from(waiter: PostgresStore, store: PostgresStore, change: Change) -> None:
+    """Lets another commit, and waits until that was told here."""
+    since = waiter._moves.now()
+    commit(store, change)
+    assert waiter._moves.wait({waiter_mark(change.key.place): since}, PATIENCE), "nobody told"
+
+
+def test_of_two_projects_one_that_was_heard_of_is_not_heard_of_again(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    places = [APOLLO, ("acme", "gemini")]
+    after = [waiter.read_events(EventQuery(*place, tail=True)).cursor for place in places]
+    heard_from(waiter, store, make_change(make_key("A-1")))
+    assert waiter.hear(places, after, PATIENCE) == [APOLLO]
+    after[0] = waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor  # of the other nobody has to look
+    assert waiter.hear(places, after, 0.1) == ()
+    waiter.close()
+
+
+def test_what_comes_after_one_was_told_and_before_he_looks_is_heard_of(url: str, store: PostgresStore) -> None:
+    waiter = PostgresStore(url)
+    listen(waiter, time.monotonic() + PATIENCE)
+    after = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
+    heard_from(waiter, store, make_change(make_key("A-1")))
+    assert waiter.hear([APOLLO], after, PATIENCE) == [APOLLO]
+    # Whoever waits looks now, and finds nothing; then comes another, and only then it is read where the feed ends.
+    heard_from(waiter, store, make_change(make_key("A-2")))
+    after = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
+    assert waiter.hear([APOLLO], after, PATIENCE) == [APOLLO]
+    after = [waiter.read_events(EventQuery(*APOLLO, tail=True)).cursor]
+    assert waiter.hear([APOLLO], after, 0.1) == ()
+    waiter.close()
+
+
 def test_nobody_notifies_himself(url: str, store: PostgresStore) -> None:
     listen(store, time.monotonic() + PATIENCE)
     assert store._notifier._send() is False, "it told its own listener, who knows"
@@ -438,8 +472,8 @@ def test_its_own_words_wake_nobody_and_those_of_older_versions_do(url: str, stor
         with store._entered() as link:
             link.rows(store._queries["notify"], words, 0)
             link.rows(store._queries["notify"], f"{store._notifier._name} {others}", 0)
-        assert waiter._moves.wait({others}, since, PATIENCE / 4), "nobody told"
-        assert bool(waiter._moves.wait({own}, since, 0)) is heard
+        assert waiter._moves.wait({others: since}, PATIENCE / 4), "nobody told"
+        assert bool(waiter._moves.wait({own: since}, 0)) is heard
     waiter.close()
 
 
@@ -450,7 +484,7 @@ def test_words_that_are_not_of_ours_may_mean_any_feed_and_end_nothing(url: str, 
         since = waiter._moves.now()
         with store._entered() as link:
             link.rows(store._queries["notify"], words, 0)
-        waiter._moves.wait({2}, since, PATIENCE / 4)
+        waiter._moves.wait({2: since}, PATIENCE / 4)
         assert waiter._moves.now() > since, "nobody told"
     waiter.close()
 
@@ -620,8 +654,9 @@ _LOOKS: dict[str, Callable[[PostgresStore], object]] = {
     "feed": lambda store: store.read_events(EventQuery("acme", "apollo", limit=5)),
     "end of the feed": lambda store: store.read_events(EventQuery("acme", "apollo", tail=True)),
     "history": lambda store: store.read_events(EventQuery("acme", "apollo", record=make_key("t-0"))),
-    "commit": lambda store: store.commit([make_change(make_key("t-0"), mark="late")]),
-    "commit of what waits": hears,
+    "conflict": lambda store: store.commit([make_change(make_key("t-0"), mark="late")]),
+    "commit": hears,
+    "purge": lambda store: store.purge(make_key("t-2"), 3, b"{}"),
 }
 
 

@@ -463,7 +463,7 @@ def test_whoever_listens_is_told_and_outlives_a_cut(proxy: Proxy, url: str, stor
                 assert time.monotonic() < deadline, "it never came to listen"
             since = waiter._moves.now()
             commit(store, make_change(make_key(f"A-{number}")))
-            assert waiter._moves.wait(mark, since, PATIENCE / 4), "nobody told"
+            assert waiter._moves.wait(dict.fromkeys(mark, since), PATIENCE / 4), "nobody told"
             heard = waiter._moves.now()
             proxy.cut()
 
@@ -478,7 +478,7 @@ def test_words_that_are_not_of_ours_may_mean_any_feed_and_end_nothing(url: str, 
             since = waiter._moves.now()
             with store._entered() as link:
                 link.call("PUBLISH", store._names.moves, words)
-            waiter._moves.wait({2}, since, PATIENCE / 4)
+            waiter._moves.wait({2: since}, PATIENCE / 4)
             assert waiter._moves.now() > since, "nobody told"
 
 
@@ -522,8 +522,9 @@ def test_with_fewer_replicas_than_are_waited_for_nothing_is_written(pair: tuple[
 
 def test_a_commit_that_too_few_replicas_have_is_unknown_and_nothing_is_read_until_they_have_it(pair: tuple[Redis, Redis]) -> None:
     master, replica = pair
+    with opened(master.url("slow", wait=1)) as patient:
+        commit(patient, make_change(make_key("warm")))
     with opened(master.url("slow", wait=1, wait_timeout=0.2)) as store:
-        commit(store, make_change(make_key("warm")))
         replica.signal(signal.SIGSTOP)
         try:
             with pytest.raises(OutcomeUnknown, match="0 of 1 replicas"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
 from genlock.core.commands import (
@@ -31,7 +31,7 @@ from genlock.core.commands import (
 from genlock.core.decision import Decision
 from genlock.core.events import ClaimExpired
 from genlock.core.facts import Facts, Mercy, Seen, told, wants
-from genlock.core.keys import SESSION, TASK, Key, project_key, tenant_key
+from genlock.core.keys import PROJECT, SESSION, TASK, TENANT, Key, project_key, tenant_key
 from genlock.core.model import Process, ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.reasons import Cause
@@ -48,6 +48,8 @@ from genlock.errors import BadArgument, GenlockError, OverLimit
 from genlock.store import Asked, Committed, Page, Query, Store, Stored, ask, look
 
 _FRESH_DIGITS = 32
+_LONG_AGO = 0.5
+"""Seconds after which what was asked for is asked for again."""
 
 
 class Round:
@@ -88,15 +90,20 @@ class Round:
         self.troubled = False
         """Is there anything that could not be committed?"""
         self.load_seconds = 0.0
-        self._asked: tuple[list[Key], Asked] | None = None
-        """What was asked for ahead, and is not heard of yet."""
+        self._asked: tuple[list[Key], Asked, float] | None = None
+        """What was asked for ahead and is not heard of yet, and when that was."""
+        self._outdated: Set[Key] = frozenset()
 
     # Loading
 
     def ask(self, items: Sequence[Item]) -> None:
         """Asks for all that can be told from these commands, to be heard of when the round is prepared for them, or for some of them."""
         keys = list(self._keys_of(items))
-        self._asked = keys, ask(self.store, keys)
+        self._asked = keys, ask(self.store, keys), time.monotonic()
+
+    def forget(self, keys: Set[Key]) -> None:
+        """What was asked for of these is old, and counts no more."""
+        self._outdated = keys
 
     def load(self, keys: Iterable[Key], foreseen: Sequence[Query] = ()) -> None:
         """Reads the records that this round has not read yet, and with them what it will be asked to `find`."""
@@ -181,18 +188,27 @@ class Round:
     def prepare(self, items: Sequence[Item], besides: Iterable[Key] = (), foreseen: Sequence[Query] = ()) -> None:
         """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
         if self._asked is not None:
-            keys, asked = self._asked
-            self._asked = None
-            start = time.perf_counter()
-            records, self.now, self.epoch = asked.answers()
-            self.load_seconds += time.perf_counter() - start
-            self._take_in(keys, records)
+            self._hear(*self._asked)
         else:
             self.load(dict.fromkeys(besides) | self._keys_of(items), foreseen)
         if self._outages is not None:
             for place in {item.command.key[:2] for item in items}:
                 self.mercy(place)
         self.prepare_others(items)
+
+    def _hear(self, keys: list[Key], asked: Asked, at: float) -> None:
+        """What was asked for. If it is long ago, the store may have been away since, and what it said then says nothing of now."""
+        self._asked = None
+        start = time.perf_counter()
+        records, self.now, self.epoch = asked.answers()
+        self.load_seconds += time.perf_counter() - start
+        if time.monotonic() - at > _LONG_AGO:
+            self.load(keys)
+            return
+        self._take_in([key for key in keys if key not in self._outdated], records)
+        settings = [key for key in keys if key in self._outdated and key.kind in (PROJECT, TENANT)]
+        if settings:
+            self.load(settings)
 
     def _keys_of(self, items: Sequence[Item]) -> dict[Key, None]:
         """What can be told from the commands, which say it themselves from now on."""

@@ -65,7 +65,7 @@ class Engine:
         self.pid = os.getpid()
         self.name = f"{os.uname().nodename}-{self.pid}-{os.urandom(3).hex()}"
         self.activity = Activity(store)
-        self._watcher = Watcher(store)
+        self._watcher = Watcher(store, hears=not lent)
         self._closed = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []

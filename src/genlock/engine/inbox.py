@@ -12,7 +12,7 @@ from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING
 
-from genlock.core.commands import ReleaseClaim, RenewLease, SubmitResult
+from genlock.core.commands import Command, ReleaseClaim, RenewLease, SubmitResult
 from genlock.engine.answering import releases_of
 from genlock.engine.bell import Bell
 from genlock.engine.jobs import Job
@@ -34,6 +34,10 @@ def _nothing() -> bool:
     return False
 
 
+def _commands_of(job: Job) -> int:
+    return len(job.requests) if isinstance(job.requests[0], Command) else 0
+
+
 class Inbox:
     """Of one lane."""
 
@@ -52,7 +56,7 @@ class Inbox:
         self._sleeps_until = inf
         """Until when the lane sleeps, if nobody rings."""
         self._commands = 0
-        """How many requests all that waits here has."""
+        """How many commands there are in all that waits here."""
         self.company = 0
         """How many jobs were taken together the last time."""
         self.woken = False
@@ -67,7 +71,7 @@ class Inbox:
 
     @property
     def commands(self) -> int:
-        """The requests of these jobs."""
+        """The commands among what they ask for; a request for a next task is none."""
         return self._commands
 
     def put(self, job: Job) -> None:
@@ -77,7 +81,7 @@ class Inbox:
             if self._closed:
                 raise Closed("the coordinator is closed")
             queue.append(job)
-            self._commands += len(job.requests)
+            self._commands += _commands_of(job)
             if job.loop is None or self.company < _COMPANY:
                 self._ring()
             elif self._bell.asleep and self._ringer is not job.loop:
@@ -196,7 +200,7 @@ class Inbox:
                 jobs.append(job)
                 room -= len(job.requests)
                 bytes_left -= job.size
-                self._commands -= len(job.requests)
+                self._commands -= _commands_of(job)
 
     def heed(self) -> bool:
         """Has somebody called since this was last asked?"""

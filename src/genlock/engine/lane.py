@@ -134,7 +134,7 @@ class Lane:
 
     def _is_idle(self) -> bool:
         """Is nothing under way or set aside?"""
-        return self._flight is None and self._ahead is None and not self._again and not self._waiting and self._failed is None
+        return self._flight is None and not self._again and not self._waiting and self._failed is None
 
     def give_back(self, job: Job) -> None:
         """Releases what was granted to a job that nobody waits for."""
@@ -244,7 +244,7 @@ class Lane:
 
     def _room(self) -> int:
         """How many commands the next batch may have. Of many half are left for the one after it, which can be asked for meanwhile."""
-        waiting = self._inbox.commands if self._asks else 0
+        waiting = self._inbox.commands if self._asks and not self._waiting else 0
         return MOST_COMMANDS if waiting < 2 * LEAST_AHEAD else min(MOST_COMMANDS, waiting // 2)
 
     def _look_ahead(self) -> None:
@@ -260,7 +260,6 @@ class Lane:
             items, held = self._flight.parted(items)
             self._again += held
         if items:
-            items.sort(key=_number)
             self._ahead = Ahead(items, self._round())
             self._ahead.round.ask(items)
 
@@ -270,6 +269,7 @@ class Lane:
         fresh, stale = ahead.parted()
         self._again += stale
         self._current = fresh
+        ahead.round.forget(ahead.changed)
         if fresh:
             self._decide_and_commit(fresh, ahead.round)
         else:
@@ -298,6 +298,8 @@ class Lane:
         try:
             decided = self._decide(round, items)
         except StoreError as error:
+            if self._ahead is not None:
+                self._ahead.changed.update([item.request.key for item in items])  # these come first
             self._land()
             self._fail([*items, *self._left_waiting(error)], error)
             return

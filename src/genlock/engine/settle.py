@@ -6,6 +6,9 @@ on, repeats each event's reactions (most write nothing) and moves the cursor by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
+
 from genlock.core.codec import decode_event
 from genlock.core.commands import MoveSettled
 from genlock.core.keys import SETTLED, TASK, Key
@@ -13,6 +16,7 @@ from genlock.core.model import SettledRecord
 from genlock.core.rules import REACTING, Reaction, react, reacts
 from genlock.core.task.relate import SYSTEM
 from genlock.engine.batch import Round
+from genlock.engine.cells import Cell
 from genlock.engine.counts import Counts
 from genlock.engine.jobs import plain_item
 from genlock.engine.observing import Notes
@@ -23,16 +27,25 @@ from genlock.store import EventPage, EventQuery, Recorded, Store
 
 _PAGE = 500
 
+Wrote = Callable[[list[Cell], list[Span], datetime], None]
+"""Is told which records were written, where in the feeds that is, and when."""
+
 
 class Settler:
     """Settles projects of one store."""
 
-    def __init__(self, store: Store, counts: Counts, profile: str, notes: Notes | None = None, *, keeps_up: bool = False) -> None:
-        """With `keeps_up` the store is told now and then how far all is settled, so that a look at the feed's end is short."""
+    def __init__(
+        self, store: Store, counts: Counts, profile: str, notes: Notes | None = None, *, wrote: Wrote | None = None, keeps_up: bool = False
+    ) -> None:
+        """`wrote` is told what came of it.
+
+        With `keeps_up` the store is told now and then how far all is settled, so that a look at the feed's end is short.
+        """
         self._store = store
         self._counts = counts
         self._profile = profile
         self._notes = notes
+        self._wrote = wrote
         self._keeps_up = keeps_up
         self._told: dict[tuple[str, str], int] = {}
         """The position that the store was last told of."""
@@ -142,6 +155,8 @@ class Settler:
         complete = self._run(reactor, reactions, until)
         if self._notes is not None and reactor.cells:
             self._notes.wrote(reactor.cells, reactor.commits)
+        if self._wrote is not None and reactor.cells:
+            self._wrote(reactor.cells, reactor.written, round.now)
         return sum(span.events for span in reactor.written), complete
 
     def _run(self, reactor: Reactor, reactions: list[Reaction], until: float) -> bool:

@@ -77,7 +77,7 @@ class Upkeep:
         self._own = own
         self._notes = notes
         self._outages = outages
-        self._settler = Settler(store, counts, profile, notes, keeps_up=outages is not None)
+        self._settler = Settler(store, counts, profile, notes, wrote=self._wrote, keeps_up=outages is not None)
         self._events: dict[Place, int] = {}
         """Since they were last settled."""
         self._unsettled: dict[Place, float] = {}
@@ -90,6 +90,11 @@ class Upkeep:
         """Where the next tour of a project goes on."""
         self.denials = Denials(coordinator)
         self._flushed = time.monotonic()
+
+    def _wrote(self, cells: list[Cell], written: list[Span], now: datetime) -> None:
+        """Settling has written these."""
+        self._own(written)
+        self._news(cells, now)
 
     # After a commit
 

@@ -29,8 +29,10 @@ class Sleeper(Protocol):
 class Watcher:
     """Watches places, each from a cursor on."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, hears: bool) -> None:
+        """Only who is alone with a handle `hears`: what another commits by it counts as committed here."""
         self._store = store
+        self._hears = hears
         self._lock = threading.Lock()
         self._cursors: dict[tuple[str, str], str] = {}
         self._sleepers: dict[tuple[str, str], Sleeper] = {}
@@ -79,7 +81,10 @@ class Watcher:
             heard: Collection[tuple[str, str]] = ()
             try:
                 asleep = time.monotonic()
-                heard = hear(self._store, places, cursors, _WAIT_SECONDS)
+                if self._hears:
+                    heard = hear(self._store, places, cursors, _WAIT_SECONDS)
+                else:
+                    self._store.wait(places, cursors, _WAIT_SECONDS)
                 # Where the feed ends now is only for the next wait: whoever sleeps is not to wait for the answer.
                 self._poke(heard)
                 # Who slept to the end was told nothing: such a look is taken every other time only, for stores that never tell.

@@ -72,8 +72,8 @@ class Links(Generic[L]):
         self._where = where
         self._idle: list[L] = []
         self._room = threading.BoundedSemaphore(most)
-        self.under_way = threading.BoundedSemaphore(most - 1)
-        """For commits and loads that keep their connection between two steps: one is always left to others. See sending.py."""
+        self.ahead, self.under_way = threading.BoundedSemaphore(most // 4), threading.BoundedSemaphore(most - 1 - most // 4)
+        """For loads and for commits that keep their connection between two steps: one is always left to others. See sending.py."""
         self._backoff = Backoff()
         self._closed = False
         self._era = 0

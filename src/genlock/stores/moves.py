@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 MOST_MARKS = 10_000
 """Feeds that are remembered one by one; more are not told apart."""
@@ -29,7 +29,10 @@ class Moves:
         """The same of those that were moved elsewhere."""
         self._all = 0
         self._serial = 0
-        self._looks: dict[int, tuple[str, int]] = {}
+        self._looks: dict[int, tuple[str, int, int]] = {}
+        """By mark: the cursor that was found, and what is above it for those who wait and for those who hear."""
+        self._heard: dict[int, int] = {}
+        """The serial at which somebody was last told that it was moved elsewhere."""
         self._closed = False
 
     def now(self) -> int:
@@ -37,18 +40,26 @@ class Moves:
         return self._serial
 
     def looked(self, mark: int, cursor: str, since: int) -> None:
-        """Somebody has looked, later than `since`, and found the feed to end at this cursor."""
+        """Somebody has looked, later than `since`, and found the feed to end at this cursor.
+
+        Who hears may have been told of a move and look only now: what came in between has a place before the cursor, and nobody has been
+        told of it yet. So for those who hear counts what is above what they were told last.
+        """
         with self._changed:
             if len(self._looks) > MOST_MARKS:
                 self._looks.clear()
-            self._looks[mark] = cursor, since
+            self._looks[mark] = cursor, since, min(since, self._heard.get(mark, since))
 
-    def since_look(self, cursors: Mapping[int, str]) -> int | None:
-        """What these feeds have done since somebody found them there is above this number; None: nobody did, so it has to be looked up."""
+    def since_look(self, cursors: Mapping[int, str], *, hearing: bool = False) -> dict[int, int] | None:
+        """What each of these feeds has done since somebody found it there is above its number; None: nobody has found one of them there."""
+        known: dict[int, int] = {}
         with self._changed:
-            looks = [(self._looks.get(mark), cursor) for mark, cursor in cursors.items()]
-        known = [look[1] for look, cursor in looks if look is not None and look[0] == cursor]
-        return min(known, default=None) if len(known) == len(looks) else None
+            for mark, cursor in cursors.items():
+                found, waiting, heard = self._looks.get(mark, ("", 0, 0))
+                if found != cursor:
+                    return None
+                known[mark] = heard if hearing else waiting
+        return known
 
     def tell(self, marks: Iterable[int] | None, *, here: bool = False) -> None:
         """These feeds have moved, `here` or elsewhere; None: any may have."""
@@ -56,29 +67,34 @@ class Moves:
             self._serial += 1
             moved = dict.fromkeys(marks or (), self._serial)
             if marks is None or len(self._marks) > MOST_MARKS:
-                self._all, here = self._serial, False
-                self._marks.clear()
-                self._others.clear()
+                self._all = self._serial
+                for known in (self._marks, self._others, self._heard):
+                    known.clear()
+                self._elsewhere.notify_all()
             self._marks.update(moved)
             if not here:
                 self._others.update(moved)
                 self._elsewhere.notify_all()
             self._changed.notify_all()
 
-    def wait(self, marks: Collection[int], since: int, seconds: float) -> list[int]:
-        """Returns when one of the feeds has moved since then, after so many seconds, or when all is over. Those known to have moved."""
-        return self._wait(self._changed, self._marks, marks, since, seconds)
+    def wait(self, since: Mapping[int, int], seconds: float) -> list[int]:
+        """Returns when one of the feeds has moved since its number, after so many seconds, or when all is over: those that have moved."""
+        return self._wait(self._changed, self._marks, since, seconds)
 
-    def hear(self, marks: Collection[int], since: int, seconds: float) -> list[int]:
+    def hear(self, since: Mapping[int, int], seconds: float) -> list[int]:
         """The same of what was moved elsewhere."""
-        return self._wait(self._elsewhere, self._others, marks, since, seconds)
+        moved = self._wait(self._elsewhere, self._others, since, seconds)
+        with self._elsewhere:
+            self._heard.update({mark: self._others.get(mark, 0) for mark in moved})
+        return moved
 
-    def _wait(self, told: threading.Condition, serials: dict[int, int], marks: Collection[int], since: int, seconds: float) -> list[int]:
+    def _wait(self, told: threading.Condition, serials: dict[int, int], since: Mapping[int, int], seconds: float) -> list[int]:
         def moved() -> list[int]:
-            return [mark for mark in marks if serials.get(mark, 0) > since]
+            return [mark for mark, number in since.items() if serials.get(mark, 0) > number]
 
         with told:
-            told.wait_for(lambda: self._closed or self._all > since or moved(), seconds)
+            first = min(since.values(), default=self._serial)
+            told.wait_for(lambda: self._closed or self._all > first or moved(), seconds)
             return moved()
 
     @property

@@ -57,7 +57,7 @@ class Watcher:
                 return
             left = max(0.0, deadline - time.monotonic())
             # Where there is no thread to look for us, we come back soon, and look ourselves.
-            self._moves.wait({cursor.feed for cursor in cursors}, since, left if self._thread is not None else min(left, LOOK))
+            self._moves.wait({cursor.feed: since for cursor in cursors}, left if self._thread is not None else min(left, LOOK))
 
     def close(self) -> None:
         """Ends the thread, after `moves` is closed."""

@@ -126,7 +126,7 @@ class PostgresStore:
 
     def ask(self, keys: Sequence[Key]) -> Asked:
         """The same, begun if there is a connection to spare."""
-        return begin(self._load, keys, self._links.under_way)
+        return begin(self._load, keys, self._links.ahead)
 
     def _load(self, keys: Sequence[Key], *, with_index: bool = False) -> Course[Snapshot]:
         with self._entered() as link:
@@ -220,16 +220,16 @@ class PostgresStore:
 
     def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
         """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        self._wait(projects, after, timeout, self._moves.wait)
+        self._wait(projects, after, timeout, hearing=False)
 
     def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
         """The same, but not by what is committed here; those that others have moved."""
-        moved = self._wait(projects, after, timeout, self._moves.hear)
+        moved = self._wait(projects, after, timeout, hearing=True)
         return [project for project in projects if feed_mark(*project) in moved] if moved else ()
 
-    def _wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float, sleep: waiting.Sleep) -> Collection[int]:
+    def _wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float, *, hearing: bool) -> Collection[int]:
         self._door.check()
-        return waiting.wait(self._entered, self._queries["moved"], self._moves, self._listener, projects, after, timeout, sleep)
+        return waiting.wait(self._entered, self._queries["moved"], self._moves, self._listener, projects, after, timeout, hearing)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         """Drops the record's events below `before_version` and swaps `base` in."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from genlock.stores.moves import Moves
 from genlock.stores.places import decode_cursor
@@ -16,10 +16,6 @@ DEAF = 0.05
 """Seconds between looks while we cannot."""
 
 
-Sleep = Callable[[Collection[int], int, float], Collection[int]]
-"""`Moves.wait` or `Moves.hear`."""
-
-
 def wait(
     lend: Lend,
     statement: str,
@@ -28,11 +24,11 @@ def wait(
     projects: Sequence[tuple[str, str]],
     after: Sequence[str],
     timeout: float,
-    sleep: Sleep,
+    hearing: bool,
 ) -> Collection[int]:
     """Returns when one of the feeds is no longer where its cursor is, after `timeout` seconds, or when the store is closed.
 
-    The marks of those that are known to have moved while one slept.
+    The marks of those that are known to have moved while one slept; for who is `hearing`, elsewhere.
     """
     deadline = time.monotonic() + timeout
     places = [decode_cursor(cursor) for cursor in after]
@@ -45,13 +41,14 @@ def wait(
         ints([place.position for place in places]),
     ]
     # Who has just read these cursors need not look again whether they are still the ends: he would have been told.
-    looked = moves.since_look(marks) if listener.hears else None
+    looked = moves.since_look(marks, hearing=hearing) if listener.hears else None
+    sleep = moves.hear if hearing else moves.wait
     while not moves.closed:
         if looked is not None:
             since, looked = looked, None
         else:
             # The number before the look: what moves in between counts as later.
-            since = moves.now()
+            since = dict.fromkeys(marks, moves.now())
             with lend() as link:
                 if any(moved for (moved,) in rows_of(link.call(statement, values))):
                     break
@@ -59,7 +56,7 @@ def wait(
         if left <= 0:
             break
         listener.want()
-        moved = sleep(marks, since, min(left, LOOK if listener.hears else DEAF))
+        moved = sleep(since, min(left, LOOK if listener.hears else DEAF))
         if moved:
             return moved
     return ()

@@ -122,7 +122,7 @@ class RedisStore:
 
     def ask(self, keys: Sequence[Key]) -> Asked:
         """The same, begun if there is a connection to spare."""
-        return begin(self._load, keys, self._links.under_way)
+        return begin(self._load, keys, self._links.ahead)
 
     def _load(self, keys: Sequence[Key], *, with_index: bool = False) -> Course[Snapshot]:
         with self._entered() as link:

@@ -55,7 +55,7 @@ class Listener:
                 link = Link(self._settings)
                 self._listen(link)
             except (Unreachable, Refused, Broken):
-                self._moves.wait((), self._moves.now(), pause)
+                self._moves.wait({}, pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
             finally:
                 self.hears = False
@@ -106,5 +106,5 @@ def wait(
         if left <= 0:
             return
         listener.want()
-        if moves.wait(marks, since, min(left, LOOK if listener.hears else DEAF)):
+        if moves.wait(dict.fromkeys(marks, since), min(left, LOOK if listener.hears else DEAF)):
             return
