@@ -106,7 +106,7 @@ SELECT NULL::int8, NULL::text, NULL::text, m.epoch, m.birth, NULL::bytea, coales
     coalesce(p.purges, 0)
 FROM genlock.meta AS m LEFT JOIN place AS p ON true
 UNION ALL (
-    -- The project is not compared by the one who reads the record: a name of another's would be found to be missing.
+    -- The project is compared here, not where the record is looked up: an event whose record is another project's is shown, without a name.
     SELECT e.at & 1099511627775, CASE WHEN r.project = p.id THEN r.kind END, CASE WHEN r.project = p.id THEN r.name END,
         e.version, e.digest, e.body, e.record, NULL, NULL
     FROM place AS p
