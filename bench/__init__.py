@@ -1,1 +1,2 @@
-"""Benchmarks: ratios against a raw floor measured in the same run. `make bench` runs them all; see docs/benchmarks.md."""
+"""Benchmarks: ratios against a raw floor measured in the same run. `make bench` runs them all; see
+docs/benchmarks.md."""

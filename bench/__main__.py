@@ -1,4 +1,5 @@
-"""`python -m bench [name …]`: all benchmarks, or those named. One alone may have options of its own."""
+"""`python -m bench [name …]`: all benchmarks, or those named. One alone may have options of its
+own."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from importlib import import_module
 
 ENGINE = ("claims", "processes", "scale", "waking")
 COMMAND_LINE = ("startup", "ready", "plan_import")
-BY_NAME_ONLY = ("race", "copy", "coordinators")
-"""What takes minutes: a proof, which is no measure of speed (`make race`), a large store copied around (`make bench-copy`), two
-coordinators on each server (`make bench-stores`)."""
+BY_NAME_ONLY = ("race", "copy", "coordinators", "rooms")
+"""What takes minutes: a proof, which is no measure of speed (`make race`), a large store copied
+around (`make bench-copy`), two coordinators on each server (`make bench-stores`). And how the source
+is cut (`rooms`)."""
 WITH_OPTIONS = ("snapshot",)
 """Twenty minutes with old transactions open: `python -m bench snapshot --minutes 10`."""
 

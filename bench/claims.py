@@ -1,4 +1,5 @@
-"""Single and batched durable claims against the replay of the same commits, and one caller against one raw load and commit."""
+"""Single and batched durable claims against the replay of the same commits, and one caller against
+one raw load and commit."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ async def _single(fleet: AsyncCoordinator, ids: list[str], latencies: list[float
     async def caller(number: int) -> None:
         for name in ids[number::CALLERS]:
             start = time.perf_counter()
-            granted = await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=f"session-{number}")
+            granted = await fleet.claim_task(
+                task_id=name, agent_id=f"agent-{number}", session_id=f"session-{number}"
+            )
             latencies.append(time.perf_counter() - start)
             assert granted.success
 
@@ -43,7 +46,9 @@ async def _batched(fleet: AsyncCoordinator, ids: list[str], latencies: list[floa
         for start in range(number * BATCH, len(ids), BATCH * BATCH_CALLERS):
             begin = time.perf_counter()
             granted = await fleet.batch_claim(
-                task_ids=ids[start : start + BATCH], agent_id=f"agent-{number}", session_id=f"session-{number}"
+                task_ids=ids[start : start + BATCH],
+                agent_id=f"agent-{number}",
+                session_id=f"session-{number}",
             )
             latencies.append(time.perf_counter() - begin)
             assert all(getattr(result, "success", False) for result in granted.values())
@@ -75,10 +80,11 @@ def _measure(store: Store, work: Work, ids: list[str]) -> tuple[float, list[floa
 
 
 def compare(title: str, work: Work, target: float) -> list[Line]:
-    """Best of a few rounds of each, in turn: the engine, its commits replayed, and those without secondary indexes.
+    """Best of a few rounds of each, in turn: the engine, its commits replayed, and those without
+    secondary indexes.
 
-    The commits are recorded in a run of their own: whoever keeps all that was ever written in memory makes the collector of garbage
-    walk through it, which is no part of the engine's work.
+    The commits are recorded in a run of their own: whoever keeps all that was ever written in
+    memory makes the collector of garbage walk through it, which is no part of the engine's work.
     """
     engine, floor, bare, alone, latencies, sizes = [], [], [], [], [], []
     ids = ids_of(TASKS)
@@ -103,8 +109,13 @@ def compare(title: str, work: Work, target: float) -> list[Line]:
         Line(f"{title}: claims/s", f"{rate:,.0f}"),
         Line(f"{title}: replay of its commits, claims/s", f"{TASKS / min(floor):,.0f}"),
         Line(f"{title}: without secondary indexes, claims/s", f"{TASKS / min(bare):,.0f}"),
-        Line(f"{title}: load and commit by the store alone, claims/s", f"{TASKS / min(alone):,.0f}"),
-        Line(f"{title}: … of the replay, and so the most that an engine could reach", f"{min(floor) / min(alone):.2f}"),
+        Line(
+            f"{title}: load and commit by the store alone, claims/s", f"{TASKS / min(alone):,.0f}"
+        ),
+        Line(
+            f"{title}: … of the replay, and so the most that an engine could reach",
+            f"{min(floor) / min(alone):.2f}",
+        ),
         Line(f"{title}: claims a commit", f"{max(sizes):.0f}"),
         at_least(f"{title}: of the replay", min(floor) / min(engine), target),
         at_least(f"{title}: replay of the bare rows", min(bare) / min(floor), 0.5),
@@ -132,7 +143,9 @@ def one_caller() -> list[Line]:
             assert fleet.claim_task(task_id=task).success
             times.append(time.perf_counter() - start)
         fleet.close()
-        raw = Replay(copy_of(before, folder / "floor.db"), recorder.commits).run_one_by_one(recorder.loads[: len(recorder.commits)])
+        raw = Replay(copy_of(before, folder / "floor.db"), recorder.commits).run_one_by_one(
+            recorder.loads[: len(recorder.commits)]
+        )
     ours, floor = percentile(times, 0.5), percentile(raw, 0.5)
     return [
         Line("one caller: a claim, median", f"{ours * 1e6:,.0f} µs"),
@@ -143,7 +156,10 @@ def one_caller() -> list[Line]:
 
 def main() -> None:
     show(f"Single durable claims, async API, {CALLERS} callers", compare("single", _single, 0.6))
-    show(f"Batches of {BATCH}, async API, {BATCH_CALLERS} callers", compare("batches", _batched, 0.75))
+    show(
+        f"Batches of {BATCH}, async API, {BATCH_CALLERS} callers",
+        compare("batches", _batched, 0.75),
+    )
     show("One caller", one_caller())
 
 

@@ -1,4 +1,5 @@
-"""Two coordinators on one server, each on a project of its own, against one: what a claim costs, and how much more they do far away.
+"""Two coordinators on one server, each on a project of its own, against one: what a claim costs,
+and how much more they do far away.
 
 `python -m bench.coordinators [store …]`: on every server of the tests' catalog, or on those named.
 """
@@ -21,7 +22,7 @@ from bench.claims import CALLERS
 from bench.plans import ids_of, register, tasks_of
 from bench.report import Line, at_least, at_most, show
 from genlock import AsyncCoordinator
-from genlock.store import Change, Committed, Conflict, Sent, send
+from genlock.store import Change, Committed, Conflict, PendingCommit, start_commit
 from tests.servers import stores
 from tests.servers.proxy import between
 from tests.servers.stores import Server
@@ -29,7 +30,8 @@ from tests.servers.stores import Server
 CLAIMS = 5120
 FAR_CLAIMS = 2048
 FAR_CALLERS = 8
-"""Behind the delay it is the journeys that count, and not the cores: so many agents as one machine may have."""
+"""Behind the delay it is the journeys that count, and not the cores: so many agents as one machine
+may have."""
 FAR_MILLISECONDS = 2.0
 ROUNDS = 3
 
@@ -50,15 +52,17 @@ class Counted:
     """A store that counts the changes and conflicts that it passes on."""
 
     def __init__(self, url: str) -> None:
-        self._store = genlock.open_store(url)
+        self._store = genlock.open_store(url, create=True)
         self.limits = self._store.limits
         self.changes = self.conflicts = 0
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        return self.counted(self._store.commit(changes))
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        return self.counted(self._store.commit(changes, epoch=epoch))
 
-    def send(self, changes: Sequence[Change]) -> Sent:
-        return CountedLater(self, send(self._store, changes))
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
+        return CountedLater(self, start_commit(self._store, changes, epoch=epoch))
 
     def counted(self, answers: Sequence[Committed | Conflict]) -> Sequence[Committed | Conflict]:
         self.changes += len(answers)
@@ -72,7 +76,7 @@ class Counted:
 class CountedLater:
     """A commit under way whose answers are counted."""
 
-    def __init__(self, store: Counted, sent: Sent) -> None:
+    def __init__(self, store: Counted, sent: PendingCommit) -> None:
         self._store = store
         self._sent = sent
         self.wait = sent.wait
@@ -91,7 +95,12 @@ def work(url: str, project: str, callers: int, claims: int) -> None:
         print("ready", flush=True)
         sys.stdin.readline()
         began, used = time.monotonic(), _used()
-        await asyncio.gather(*(claim_all(fleet, number, ids_of(claims)[number::callers]) for number in range(callers)))
+        await asyncio.gather(
+            *(
+                claim_all(fleet, number, ids_of(claims)[number::callers])
+                for number in range(callers)
+            )
+        )
         answer = {"began": began, "ended": time.monotonic(), "cpu": _used() - used}
         await fleet.close()
         return answer
@@ -102,7 +111,9 @@ def work(url: str, project: str, callers: int, claims: int) -> None:
 
 async def claim_all(fleet: AsyncCoordinator, number: int, ids: list[str]) -> None:
     for name in ids:
-        granted = await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=f"session-{number}")
+        granted = await fleet.claim_task(
+            task_id=name, agent_id=f"agent-{number}", session_id=f"session-{number}"
+        )
         assert granted.success
 
 
@@ -115,12 +126,19 @@ def _used() -> float:
 def measure(server: Server, url: str, way: str, number: int, callers: int, claims: int) -> Run:
     """So many coordinators at once, each on a project of its own that is made ready before."""
     for at in range(number):
-        with genlock.connect(url, project_id=f"project-{at}", deadline_seconds=60) as fleet:
+        with genlock.connect(
+            url, create=True, project_id=f"project-{at}", deadline_seconds=60
+        ) as fleet:
             fleet.add_tasks(tasks=tasks_of(ids_of(claims)))
             register(fleet, callers)
     command = [sys.executable, "-m", "bench.coordinators", "work", way]
     crew = [
-        subprocess.Popen([*command, f"project-{at}", str(callers), str(claims)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, f"project-{at}", str(callers), str(claims)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         for at in range(number)
     ]
     for process in crew:
@@ -134,11 +152,17 @@ def measure(server: Server, url: str, way: str, number: int, callers: int, claim
     answers = [json.loads(process.communicate()[0]) for process in crew]
     cpu = sum(answer["cpu"] for answer in answers) + cpu_of(server.port) - before
     took = max(answer["ended"] for answer in answers) - min(answer["began"] for answer in answers)
-    return Run(number * claims, took, cpu, *(sum(answer[name] for answer in answers) for name in ("changes", "conflicts")))
+    return Run(
+        number * claims,
+        took,
+        cpu,
+        *(sum(answer[name] for answer in answers) for name in ("changes", "conflicts")),
+    )
 
 
 def cpu_of(port: int) -> float:
-    """CPU seconds that the server on this port has used so far, with all its processes, also those that have ended."""
+    """CPU seconds that the server on this port has used so far, with all its processes, also those
+    that have ended."""
     parents: dict[int, tuple[int, list[int]]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -187,13 +211,20 @@ def near(server: Server, place: Path) -> list[Line]:
             url = server.store_url(place / f"near-{at}-{number}")
             runs[number].append(measure(server, url, url, number, CALLERS, CLAIMS))
     one, two = (min(run.cpu / run.claims for run in runs[number]) for number in (1, 2))
-    changes, conflicts = (sum(getattr(run, name) for run in runs[2]) for name in ("changes", "conflicts"))
+    changes, conflicts = (
+        sum(getattr(run, name) for run in runs[2]) for name in ("changes", "conflicts")
+    )
     return [
         Line("one coordinator: CPU of it and of the server, a claim", f"{one * 1e6:,.0f} µs"),
         Line("two: CPU of them and of the server, a claim", f"{two * 1e6:,.0f} µs"),
         at_most("two, of one", two / one, 1.15, " ×"),
         at_most("two: conflicts", 100 * conflicts / changes, 1, " %"),
-        *(Line(f"{number}: claims/s", f"{max(run.claims / run.took for run in runs[number]):,.0f}") for number in runs),
+        *(
+            Line(
+                f"{number}: claims/s", f"{max(run.claims / run.took for run in runs[number]):,.0f}"
+            )
+            for number in runs
+        ),
     ]
 
 
@@ -205,7 +236,14 @@ def far(server: Server, place: Path) -> list[Line]:
             for number in rates:
                 folder = place / f"far-{at}-{number}"
                 proxy.delay(FAR_MILLISECONDS / 2)
-                run = measure(server, server.store_url(folder), server.store_url(folder, proxy.port), number, FAR_CALLERS, FAR_CLAIMS)
+                run = measure(
+                    server,
+                    server.store_url(folder),
+                    server.store_url(folder, proxy.port),
+                    number,
+                    FAR_CALLERS,
+                    FAR_CLAIMS,
+                )
                 rates[number].append(run.claims / run.took)
     one, two = (max(rates[number]) for number in (1, 2))
     return [
@@ -219,10 +257,15 @@ def main(names: Sequence[str] = stores.DISTURBED) -> None:
     for name in names:
         own = stores.LASTING[name].own
         if own is None:
-            raise SystemExit(f"there is no server for {name!r}; there are: {', '.join(stores.DISTURBED)}")
+            raise SystemExit(
+                f"there is no server for {name!r}; there are: {', '.join(stores.DISTURBED)}"
+            )
         with own() as server:
             place = Path("/bench")  # only its name counts
-            show(f"{name}: coordinators on projects of their own, {CALLERS} callers each", near(server, place))
+            show(
+                f"{name}: coordinators on projects of their own, {CALLERS} callers each",
+                near(server, place),
+            )
             title = f"{name}: coordinators {FAR_MILLISECONDS:g} ms away, {FAR_CALLERS} callers each"
             show(title, far(server, place))
 

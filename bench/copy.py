@@ -1,8 +1,10 @@
-"""A store of many tasks, copied around through the kinds of store that there are and back to the first: seconds, events a second.
+"""A store of many tasks, copied around through the kinds of store that there are and back to the
+first: seconds, events a second.
 
-`python -m bench copy [TASKS] [STORE …]`, `make bench-copy ARGS="100000 postgres dynamodb"`. Ten events a task: it is added, claimed,
-renewed six times, completed, and its completion is heard of by the one that waits for it. DynamoDB is the tests' own server, or whatever
-is at GENLOCK_TEST_DYNAMODB.
+`python -m bench copy [TASKS] [STORE …]`, `make bench-copy ARGS="100000 postgres dynamodb"`. Ten
+events a task: it is added, claimed, renewed six times, completed, and its completion is heard of by
+the one that waits for it. DynamoDB is the tests' own server, or whatever is at
+GENLOCK_TEST_DYNAMODB.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ import genlock
 from bench.plans import ids_of, tasks_of
 from bench.report import Line, show
 from genlock.core.keys import KINDS, SETTLED
-from genlock.engine.walk import pages_of, records_of
-from genlock.keeping.copy import Copied, copy
+from genlock.engine.scan import pages_of, records_of
 from genlock.store import Store
+from genlock.transfer.copy import Copied, copy
 from tests.servers import ministack, postgres
 
 TASKS = 10_000
@@ -35,10 +37,14 @@ TELL_EVERY_SECONDS = 10.0
 def fill(url: str, tasks: int) -> None:
     """A store with a history, by real operations."""
     ids = ids_of(tasks)
-    with genlock.connect(url, deadline_seconds=600, session_id="builder", agent_id="builder") as fleet:
+    with genlock.connect(
+        url, create=True, deadline_seconds=600, session_id="builder", agent_id="builder"
+    ) as fleet:
         for start in range(0, tasks, AT_ONCE):
             plan = tasks_of(ids[start : start + AT_ONCE])
-            for task, other in zip(plan, ids[start - AT_ONCE : start] if start else (), strict=False):
+            for task, other in zip(
+                plan, ids[start - AT_ONCE : start] if start else (), strict=False
+            ):
                 task["depends_on"] = [other]
             fleet.add_tasks(tasks=plan)
         for start in range(0, tasks, AT_ONCE):
@@ -48,14 +54,21 @@ def fill(url: str, tasks: int) -> None:
 def _work_off(fleet: genlock.Coordinator, chunk: list[str]) -> None:
     generations = dict.fromkeys(chunk, 1)
     claimed = fleet.batch_claim(task_ids=chunk)
-    assert all(isinstance(answer, genlock.ClaimResult) and answer.success for answer in claimed.values())
+    assert all(
+        isinstance(answer, genlock.ClaimResult) and answer.success for answer in claimed.values()
+    )
     for _ in range(RENEWALS):
         fleet.batch_renew(generations=generations)
-    fleet.batch_submit(results=[{"task_id": name, "generation": 1, "result_data": {"done": name}} for name in chunk])
+    fleet.batch_submit(
+        results=[
+            {"task_id": name, "generation": 1, "result_data": {"done": name}} for name in chunk
+        ]
+    )
 
 
 def sum_of(store: Store) -> str:
-    """One digest of all records and feeds, whatever their positions; but for how far each store is settled, which is its own."""
+    """One digest of all records and feeds, whatever their positions; but for how far each store is
+    settled, which is its own."""
     total = hashlib.sha256()
     for place in sorted(store.audit().places):
         for kind in KINDS:
@@ -74,10 +87,15 @@ def around(names: list[str], folder: Path, stack: ExitStack) -> Iterator[tuple[s
             yield name, stack.enter_context(postgres.running()).url()
         elif name == "dynamodb":
             os.environ.update(ministack.ENVIRONMENT)
-            endpoint = os.environ.get(ministack.ADDRESS) or stack.enter_context(ministack.running(folder)).endpoint_url
+            endpoint = (
+                os.environ.get(ministack.ADDRESS)
+                or stack.enter_context(ministack.running(folder)).endpoint_url
+            )
             yield name, ministack.url_for(folder / name, endpoint)
         else:
-            raise SystemExit(f"there is no store {name!r} to copy to; there are: postgres, dynamodb")
+            raise SystemExit(
+                f"there is no store {name!r} to copy to; there are: postgres, dynamodb"
+            )
     yield "sqlite", f"sqlite://{folder / 'last.db'}"
 
 
@@ -89,7 +107,11 @@ class Told:
 
     def line(self, line: Line) -> Line:
         """One figure that is known."""
-        print(f"{time.monotonic() - self._began:7.0f} s  {line.what}: {line.value}", file=sys.stderr, flush=True)
+        print(
+            f"{time.monotonic() - self._began:7.0f} s  {line.what}: {line.value}",
+            file=sys.stderr,
+            flush=True,
+        )
         return line
 
     def progress(self, what: str, done: int, total: int | None) -> None:
@@ -101,9 +123,13 @@ class Told:
 
 def copied(source: str, target: str, told: Told) -> tuple[Copied, Copied, str]:
     """Both steps apart: the copy, and its verification; and the sum of the target."""
-    stores = genlock.open_store(source), genlock.open_store(target)
+    stores = genlock.open_store(source), genlock.open_store(target, create=True)
     try:
-        return copy(*stores, verify=False, progress=told.progress), copy(*stores, progress=told.progress), sum_of(stores[1])
+        return (
+            copy(*stores, verify=False, progress=told.progress),
+            copy(*stores, progress=told.progress),
+            sum_of(stores[1]),
+        )
     finally:
         for store in stores:
             store.close()
@@ -130,7 +156,10 @@ def main() -> None:
         last = "sqlite"
         for name, url in around(names, Path(folder), stack):
             made, verified, total = copied(source, url, told)
-            tell(f"{last} → {name}: {made.tasks:,} tasks, {made.events:,} events", f"{made.seconds:.1f} s")
+            tell(
+                f"{last} → {name}: {made.tasks:,} tasks, {made.events:,} events",
+                f"{made.seconds:.1f} s",
+            )
             tell("  events a second", f"{made.events / made.seconds:,.0f}")
             tell("  comparison and replay", f"{verified.seconds:.1f} s")
             sums.append(total)

@@ -1,7 +1,9 @@
-"""The floor: the engine's own commits, recorded to the byte, replayed with plain statements on the same schema.
+"""The floor: the engine's own commits, recorded to the byte, replayed with plain statements on the
+same schema.
 
-The replay knows everything beforehand (row values, numbers of names); it does nothing but BEGIN, executemany, COMMIT, with the same
-durability. What the engine costs beyond it is what the engine costs.
+The replay knows everything beforehand (row values, numbers of names); it does nothing but BEGIN,
+executemany, COMMIT, with the same durability. What the engine costs beyond it is what the engine
+costs.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ import gc
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from genlock.store import Change, Committed, Conflict, Later, Sent, Store
+from genlock.store import Change, Committed, Conflict, Deferred, PendingCommit, Store
 from genlock.stores.sqlite import SQLiteStore
 
 _UPDATE = """UPDATE record SET version = ?, digest = ?, state = ?, pool = ?, ord = ?, due_at = ?, session = ?, waits = ?, body = ?
@@ -26,7 +29,10 @@ _EVENT = """INSERT INTO event (at, record, version, digest, body)
 VALUES (?, (SELECT id FROM record WHERE project = ? AND kind = ? AND name = ?), ?, ?, ?)"""
 _EVENT_BY_ROW = "INSERT INTO event (at, record, version, digest, body) VALUES (?, ?, ?, ?, ?)"
 _HEAD = "UPDATE project SET head = head + ? WHERE id = ? RETURNING head"
-_SECONDARY = "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = 'record'"
+_SECONDARY = (
+    "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND "
+    "tbl_name = 'record'"
+)
 _LOAD = "SELECT version, digest, body FROM record WHERE project = ? AND kind = ? AND name = ?"
 
 
@@ -41,18 +47,22 @@ class Recorder:
         self.calls: list[tuple[Callable[..., Any], Sequence[Any]]] = []
         """Both, in the order in which they came, as methods of a store."""
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         self.commits.append(list(changes))
         self.calls.append((SQLiteStore.commit, self.commits[-1]))
-        return self._store.commit(changes)
+        return self._store.commit(changes, epoch=epoch)
 
-    def send(self, changes: Sequence[Change]) -> Sent:
-        return Later(self.commit, changes)
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
+        return Deferred(partial(self.commit, epoch=epoch), changes)
 
-    def load(self, keys: Sequence[Any], *, with_index: bool = False) -> Any:
+    def load(
+        self, keys: Sequence[Any], queries: Sequence[Any] = (), *, with_index: bool = False
+    ) -> Any:
         self.loads.append(list(keys))
         self.calls.append((SQLiteStore.load, self.loads[-1]))
-        return self._store.load(keys, with_index=with_index)
+        return self._store.load(keys, queries, with_index=with_index)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -72,7 +82,8 @@ def copy_of(path: Path, target: Path) -> Path:
 
 
 def by_the_store_alone(path: Path, recorder: Recorder) -> float:
-    """Loads and commits again through the store what was loaded and committed in a recorded run, one after the other; the seconds.
+    """Loads and commits again through the store what was loaded and committed in a recorded run,
+    one after the other; the seconds.
 
     Whatever an engine does comes on top of this: it is the most that any could reach.
     """
@@ -88,25 +99,53 @@ def by_the_store_alone(path: Path, recorder: Recorder) -> float:
 
 
 class Replay:
-    """The commits as plain rows, ready to be run against a copy of the store as it was before them."""
+    """The commits as plain rows, ready to be run against a copy of the store as it was before
+    them."""
 
-    def __init__(self, path: Path, commits: Sequence[Sequence[Change]], *, indexes: bool = True) -> None:
+    def __init__(
+        self, path: Path, commits: Sequence[Sequence[Change]], *, indexes: bool = True
+    ) -> None:
         self._db = apsw.Connection(str(path))
-        self._db.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536")
+        self._db.execute(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA cache_size = -65536"
+        )
         if not indexes:
             for (name,) in list(
-                self._db.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND tbl_name = 'record'")
+                self._db.execute(
+                    "SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL AND "
+                    "tbl_name = 'record'"
+                )
             ):
                 self._db.execute(f"DROP INDEX {name}")
         self._projects = {
-            (tenant, project): number for number, tenant, project in self._db.execute("SELECT id, tenant, project FROM project")
+            (tenant, project): number
+            for number, tenant, project in self._db.execute(
+                "SELECT id, tenant, project FROM project"
+            )
         }
-        for tenant, name in {(change.key.tenant, change.index.session) for commit in commits for change in commit if change.index.session}:
-            self._db.execute("INSERT INTO session (tenant, name) VALUES (?, ?) ON CONFLICT DO NOTHING", (tenant, name))
-        self._pools = {(project, name): number for number, project, name in self._db.execute("SELECT id, project, name FROM pool")}
-        self._sessions = {(tenant, name): number for number, tenant, name in self._db.execute("SELECT id, tenant, name FROM session")}
+        for tenant, name in {
+            (change.key.tenant, change.index.session)
+            for commit in commits
+            for change in commit
+            if change.index.session
+        }:
+            self._db.execute(
+                "INSERT INTO session (tenant, name) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (tenant, name),
+            )
+        self._pools = {
+            (project, name): number
+            for number, project, name in self._db.execute("SELECT id, project, name FROM pool")
+        }
+        self._sessions = {
+            (tenant, name): number
+            for number, tenant, name in self._db.execute("SELECT id, tenant, name FROM session")
+        }
         self._rows = {
-            (project, kind, name): number for number, project, kind, name in self._db.execute("SELECT id, project, kind, name FROM record")
+            (project, kind, name): number
+            for number, project, kind, name in self._db.execute(
+                "SELECT id, project, kind, name FROM record"
+            )
         }
         self.batches = [self._batch(commit) for commit in commits]
         self.changes = sum(len(commit) for commit in commits)
@@ -120,7 +159,17 @@ class Replay:
             pool = None if index.pool is None else self._pools[project, index.pool]
             session = None if index.session is None else self._sessions[key.tenant, index.session]
             place = (project, key.kind, key.id)
-            row = (change.version, change.digest, str(index.state), pool, index.order, index.due_at, session, None, change.body)
+            row = (
+                change.version,
+                change.digest,
+                str(index.state),
+                pool,
+                index.order,
+                index.due_at,
+                session,
+                None,
+                change.body,
+            )
             if change.read_version:
                 updates.append((*row, *place, change.read_version, change.read_digest))
             else:
@@ -139,9 +188,15 @@ class Replay:
                 db.executemany(_CREATE, creates)
             first = (project << 40) + db.execute(_HEAD, (number, project)).get - number + 1
             if creates:
-                db.executemany(_EVENT, [(first + at, *place, *event) for at, (place, _, *event) in enumerate(events)])
+                db.executemany(
+                    _EVENT,
+                    [(first + at, *place, *event) for at, (place, _, *event) in enumerate(events)],
+                )
             else:
-                db.executemany(_EVENT_BY_ROW, [(first + at, row, *event) for at, (_, row, *event) in enumerate(events)])
+                db.executemany(
+                    _EVENT_BY_ROW,
+                    [(first + at, row, *event) for at, (_, row, *event) in enumerate(events)],
+                )
             db.execute("COMMIT")
         took = time.perf_counter() - start
         self._db.close()
@@ -159,7 +214,10 @@ class Replay:
             db.execute("BEGIN IMMEDIATE")
             db.executemany(_UPDATE, updates)
             first = (project << 40) + db.execute(_HEAD, (number, project)).get - number + 1
-            db.executemany(_EVENT_BY_ROW, [(first + at, row, *event) for at, (_, row, *event) in enumerate(events)])
+            db.executemany(
+                _EVENT_BY_ROW,
+                [(first + at, row, *event) for at, (_, row, *event) in enumerate(events)],
+            )
             db.execute("COMMIT")
             times.append(time.perf_counter() - start)
         db.close()

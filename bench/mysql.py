@@ -1,6 +1,7 @@
 """MariaDB under `bench.stores`: tables in a known state, and commits replayed raw.
 
-The raw replay is the packet that the store sends when all changes fit, made before the clock starts.
+The raw replay is the packet that the store sends when all changes fit, made before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from contextlib import contextmanager
 
 from genlock.store import Change, Key
 from genlock.stores.mysql import MySQLStore
-from genlock.stores.mysql.link import Link, open_link
-from genlock.stores.mysql.loading import load
+from genlock.stores.mysql.commit import Packet
+from genlock.stores.mysql.connection import MySQLConnection, connect
 from genlock.stores.mysql.queries import Queries, queries_for
 from genlock.stores.mysql.settings import settings_of
-from genlock.stores.mysql.writing import Packet
-from genlock.stores.talks import hold
+from genlock.stores.mysql.store import load
+from genlock.stores.round_trips import complete
 from tests.servers.mariadb import MariaDB, running
 
 
@@ -72,7 +73,9 @@ class MySQLDatabases:
                 link.run(packet)
             return time.perf_counter() - start
 
-    def replay_one_by_one(self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]:
+    def replay_one_by_one(
+        self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]
+    ) -> list[float]:
         """Loads what the engine loaded, then commits; the seconds of each."""
         queries = queries_for(settings_of(url).prefix)
         times = []
@@ -81,7 +84,7 @@ class MySQLDatabases:
             for commit, keys in zip(commits, loads, strict=True):
                 packet = _packet(queries, commit)
                 start = time.perf_counter()
-                hold(load(queries, keys), link.exchange)
+                complete(load(queries, keys), link.ask)
                 link.run(packet)
                 times.append(time.perf_counter() - start)
         return times
@@ -95,7 +98,7 @@ def _of(queries: Queries, commit: Sequence[Change]) -> Packet:
     return Packet(queries, commit, sorted(range(len(commit)), key=lambda at: commit[at][0]), set())
 
 
-def _number(link: Link, queries: Queries, commits: Sequence[Sequence[Change]]) -> None:
+def _number(link: MySQLConnection, queries: Queries, commits: Sequence[Sequence[Change]]) -> None:
     """Names that occur for the first time get their numbers before the clock starts."""
     for commit in commits:
         packet = _of(queries, commit)
@@ -104,8 +107,8 @@ def _number(link: Link, queries: Queries, commits: Sequence[Sequence[Change]]) -
 
 
 @contextmanager
-def linked(url: str) -> Iterator[Link]:
-    link = open_link(settings_of(url))
+def linked(url: str) -> Iterator[MySQLConnection]:
+    link = connect(settings_of(url))
     try:
         yield link
     finally:

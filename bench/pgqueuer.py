@@ -1,7 +1,9 @@
-"""Claim and complete, beside pgqueuer on the same server with the same settings: one process, then two.
+"""Claim and complete, beside pgqueuer on the same server with the same settings: one process, then
+two.
 
-pgqueuer is the fastest queue on PostgreSQL that we know. It takes jobs in batches and fences nothing; both make every step durable. It
-runs in an environment of its own (`make bench-stores` makes it).
+pgqueuer is the fastest queue on PostgreSQL that we know. It takes jobs in batches and fences
+nothing; both make every step durable. It runs in an environment of its own (`make bench-stores`
+makes it).
 """
 
 from __future__ import annotations
@@ -25,10 +27,18 @@ _PEERS_WORKER = str(HERE / "peers" / "pgqueuer_worker.py")
 
 
 def rate_of(commands: Sequence[Sequence[str]]) -> float:
-    """Starts workers, lets them go together, and adds up what they have done; by the slowest's time."""
+    """Starts workers, lets them go together, and adds up what they have done; by the slowest's
+    time."""
     environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
     workers = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=HERE.parent)
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=HERE.parent,
+        )
         for command in commands
     ]
     said = []
@@ -52,7 +62,9 @@ def rate_of(commands: Sequence[Sequence[str]]) -> float:
 def ours(databases: PostgresDatabases, processes: int) -> float:
     with databases.copy("tasks") as url:
         program = [sys.executable, "-m", "bench.peers.genlock_worker", url]
-        return rate_of([[*program, str(share), str(processes), str(TASKS)] for share in range(processes)])
+        return rate_of(
+            [[*program, str(share), str(processes), str(TASKS)] for share in range(processes)]
+        )
 
 
 def theirs(databases: PostgresDatabases, processes: int) -> float:
@@ -62,7 +74,9 @@ def theirs(databases: PostgresDatabases, processes: int) -> float:
 
 def main() -> None:
     if not PEER.exists():
-        raise SystemExit("pgqueuer is not there: run `make bench-stores`, which makes its environment")
+        raise SystemExit(
+            "pgqueuer is not there: run `make bench-stores`, which makes its environment"
+        )
     with postgres_databases() as databases:
         prepare(databases, databases.create("tasks"), ids_of(TASKS))
         jobs = databases.create("jobs")
@@ -70,7 +84,9 @@ def main() -> None:
             subprocess.run([str(PEER), _PEERS_WORKER, *step], check=True)
         lines = []
         for processes in (1, 2):
-            rates = [(ours(databases, processes), theirs(databases, processes)) for _ in range(ROUNDS)]
+            rates = [
+                (ours(databases, processes), theirs(databases, processes)) for _ in range(ROUNDS)
+            ]
             best, peer = max(rate for rate, _ in rates), max(rate for _, rate in rates)
             name = "one process" if processes == 1 else "two processes"
             lines += [

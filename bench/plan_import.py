@@ -1,4 +1,5 @@
-"""`genlock plan import` of 100,000 tasks with 300,000 dependencies: time and memory, and how much less the same plan again costs."""
+"""`genlock plan import` of 100,000 tasks with 300,000 dependencies: time and memory, and how much
+less the same plan again costs."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Run(NamedTuple):
 
 
 def write_plan(path: Path, tasks: int) -> int:
-    """A plan in which each task waits for three before it, wherever they are; the number of dependencies."""
+    """A plan in which each task waits for three before it, wherever they are; the number of
+    dependencies."""
     rng = random.Random(1)
     ids: list[str] = []
     edges = 0
@@ -43,8 +45,16 @@ def write_plan(path: Path, tasks: int) -> int:
             others = rng.sample(ids, DEPENDENCIES + (10 <= at < 19)) if at >= DEPENDENCIES else []
             edges += len(others)
             ids.append(f"{track}-{at % 999 + 1:03d}-task-number-{at}")
-            title, text = f"Task {at}", "Implement the repository pattern for this entity, with tests"
-            file.write(json.dumps({"id": ids[-1], "title": title, "description": text, "depends_on": others}) + "\n")
+            title, text = (
+                f"Task {at}",
+                "Implement the repository pattern for this entity, with tests",
+            )
+            file.write(
+                json.dumps(
+                    {"id": ids[-1], "title": title, "description": text, "depends_on": others}
+                )
+                + "\n"
+            )
     return edges
 
 
@@ -59,7 +69,12 @@ def call(folder: Path, *arguments: str) -> Run:
     # It has been waited for already; else it would be waited for again when it is collected.
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, arguments
-    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, json.loads(answer.read_bytes()))
+    return Run(
+        seconds,
+        usage.ru_utime + usage.ru_stime,
+        usage.ru_maxrss / 1024,
+        json.loads(answer.read_bytes()),
+    )
 
 
 def measure(tasks: int = TASKS) -> list[Line]:
@@ -83,7 +98,8 @@ def measure(tasks: int = TASKS) -> list[Line]:
         Line(f"the same again, median of {AGAIN}", f"{again.seconds:.1f} s"),
         Line(
             "  of which the processor was used for",
-            f"{again.cpu_seconds:.1f} s, {again.cpu_seconds / first.cpu_seconds:.2f} of the import's",
+            f"{again.cpu_seconds:.1f} s, {again.cpu_seconds / first.cpu_seconds:.2f} of the "
+            "import's",
         ),
         Line("  at most in memory", f"{again.megabytes:,.0f} MB"),
         at_most("the same again, as a share of the import", again.seconds / first.seconds, SHARE),

@@ -22,7 +22,7 @@ def tasks_of(ids: list[str]) -> list[dict[str, object]]:
 
 def open_plan(path: Path, ids: list[str]) -> Coordinator:
     """A new store with these tasks, all ready."""
-    fleet = genlock.connect(f"sqlite://{path}", deadline_seconds=60)
+    fleet = genlock.connect(f"sqlite://{path}", create=True, deadline_seconds=60)
     fleet.add_tasks(tasks=tasks_of(ids))
     return fleet
 
@@ -39,6 +39,9 @@ def complete(fleet: Coordinator, ids: list[str]) -> None:
         chunk = ids[start : start + _AT_ONCE]
         granted = fleet.batch_claim(task_ids=chunk, agent_id="builder", session_id="builder")
         fleet.batch_submit(
-            results=[{"task_id": name, "generation": granted[name].claim.generation} for name in chunk],  # type: ignore[union-attr]
+            results=[
+                {"task_id": name, "generation": granted[name].claim.generation}  # type: ignore[union-attr]
+                for name in chunk
+            ],
             session_id="builder",
         )

@@ -10,12 +10,12 @@ import psycopg
 
 from genlock.store import Change, Key
 from genlock.stores.postgres import PostgresStore
-from genlock.stores.postgres.link import Link, prepared_link
-from genlock.stores.postgres.loading import load
+from genlock.stores.postgres.commit import Batch
+from genlock.stores.postgres.connection import PostgresConnection, connect
 from genlock.stores.postgres.queries import queries_for
 from genlock.stores.postgres.settings import settings_of
-from genlock.stores.postgres.writing import Batch
-from genlock.stores.talks import hold
+from genlock.stores.postgres.store import load
+from genlock.stores.round_trips import complete
 from tests.servers.postgres import Postgres, running
 
 _QUERIES = queries_for("genlock")
@@ -67,25 +67,27 @@ class PostgresDatabases:
         with linked(url) as link:
             start = time.perf_counter()
             for columns in batches:
-                link.call(_QUERIES["commit"], columns)
+                link.call(_QUERIES["commit"].text, columns)
             return time.perf_counter() - start
 
-    def replay_one_by_one(self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]:
+    def replay_one_by_one(
+        self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]
+    ) -> list[float]:
         """Loads what the engine loaded, then commits; the seconds of each."""
         times = []
         with linked(url) as link:
             for commit, keys in zip(commits, loads, strict=True):
                 columns = Batch(commit).columns()
                 start = time.perf_counter()
-                hold(load(_QUERIES["load"], keys), link.calls)
-                link.call(_QUERIES["commit"], columns)
+                complete(load(_QUERIES["load"], keys), link.ask)
+                link.call(_QUERIES["commit"].text, columns)
                 times.append(time.perf_counter() - start)
         return times
 
 
 @contextmanager
-def linked(url: str) -> Iterator[Link]:
-    link = prepared_link(settings_of(url))
+def linked(url: str) -> Iterator[PostgresConnection]:
+    link = connect(settings_of(url))
     try:
         yield link
     finally:

@@ -20,7 +20,13 @@ TASKS_EACH = 3000
 
 def work(path: str, number: int) -> None:
     """One process: claims its own tasks one by one, from the common start to the common end."""
-    fleet = genlock.connect(f"sqlite://{path}", session_id=f"session-{number}", agent_id=f"agent-{number}", deadline_seconds=60)
+    fleet = genlock.connect(
+        f"sqlite://{path}",
+        create=True,
+        session_id=f"session-{number}",
+        agent_id=f"agent-{number}",
+        deadline_seconds=60,
+    )
     fleet.register_session()
     ids = ids_of(TASKS_EACH * PROCESSES)[number::PROCESSES]
     print("ready", flush=True)
@@ -37,7 +43,9 @@ def work(path: str, number: int) -> None:
             break
     took = time.time() - start
     fleet.close()
-    print(json.dumps({"rate": done / took, "longest": longest, "all": done == len(ids)}), flush=True)
+    print(
+        json.dumps({"rate": done / took, "longest": longest, "all": done == len(ids)}), flush=True
+    )
 
 
 def run(number: int) -> list[dict[str, float]]:
@@ -46,7 +54,12 @@ def run(number: int) -> list[dict[str, float]]:
         path = Path(name) / "plan.db"
         open_plan(path, ids_of(TASKS_EACH * PROCESSES)).close()
         command = [sys.executable, "-m", "bench.processes", str(path)]
-        crew = [subprocess.Popen([*command, str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for at in range(number)]
+        crew = [
+            subprocess.Popen(
+                [*command, str(at)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            for at in range(number)
+        ]
         for process in crew:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"

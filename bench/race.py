@@ -1,9 +1,11 @@
 """Eight claimers and one task, five hundred times over: how many win, and did they truly race?
 
-Each claimer has a session of its own. A round overlapped if at least two claimers were inside their claim call at the same time, by the
-system's monotonic clock, which all processes share. By library a claimer is a process that stays; by command line every claim is a
-fresh process that runs the verb `claim` from its first argument to its exit code. Such processes are forked from one that has
-imported the command line and opened nothing: they start at the same time, where the importing would have spread them.
+Each claimer has a session of its own. A round overlapped if at least two claimers were inside their
+claim call at the same time, by the system's monotonic clock, which all processes share. By library
+a claimer is a process that stays; by command line every claim is a fresh process that runs the verb
+`claim` from its first argument to its exit code. Such processes are forked from one that has
+imported the command line and opened nothing: they start at the same time, where the importing would
+have spread them.
 """
 
 from __future__ import annotations
@@ -46,7 +48,11 @@ class Try(NamedTuple):
 def overlapped(round: list[Try]) -> bool:
     """Did a second one begin before the first had ended?"""
     ordered = sorted(round)
-    return any(later.begin < earlier.end for at, earlier in enumerate(ordered) for later in ordered[at + 1 :])
+    return any(
+        later.begin < earlier.end
+        for at, earlier in enumerate(ordered)
+        for later in ordered[at + 1 :]
+    )
 
 
 class Claimer:
@@ -83,7 +89,13 @@ def by_library(path: Path, tasks: list[str]) -> Iterator[list[Try]]:
 
     def work(number: int) -> Callable[[int, int], None]:
         def claim_all(sign: int, told: int) -> None:
-            fleet = genlock.connect(f"sqlite://{path}", session_id=f"session-{number}", agent_id=f"agent-{number}", deadline_seconds=60)
+            fleet = genlock.connect(
+                f"sqlite://{path}",
+                create=True,
+                session_id=f"session-{number}",
+                agent_id=f"agent-{number}",
+                deadline_seconds=60,
+            )
             os.write(told, _TRY.pack(0, 0, True))
             for task in tasks:
                 os.read(sign, 1)
@@ -109,8 +121,8 @@ def by_library(path: Path, tasks: list[str]) -> Iterator[list[Try]]:
 
 def by_command_line(path: Path, tasks: list[str]) -> Iterator[list[Try]]:
     """Eight fresh processes a round, each with the arguments of a command."""
-    import_module("genlock.cli.opening")
-    import_module("genlock.cli.verbs.working")
+    import_module("genlock.cli.open_fleet")
+    import_module("genlock.cli.commands.claims")
     import_module("genlock.stores.sqlite")
     from genlock.cli.group import run
 
@@ -138,12 +150,22 @@ def by_command_line(path: Path, tasks: list[str]) -> Iterator[list[Try]]:
             claimer.end()
 
 
-def by_commands(commands: Callable[[str, int], list[str]], folder: Path, tasks: list[str]) -> Iterator[int]:
+def by_commands(
+    commands: Callable[[str, int], list[str]], folder: Path, tasks: list[str]
+) -> Iterator[int]:
     """Whole commands, started together; how many said that they had won."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("GENLOCK_")} | {"TASKS_REPO_ROOT": str(folder)}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("GENLOCK_")
+    } | {"TASKS_REPO_ROOT": str(folder)}
     for task in tasks:
         crew = [
-            subprocess.Popen(commands(task, number), cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+            subprocess.Popen(
+                commands(task, number),
+                cwd=folder,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
             for number in range(CLAIMERS)
         ]
         yield sum(bool(json.loads(process.communicate()[0])["success"]) for process in crew)
@@ -182,18 +204,42 @@ def main() -> None:
     with plan(tasks) as path:
 
         def ours(task: str, number: int) -> list[str]:
-            return call("claim", task, "--url", f"sqlite://{path}", "--session", f"session-{number}", "--json")
+            return call(
+                "claim",
+                task,
+                "--url",
+                f"sqlite://{path}",
+                "--session",
+                f"session-{number}",
+                "--json",
+            )
 
         winners = Counter(by_commands(ours, path.parent, tasks))
-        lines.append(exactly_one(f"genlock claim, started whole: {len(tasks)} rounds, winners a round", winners))
+        lines.append(
+            exactly_one(
+                f"genlock claim, started whole: {len(tasks)} rounds, winners a round", winners
+            )
+        )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "tasks").mkdir()
         for task in tasks:
-            (folder / "tasks" / f"{task}.md").write_text("---\nstate: backlog\ncreated: 2026-01-01T00:00:00+00:00\n---\n", encoding="utf-8")
+            (folder / "tasks" / f"{task}.md").write_text(
+                "---\nstate: backlog\ncreated: 2026-01-01T00:00:00+00:00\n---\n", encoding="utf-8"
+            )
         gptodo = str(Path(sys.executable).with_name("gptodo"))
-        winners = Counter(by_commands(lambda task, number: [gptodo, "lock", task, "-w", f"w{number}", "--json"], folder, tasks))
-        lines.append(exactly_one(f"gptodo lock, started whole: {len(tasks)} rounds, winners a round", winners))
+        winners = Counter(
+            by_commands(
+                lambda task, number: [gptodo, "lock", task, "-w", f"w{number}", "--json"],
+                folder,
+                tasks,
+            )
+        )
+        lines.append(
+            exactly_one(
+                f"gptodo lock, started whole: {len(tasks)} rounds, winners a round", winners
+            )
+        )
     show(f"{CLAIMERS} claimers, one task, again and again", lines)
     if not all(line.met for line in lines if not line.what.startswith("gptodo")):
         raise SystemExit(1)

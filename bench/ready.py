@@ -1,4 +1,5 @@
-"""`genlock ready --json` beside `gptodo ready --json`, on the same plan, with the same ids printed."""
+"""`genlock ready --json` beside `gptodo ready --json`, on the same plan, with the same ids
+printed."""
 
 from __future__ import annotations
 
@@ -32,15 +33,21 @@ def plan_of(size: int) -> Plan:
 
 
 def write_files(folder: Path, plan: Plan) -> None:
-    """gptodo's form: a file a task. In `backlog`, since its `ready` does not list `todo`; with both times, without which it asks git
-    about every file and takes seven times as long."""
+    """gptodo's form: a file a task. In `backlog`, since its `ready` does not list `todo`; with both
+    times, without which it asks git about every file and takes seven times as long."""
     tasks = folder / "tasks"
     tasks.mkdir()
     for number, (name, waits_for) in enumerate(plan.items()):
-        time_of = f"2026-01-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}+00:00"
+        time_of = (
+            f"2026-01-01T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}+00:00"
+        )
         head = {"state": "backlog", "created": time_of, "modified": time_of, "priority": "medium"}
-        lines = [f"{key}: {value}" for key, value in head.items()] + ([f"requires: [{', '.join(waits_for)}]"] if waits_for else [])
-        (tasks / f"{name}.md").write_text("---\n" + "\n".join(lines) + f"\n---\n# {name}\n", encoding="utf-8")
+        lines = [f"{key}: {value}" for key, value in head.items()] + (
+            [f"requires: [{', '.join(waits_for)}]"] if waits_for else []
+        )
+        (tasks / f"{name}.md").write_text(
+            "---\n" + "\n".join(lines) + f"\n---\n# {name}\n", encoding="utf-8"
+        )
 
 
 def ids(answer: bytes) -> set[str]:
@@ -51,18 +58,31 @@ def compare(size: int) -> tuple[float, float, int]:
     """Both in one alternating loop; medians, and how many ids both printed."""
     with tempfile.TemporaryDirectory() as name:
         folder, plan = Path(name), plan_of(size)
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("GENLOCK_", "GPTODO_", "GIT_"))}
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if not key.startswith(("GENLOCK_", "GPTODO_", "GIT_"))
+        }
         environment["TASKS_REPO_ROOT"] = name
 
         def run(command: list[str]) -> tuple[float, bytes]:
             begin = time.perf_counter()
-            done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+            done = subprocess.run(
+                command, cwd=folder, env=environment, check=True, capture_output=True
+            )
             return time.perf_counter() - begin, done.stdout
 
         write_files(folder, plan)
         run(call("init"))
-        with genlock.connect(f"sqlite://{folder}/.genlock/genlock.db", deadline_seconds=600) as fleet:
-            fleet.add_tasks(tasks=[{"id": task, "title": task, "depends_on": waits_for} for task, waits_for in plan.items()])
+        with genlock.connect(
+            f"sqlite://{folder}/.genlock/genlock.db", create=True, deadline_seconds=600
+        ) as fleet:
+            fleet.add_tasks(
+                tasks=[
+                    {"id": task, "title": task, "depends_on": waits_for}
+                    for task, waits_for in plan.items()
+                ]
+            )
         gptodo = str(Path(sys.executable).with_name("gptodo"))
         ready = {task for task, waits_for in plan.items() if not waits_for}
         theirs, ours = [], []
@@ -82,8 +102,14 @@ def main() -> None:
     for size, target in SIZES.items():
         theirs, ours, printed = compare(size)
         lines += [
-            Line(f"{size:,} tasks, {printed:,} ready: gptodo ready --json, ms", f"{theirs * 1000:,.0f}"),
-            Line(f"{size:,} tasks, {printed:,} ready: genlock ready --json, ms", f"{ours * 1000:,.0f}"),
+            Line(
+                f"{size:,} tasks, {printed:,} ready: gptodo ready --json, ms",
+                f"{theirs * 1000:,.0f}",
+            ),
+            Line(
+                f"{size:,} tasks, {printed:,} ready: genlock ready --json, ms",
+                f"{ours * 1000:,.0f}",
+            ),
             at_least(f"{size:,} tasks: times as fast", theirs / ours, target),
         ]
     show(f"ready --json, medians of {RUNS} alternating runs, same ids", lines)

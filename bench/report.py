@@ -19,7 +19,9 @@ class Line(NamedTuple):
 
 def show(title: str, lines: list[Line]) -> None:
     """Prints the figures of one benchmark."""
-    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False
+    )
     table.add_column("what", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
     table.add_column("target", justify="right", no_wrap=True)

@@ -1,4 +1,5 @@
-"""claim_next + submit on plans of 1,000 and of 100,000 tasks: the cost must not grow with the plan."""
+"""claim_next + submit on plans of 1,000 and of 100,000 tasks: the cost must not grow with the
+plan."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def mostly_blocked(path: Path, size: int) -> tuple[Coordinator, str | None]:
     ready = max(size // 100, CYCLES)
     fleet = open_plan(path, ["Z-001-never", *ids[:ready]])
     fleet.hold_task(task_id="Z-001-never")
-    fleet.add_tasks(tasks=[task | {"depends_on": ["Z-001-never"]} for task in tasks_of(ids[ready:])])
+    fleet.add_tasks(
+        tasks=[task | {"depends_on": ["Z-001-never"]} for task in tasks_of(ids[ready:])]
+    )
     return fleet, None
 
 
@@ -51,7 +54,9 @@ def cycle_seconds(fleet: Coordinator, track: str | None) -> float:
     start = time.perf_counter()
     granted = fleet.claim_next(agent_id="a", session_id="s", tracks=track)
     assert granted.claim is not None, granted
-    fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="s")
+    fleet.submit_result(
+        task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="s"
+    )
     return time.perf_counter() - start
 
 

@@ -1,7 +1,9 @@
-"""PostgreSQL while somebody holds an old snapshot in our database and a writing transaction in another, at a steady load.
+"""PostgreSQL while somebody holds an old snapshot in our database and a writing transaction in
+another, at a steady load.
 
-`python -m bench snapshot --minutes 10`: so long without them, then so long with them, each on a schema of its own. With `--hot` the same
-few tasks are claimed and given back again and again: that is what an old snapshot makes dear, as nobody may tidy up behind them.
+`python -m bench snapshot --minutes 10`: so long without them, then so long with them, each on a
+schema of its own. With `--hot` the same few tasks are claimed and given back again and again: that
+is what an old snapshot makes dear, as nobody may tidy up behind them.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Phase(NamedTuple):
 
 
 async def work(url: str, seconds: float, hot: bool) -> None:
-    """One process with its agents: each adds a few tasks, claims, renews and completes them, and so on. Prints operations by window."""
+    """One process with its agents: each adds a few tasks, claims, renews and completes them, and so
+    on. Prints operations by window."""
     done = [0] * WINDOWS
 
     async def agent(fleet: AsyncCoordinator, number: int, began: float) -> None:
@@ -54,8 +57,12 @@ async def work(url: str, seconds: float, hot: bool) -> None:
             names = [f"agent-{number}-{turn}-{each}" for each in range(TASKS_EACH)]
             if turn == 0 or not hot:
                 await fleet.add_tasks(tasks=tasks_of(names))
-            for name in names if not hot else [f"agent-{number}-0-{each}" for each in range(TASKS_EACH)]:
-                granted = await fleet.claim_task(task_id=name, agent_id=f"agent-{number}", session_id=session)
+            for name in (
+                names if not hot else [f"agent-{number}-0-{each}" for each in range(TASKS_EACH)]
+            ):
+                granted = await fleet.claim_task(
+                    task_id=name, agent_id=f"agent-{number}", session_id=session
+                )
                 assert granted.claim is not None
                 given: Any = {"task_id": name, "session_id": session}
                 await fleet.renew_lease(expected_generation=granted.claim.generation, **given)
@@ -66,7 +73,7 @@ async def work(url: str, seconds: float, hot: bool) -> None:
                 done[min(WINDOWS - 1, int(at / seconds * WINDOWS))] += 3
             turn += 1
 
-    fleet = genlock.aio.connect(url, deadline_seconds=60)
+    fleet = genlock.aio.connect(url, create=True, deadline_seconds=60)
     await fleet.get_policy()  # the schema is there
     print("ready", flush=True)
     began = time.monotonic()
@@ -76,8 +83,9 @@ async def work(url: str, seconds: float, hot: bool) -> None:
 
 
 def watched(url: str, enough: threading.Event, delays: list[float]) -> None:
-    """Follows the feed, and notes how old each event is when it arrives: on this machine all clocks are one."""
-    with genlock.connect(url) as fleet:
+    """Follows the feed, and notes how old each event is when it arrives: on this machine all clocks
+    are one."""
+    with genlock.connect(url, create=True) as fleet:
         while not enough.is_set():
             delays.extend(age_of(event) for event in fleet.watch(timeout_seconds=1))
 
@@ -90,7 +98,15 @@ def phase(url: str, seconds: float, hot: bool) -> Phase:
     """The load and a watcher."""
     delays: list[float] = []
     enough = threading.Event()
-    command = [sys.executable, "-m", "bench.snapshot", "work", url, str(seconds), "hot" if hot else ""]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.snapshot",
+        "work",
+        url,
+        str(seconds),
+        "hot" if hot else "",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -107,13 +123,20 @@ def held(server: Postgres) -> Iterator[None]:
     """A transaction that has written, in another database, and an old snapshot in ours."""
     with psycopg.connect(server.address, autocommit=True) as owner:
         owner.execute("CREATE DATABASE elsewhere")
-    with psycopg.connect(server.address.replace("/postgres", "/elsewhere")) as writing, psycopg.connect(server.address) as old:
+    with (
+        psycopg.connect(server.address.replace("/postgres", "/elsewhere")) as writing,
+        psycopg.connect(server.address) as old,
+    ):
         writing.execute("CREATE TABLE notes (text text)")
         writing.execute("INSERT INTO notes VALUES ('not committed')")
         old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         old.execute("SELECT count(*) FROM pg_class")
         yield
-        assert writing.info.transaction_status == old.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+        assert (
+            writing.info.transaction_status
+            == old.info.transaction_status
+            == psycopg.pq.TransactionStatus.INTRANS
+        )
 
 
 def lines_of(free: Phase, burdened: Phase) -> list[Line]:
@@ -123,16 +146,26 @@ def lines_of(free: Phase, burdened: Phase) -> list[Line]:
         Line("with both transactions open: operations/s", f"{burdened.rate:,.0f}"),
         at_most("loss", 100 * (1 - burdened.rate / free.rate), 10, " %"),
         Line("with: first and last tenth of the time", f"{first:,.0f}  {last:,.0f}"),
-        Line("without: first and last tenth of the time", f"{free.rates[0]:,.0f}  {free.rates[-1]:,.0f}"),
+        Line(
+            "without: first and last tenth of the time",
+            f"{free.rates[0]:,.0f}  {free.rates[-1]:,.0f}",
+        ),
         Line("with: events that a watcher saw", f"{len(burdened.delays):,}"),
-        Line("with: an event reaches a watcher, p99", f"{percentile(burdened.delays, 0.99) * 1000:.1f} ms"),
-        at_most("with: an event reaches a watcher, longest", max(burdened.delays) * 1000, 100, " ms"),
+        Line(
+            "with: an event reaches a watcher, p99",
+            f"{percentile(burdened.delays, 0.99) * 1000:.1f} ms",
+        ),
+        at_most(
+            "with: an event reaches a watcher, longest", max(burdened.delays) * 1000, 100, " ms"
+        ),
         Line("without: longest", f"{max(free.delays) * 1000:.1f} ms"),
     ]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench snapshot", description="PostgreSQL while old transactions are open.")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench snapshot", description="PostgreSQL while old transactions are open."
+    )
     parser.add_argument("--minutes", type=float, default=10, help="of each of the two phases")
     parser.add_argument("--hot", action="store_true", help="the same few tasks again and again")
     given = parser.parse_args(arguments)
@@ -142,7 +175,8 @@ def main(arguments: list[str] | None = None) -> None:
         with held(server):
             burdened = phase(server.url(), minutes * 60, hot)
     show(
-        f"PostgreSQL: {AGENTS} agents, {minutes:g} minutes without and with old transactions{', a few hot tasks' if hot else ''}",
+        f"PostgreSQL: {AGENTS} agents, {minutes:g} minutes without and with old "
+        f"transactions{', a few hot tasks' if hot else ''}",
         lines_of(free, burdened),
     )
 

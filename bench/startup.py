@@ -1,4 +1,5 @@
-"""How long a call of the command line takes, against the bare interpreter, in one alternating loop."""
+"""How long a call of the command line takes, against the bare interpreter, in one alternating
+loop."""
 
 from __future__ import annotations
 
@@ -32,18 +33,33 @@ def compile_all() -> None:
 def main() -> None:
     compile_all()
     with tempfile.TemporaryDirectory() as name:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("GENLOCK_", "GIT_"))}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("GENLOCK_", "GIT_"))
+        }
 
         def run(command: list[str]) -> float:
             begin = time.perf_counter()
-            subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+            )
             return time.perf_counter() - begin
 
         folder = Path(name)
         run(call("init"))
-        with genlock.connect(f"sqlite://{folder}/.genlock/genlock.db") as fleet:
-            fleet.add_tasks(tasks=[{"id": f"A-{number:03}-task", "title": f"Task {number}"} for number in range(1, TASKS + 1)])
-        commands = {"nothing": [sys.executable, "-c", "pass"], "version": call("version"), "ready": call("ready", "--json")}
+        with genlock.connect(f"sqlite://{folder}/.genlock/genlock.db", create=True) as fleet:
+            fleet.add_tasks(
+                tasks=[
+                    {"id": f"A-{number:03}-task", "title": f"Task {number}"}
+                    for number in range(1, TASKS + 1)
+                ]
+            )
+        commands = {
+            "nothing": [sys.executable, "-c", "pass"],
+            "version": call("version"),
+            "ready": call("ready", "--json"),
+        }
         times: dict[str, list[float]] = {what: [] for what in commands}
         for _ in range(RUNS):
             for what, command in commands.items():
@@ -52,9 +68,20 @@ def main() -> None:
     show(
         f"start-up, medians of {RUNS} alternating runs",
         [
-            *(Line(" ".join(Path(word).name for word in commands[what]) + ": ms", f"{taken * 1000:.1f}") for what, taken in middle.items()),
+            *(
+                Line(
+                    " ".join(Path(word).name for word in commands[what]) + ": ms",
+                    f"{taken * 1000:.1f}",
+                )
+                for what, taken in middle.items()
+            ),
             at_most("version, of python -c pass", middle["version"] / middle["nothing"], 4, " ×"),
-            at_most(f"ready --json on {TASKS} tasks, of python -c pass", middle["ready"] / middle["nothing"], 10, " ×"),
+            at_most(
+                f"ready --json on {TASKS} tasks, of python -c pass",
+                middle["ready"] / middle["nothing"],
+                10,
+                " ×",
+            ),
         ],
     )
 

@@ -1,7 +1,9 @@
-"""Server stores: the engine against its own commits replayed raw, one caller against load and commit by hand, cycles, waking.
+"""Server stores: the engine against its own commits replayed raw, one caller against load and
+commit by hand, cycles, waking.
 
-The raw replay is what one would write by hand: the one statement of the commit, on the same schema and the same rows, with its values
-encoded before the clock starts. Every measurement begins with a copy of the same database.
+The raw replay is what one would write by hand: the one statement of the commit, on the same schema
+and the same rows, with its values encoded before the clock starts. Every measurement begins with a
+copy of the same database.
 """
 
 from __future__ import annotations
@@ -39,19 +41,22 @@ class Databases(Protocol):
     def name(self) -> str: ...
     @property
     def deaf(self) -> str | None:
-        """The option with which a store looks for what others commit instead of being told; None if it always does."""
+        """The option with which a store looks for what others commit instead of being told; None if
+        it always does."""
 
     def open(self, url: str) -> Store: ...
     def create(self, name: str) -> str: ...
     def settle(self, url: str) -> None: ...
     def copy(self, name: str) -> AbstractContextManager[str]: ...
     def replay(self, url: str, commits: Sequence[Sequence[Change]]) -> float: ...
-    def replay_one_by_one(self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]: ...
+    def replay_one_by_one(
+        self, url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]
+    ) -> list[float]: ...
 
 
 def prepare(databases: Databases, url: str, ids: list[str]) -> None:
     """A store with these tasks and the callers' sessions."""
-    with genlock.connect(url, deadline_seconds=60) as fleet:
+    with genlock.connect(url, create=True, deadline_seconds=60) as fleet:
         fleet.add_tasks(tasks=tasks_of(ids))
         register(fleet, CALLERS)
     databases.settle(url)
@@ -82,7 +87,9 @@ def compare(databases: Databases, title: str, work: Work, target: float | None) 
         Line(f"{title}: claims/s", f"{TASKS / min(engine):,.0f}"),
         Line(f"{title}: replay of its commits, claims/s", f"{TASKS / min(floor):,.0f}"),
         Line(f"{title}: claims a commit", f"{max(sizes):.0f}"),
-        Line(f"{title}: of the replay", f"{ratio:.2f}") if target is None else at_least(f"{title}: of the replay", ratio, target),
+        Line(f"{title}: of the replay", f"{ratio:.2f}")
+        if target is None
+        else at_least(f"{title}: of the replay", ratio, target),
     ]
 
 
@@ -118,8 +125,12 @@ async def cycles_of(fleet: AsyncCoordinator, ids: list[str], share: str = "") ->
         session = f"session{share}-{number}"
         for start in range(number * BATCH, len(ids), BATCH * BATCH_CALLERS):
             chunk = ids[start : start + BATCH]
-            granted: Any = await fleet.batch_claim(task_ids=chunk, agent_id=f"agent-{number}", session_id=session)
-            results = [{"task_id": name, "generation": granted[name].claim.generation} for name in chunk]
+            granted: Any = await fleet.batch_claim(
+                task_ids=chunk, agent_id=f"agent-{number}", session_id=session
+            )
+            results = [
+                {"task_id": name, "generation": granted[name].claim.generation} for name in chunk
+            ]
             submitted: Any = await fleet.batch_submit(results=results, session_id=session)
             assert all(result.accepted for result in submitted.values())
 
@@ -140,11 +151,14 @@ def cycles(databases: Databases) -> list[Line]:
 
 
 def waking(databases: Databases) -> list[Line]:
-    """A task is added by one coordinator; how long until one who waits at another has it, counted from the answer to who added it."""
+    """A task is added by one coordinator; how long until one who waits at another has it, counted
+    from the answer to who added it."""
     lines = []
     if databases.deaf is not None:
         with databases.copy("empty") as url:
-            lines.append(at_most("woken by NOTIFY, p95", percentile(_delays(url), 0.95) * 1000, 8, " ms"))
+            lines.append(
+                at_most("woken by NOTIFY, p95", percentile(_delays(url), 0.95) * 1000, 8, " ms")
+            )
     with databases.copy("empty") as url:
         polled = _delays(f"{url}?{databases.deaf}" if databases.deaf is not None else url)
     return [*lines, Line("woken by polling, p95", f"{percentile(polled, 0.95) * 1000:.2f} ms")]
@@ -161,7 +175,10 @@ def waking_many(databases: Databases) -> list[Line]:
 
 def _delays(url: str) -> list[float]:
     delays = []
-    with genlock.connect(url) as adding, genlock.connect(url, session_id="waiter", agent_id="waiter") as waiting:
+    with (
+        genlock.connect(url, create=True) as adding,
+        genlock.connect(url, create=True, session_id="waiter", agent_id="waiter") as waiting,
+    ):
         waiting.register_session()
         for task in ids_of(WAKINGS, "W"):
             woken: list[float] = []
@@ -182,14 +199,20 @@ def _wait_for_one(fleet: genlock.Coordinator, woken: list[float]) -> None:
     fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation)
 
 
-SERVERS: dict[str, Callable[[], AbstractContextManager[Databases]]] = {"postgres": postgres_databases, "mysql": mysql_databases}
+SERVERS: dict[str, Callable[[], AbstractContextManager[Databases]]] = {
+    "postgres": postgres_databases,
+    "mysql": mysql_databases,
+}
 
 
 def measure(databases: Databases) -> None:
     databases.open(databases.create("empty")).close()
     prepare(databases, databases.create("before"), ids_of(TASKS))
     steps: list[tuple[str, Callable[[], list[Line]]]] = [
-        (f"batches of {BATCH}, {BATCH_CALLERS} callers", lambda: compare(databases, "batches", _batched, 0.6)),
+        (
+            f"batches of {BATCH}, {BATCH_CALLERS} callers",
+            lambda: compare(databases, "batches", _batched, 0.6),
+        ),
         (f"single claims, {CALLERS} callers", lambda: compare(databases, "single", _single, None)),
         ("one caller", lambda: one_caller(databases)),
         ("cycles", lambda: cycles(databases)),

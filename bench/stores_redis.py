@@ -1,7 +1,9 @@
-"""Redis: the engine against its own commits replayed raw, one caller against load and commit by hand, cycles, waking.
+"""Redis: the engine against its own commits replayed raw, one caller against load and commit by
+hand, cycles, waking.
 
-The raw replay is what one would write by hand: the one script of the commit, on the same keys, with its arguments made before the clock
-starts. Every measurement begins with a server of its own on a copy of the same files.
+The raw replay is what one would write by hand: the one script of the commit, on the same keys, with
+its arguments made before the clock starts. Every measurement begins with a server of its own on a
+copy of the same files.
 """
 
 from __future__ import annotations
@@ -23,10 +25,10 @@ from bench.report import Line, at_least, percentile, show
 from bench.stores import ONE_CALLER_CLAIMS, ROUNDS, TASKS, _cycles, _delays, _timed
 from genlock.store import Change, Key
 from genlock.stores.redis import RedisStore
-from genlock.stores.redis.link import Link
-from genlock.stores.redis.loading import load
-from genlock.stores.redis.writing import Run, runs_of
-from genlock.stores.talks import hold
+from genlock.stores.redis.commit import Run, runs_of
+from genlock.stores.redis.connection import RedisConnection
+from genlock.stores.redis.queries import load
+from genlock.stores.round_trips import complete
 from tests.servers.redis import Redis
 
 OPTIONS = "?durability=always&alone=on"
@@ -72,7 +74,7 @@ class Copies:
 
 def prepare(url: str, ids: list[str]) -> None:
     """A store with these tasks and the callers' sessions."""
-    with genlock.connect(url, deadline_seconds=60) as fleet:
+    with genlock.connect(url, create=True, deadline_seconds=60) as fleet:
         fleet.add_tasks(tasks=tasks_of(ids))
         register(fleet, CALLERS)
 
@@ -91,10 +93,10 @@ def runs_for(store: RedisStore, commit: Sequence[Change]) -> list[Run]:
 
 
 @contextmanager
-def linked(url: str) -> Iterator[tuple[RedisStore, Link]]:
+def linked(url: str) -> Iterator[tuple[RedisStore, RedisConnection]]:
     store = RedisStore(url)
     try:
-        with store._links.lent() as link:
+        with store._pool.lent() as link:
             yield store, link
     finally:
         store.close()
@@ -110,14 +112,16 @@ def replay(url: str, commits: Sequence[Sequence[Change]]) -> float:
         return time.perf_counter() - start
 
 
-def replay_one_by_one(url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]) -> list[float]:
+def replay_one_by_one(
+    url: str, commits: Sequence[Sequence[Change]], loads: Sequence[Sequence[Key]]
+) -> list[float]:
     """Loads what the engine loaded, then commits; the seconds of each."""
     times = []
     with linked(url) as (store, link):
         for commit, keys in zip(commits, loads, strict=True):
             runs = runs_for(store, commit)
             start = time.perf_counter()
-            hold(load(store._names, store._birth, keys, "", with_index=False), link.ask)
+            complete(load(store._names, store._birth, keys, "", with_index=False), link.ask)
             link.run_all(runs)
             times.append(time.perf_counter() - start)
     return times
@@ -143,7 +147,9 @@ def compare(copies: Copies, title: str, work: Work, target: float | None) -> lis
         Line(f"{title}: claims/s", f"{TASKS / min(engine):,.0f}"),
         Line(f"{title}: replay of its commits, claims/s", f"{TASKS / min(floor):,.0f}"),
         Line(f"{title}: claims a commit", f"{max(sizes):.0f}"),
-        Line(f"{title}: of the replay", f"{ratio:.2f}") if target is None else at_least(f"{title}: of the replay", ratio, target),
+        Line(f"{title}: of the replay", f"{ratio:.2f}")
+        if target is None
+        else at_least(f"{title}: of the replay", ratio, target),
     ]
 
 
@@ -175,7 +181,8 @@ def cycles(copies: Copies) -> list[Line]:
 
 
 def waking(copies: Copies) -> list[Line]:
-    """A task is added by one coordinator; how long until one who waits at another has it, counted from the answer to who added it."""
+    """A task is added by one coordinator; how long until one who waits at another has it, counted
+    from the answer to who added it."""
     with copies.copy(empty=True) as url:
         delays = _delays(url)
     return [Line("woken by what is published, p95", f"{percentile(delays, 0.95) * 1000:.2f} ms")]
@@ -187,8 +194,14 @@ def main() -> None:
         with copies.made() as url:
             prepare(url, ids_of(TASKS))
         steps: list[tuple[str, Callable[[], list[Line]]]] = [
-            (f"Redis, every write synced: batches of {BATCH}, {BATCH_CALLERS} callers", lambda: compare(copies, "batches", _batched, 0.6)),
-            (f"Redis: single claims, {CALLERS} callers", lambda: compare(copies, "single", _single, None)),
+            (
+                f"Redis, every write synced: batches of {BATCH}, {BATCH_CALLERS} callers",
+                lambda: compare(copies, "batches", _batched, 0.6),
+            ),
+            (
+                f"Redis: single claims, {CALLERS} callers",
+                lambda: compare(copies, "single", _single, None),
+            ),
             ("Redis: one caller", lambda: one_caller(copies)),
             ("Redis: cycles", lambda: cycles(copies)),
             ("Redis: waking a waiting caller", lambda: waking(copies)),

@@ -1,7 +1,8 @@
-"""How long a task waits for an agent that waits for it, at a steady rate of tasks: one process adds them, agents wait in another.
+"""How long a task waits for an agent that waits for it, at a steady rate of tasks: one process adds
+them, agents wait in another.
 
-Counted from the answer to whoever added the task until an agent has its claim, which is durable. The clock is the machine's, the same in
-both processes.
+Counted from the answer to whoever added the task until an agent has its claim, which is durable.
+The clock is the machine's, the same in both processes.
 """
 
 from __future__ import annotations
@@ -22,22 +23,32 @@ SECONDS = 6
 _ROOT = Path(__file__).parent.parent
 
 
-async def _agent(fleet: genlock.AsyncCoordinator, number: int, claimed: dict[str, float], enough: asyncio.Event) -> None:
+async def _agent(
+    fleet: genlock.AsyncCoordinator, number: int, claimed: dict[str, float], enough: asyncio.Event
+) -> None:
     while not enough.is_set():
-        granted = await fleet.claim_next(agent_id=f"agent-{number}", session_id=f"session-{number}", wait_seconds=2)
+        granted = await fleet.claim_next(
+            agent_id=f"agent-{number}", session_id=f"session-{number}", wait_seconds=2
+        )
         if granted.claim is not None:
             claimed[granted.claim.task_id] = time.perf_counter()
-            await fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation, session_id=f"session-{number}")
+            await fleet.submit_result(
+                task_id=granted.claim.task_id,
+                generation=granted.claim.generation,
+                session_id=f"session-{number}",
+            )
 
 
 async def _run(url: str, rate: int) -> list[float]:
     """The delays of all tasks."""
-    fleet = genlock.aio.connect(url, deadline_seconds=60)
+    fleet = genlock.aio.connect(url, create=True, deadline_seconds=60)
     for number in range(AGENTS):
         await fleet.register_session(session_id=f"session-{number}")
     claimed: dict[str, float] = {}
     enough = asyncio.Event()
-    agents = [asyncio.create_task(_agent(fleet, number, claimed, enough)) for number in range(AGENTS)]
+    agents = [
+        asyncio.create_task(_agent(fleet, number, claimed, enough)) for number in range(AGENTS)
+    ]
     adder = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.peers.adder", url, str(rate), str(SECONDS),
         stdout=subprocess.PIPE, cwd=_ROOT, env={**os.environ, "PYTHONPATH": str(_ROOT)},

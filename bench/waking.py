@@ -1,4 +1,5 @@
-"""How soon a waiting caller is woken: by its own process, by another one, and by a lease that runs out with no monitor."""
+"""How soon a waiting caller is woken: by its own process, by another one, and by a lease that runs
+out with no monitor."""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ def _wait_for_one(fleet: Coordinator, woken: list[float], answers: list[str]) ->
     woken.append(time.time())
     assert granted.claim is not None
     answers.append(granted.claim.task_id)
-    fleet.submit_result(task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="waiter")
+    fleet.submit_result(
+        task_id=granted.claim.task_id, generation=granted.claim.generation, session_id="waiter"
+    )
 
 
 def same_process(path: Path) -> list[float]:
-    """A task is added by another thread; how long until the waiter has it, counted from the answer to the one who added."""
+    """A task is added by another thread; how long until the waiter has it, counted from the answer
+    to the one who added."""
     delays = []
-    with genlock.connect(f"sqlite://{path}") as fleet:
+    with genlock.connect(f"sqlite://{path}", create=True) as fleet:
         for task in ids_of(ROUNDS, "S"):
             woken: list[float] = []
             thread = threading.Thread(target=_wait_for_one, args=(fleet, woken, []))
@@ -43,13 +47,14 @@ def same_process(path: Path) -> list[float]:
 
 
 def other_process(path: Path) -> tuple[list[float], float]:
-    """The same with the waiter in another process; and the share of a core it takes while nothing happens."""
+    """The same with the waiter in another process; and the share of a core it takes while nothing
+    happens."""
     command = [sys.executable, "-m", "bench.waking", str(path)]
     waiter = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert waiter.stdout is not None
     assert waiter.stdin is not None
     delays = []
-    with genlock.connect(f"sqlite://{path}") as fleet:
+    with genlock.connect(f"sqlite://{path}", create=True) as fleet:
         assert waiter.stdout.readline() == "ready\n"
         for task in ids_of(ROUNDS, "T"):
             time.sleep(0.03)
@@ -63,7 +68,7 @@ def other_process(path: Path) -> tuple[list[float], float]:
 
 
 def _waiter(path: str) -> None:
-    with genlock.connect(f"sqlite://{path}") as fleet:
+    with genlock.connect(f"sqlite://{path}", create=True) as fleet:
         fleet.register_session(session_id="waiter")
         print("ready", flush=True)
         for _ in range(ROUNDS):
@@ -78,10 +83,12 @@ def _waiter(path: str) -> None:
 def lease_runs_out(path: Path) -> list[float]:
     """A task is held with a lease of a second; how long after its end a waiter has it."""
     delays = []
-    with genlock.connect(f"sqlite://{path}") as fleet:
+    with genlock.connect(f"sqlite://{path}", create=True) as fleet:
         for task in ids_of(5, "U"):
             fleet.add_tasks(tasks=[task])
-            held = fleet.claim_task(task_id=task, agent_id="a", session_id="lost", lease_duration_seconds=1)
+            held = fleet.claim_task(
+                task_id=task, agent_id="a", session_id="lost", lease_duration_seconds=1
+            )
             assert held.claim is not None
             woken: list[float] = []
             _wait_for_one(fleet, woken, [])

@@ -1,7 +1,8 @@
 """Makes the pages of docs/reference from the code: `python -m docs.generate`.
 
-Names, fields, defaults and docstrings come from the code. What a single state or reason means is said in `meanings.py`; a name without a
-meaning, or a meaning without a name, is an error. `tests/test_docs.py` holds that the pages are what this script would write.
+Names, fields, defaults and docstrings come from the code. What a single state or reason means is
+said in `meanings.py`; a name without a meaning, or a meaning without a name, is an error.
+`tests/test_docs.py` holds that the pages are what this script would write.
 """
 
 from __future__ import annotations
@@ -10,40 +11,67 @@ import ast
 import builtins
 import inspect
 import re
+import tomllib
 from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
 from itertools import pairwise
 from pathlib import Path
-from textwrap import dedent
+from textwrap import dedent, wrap
 from types import ModuleType
 from typing import Any, get_args
 
 import click
 import msgspec
 
-from docs.meanings import EXIT_CODES, LIMITS, MEANINGS, POLICY_KEYS, RECORDS, SIZES
+from docs.meanings import EXIT_CODES, LIMITS, MEANINGS, POLICY_KEYS, RECORDS, REMARKS, SIZES
+from docs.web_types import web_types
 from genlock import errors
-from genlock.cli import exits, group
+from genlock.cli import exit_codes, group
 from genlock.cli.main import SECTIONS
-from genlock.core import access, events, policy, reasons
+from genlock.core import events, key_roles, policy, reasons
+from genlock.messages import EVENTS, title, typed
 from genlock.service.metrics import table as metrics
 from genlock.service.metrics.tallies import MOST_PLACES, OTHER
-from genlock.service.openapi.answers import by_status
-from genlock.service.openapi.compat import api_paths
 from genlock.service.openapi.document import GROUPS, document, path_of
-from genlock.service.openapi.others import OTHERS, STREAMS
-from genlock.wire import routes
+from genlock.service.openapi.others import OTHERS, STREAMS, api_paths
+from genlock.service.openapi.schemas import by_status
+from genlock.wire import operations
 from genlock.wire.problems import CONTENT_TYPE
 
-REFERENCE = Path(__file__).parent / "reference"
-NOTICE = "<!-- Made by docs/generate.py from the code. Change the code or that script, not this page. -->"
+DOCS = Path(__file__).parent
+REFERENCE = DOCS / "reference"
+ARCHITECTURE = DOCS.parent / "ARCHITECTURE.md"
+WEB_TYPES = DOCS.parent / "web" / "src" / "api.ts"
+SOURCE = DOCS.parent / "src" / "genlock"
+RESERVED = {
+    "audit": "who changed what, for people who must account for it",
+    "telemetry": "traces and logs for OpenTelemetry",
+}
+"""Packages that come with later issues. A package that exists is described by its docstring."""
+ANSWERS = (
+    reasons.ClaimReason,
+    reasons.RenewReason,
+    reasons.ProgressReason,
+    reasons.ReleaseAnswer,
+    reasons.SubmitReason,
+    reasons.PushReason,
+)
+"""Their sentences are in `genlock.messages`."""
+WIDTH = 100
+NOTICE = (
+    "<!-- Made by docs/generate.py from the code. Change the code or that script, not this "
+    "page. -->"
+)
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     """A table in Markdown."""
     head = list(head)
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+    return "\n".join(
+        f"| {' | '.join(' '.join(cell.replace('|', chr(92) + '|').split()) for cell in line)} |"
+        for line in lines
+    )
 
 
 def code(value: object) -> str:
@@ -52,13 +80,20 @@ def code(value: object) -> str:
 
 def meanings(kind: type[StrEnum]) -> list[tuple[str, str]]:
     """Each value with what it means; a gap is an error."""
+    if kind in ANSWERS:
+        return [(code(name), f"{title(name)}. {REMARKS.get(name, '')}".strip()) for name in kind]
     said = MEANINGS[kind]
     if list(said) != [member.value for member in kind]:
-        raise ValueError(f"the meanings of {kind.__name__} are {list(said)}, its values {[member.value for member in kind]}")
+        raise ValueError(
+            f"the meanings of {kind.__name__} are {list(said)}, its values "
+            f"{[member.value for member in kind]}"
+        )
     return [(code(name), meaning) for name, meaning in said.items()]
 
 
-def explained(names: Iterable[str], said: dict[str, str], documented: dict[str, str]) -> dict[str, str]:
+def explained(
+    names: Iterable[str], said: dict[str, str], documented: dict[str, str]
+) -> dict[str, str]:
     """The meaning of each name, from here or from its docstring; a gap is an error."""
     found = {name: documented.get(name) or said[name] for name in names}
     spare = set(said) - set(found) | (set(said) & set(documented))
@@ -69,10 +104,18 @@ def explained(names: Iterable[str], said: dict[str, str], documented: dict[str, 
 
 def field_docs(module: ModuleType, owner: str) -> dict[str, str]:
     """The docstrings that stand below the fields of a class."""
-    body = next(node.body for node in ast.parse(inspect.getsource(module)).body if isinstance(node, ast.ClassDef) and node.name == owner)
+    body = next(
+        node.body
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ClassDef) and node.name == owner
+    )
     found = {}
     for field, below in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(below, ast.Expr):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+        ):
             found[field.target.id] = inspect.cleandoc(ast.literal_eval(below.value))
     return found
 
@@ -101,26 +144,35 @@ def enum_part(kind: type[StrEnum], title: str, head: str = "value") -> str:
 def states_and_reasons() -> str:
     claims = [
         (name, meaning, "yes" if member.transient else "")
-        for member, (name, meaning) in zip(reasons.ClaimReason, meanings(reasons.ClaimReason), strict=True)
+        for member, (name, meaning) in zip(
+            reasons.ClaimReason, meanings(reasons.ClaimReason), strict=True
+        )
     ]
     return page(
         "States and reasons",
         """
         A refusal is an answer, never an exception, and every refusal has a name. Where several reasons would apply, the answer is the
-        one that stands first in its table.
+        one that stands first in its table. On the command line and over HTTP a refusal has a `message` and `try_next`, the commands to
+        try next, each as a list of words; in Python `genlock.messages.describe` returns both. Errors have them as attributes.
+
+        `work_lost` of a refused submission has the meaning of the generation clock document: somebody worked, and the work does not
+        count. It is not gone: `kept` says that Genlock keeps it, as `refused_id`, and an operator may still adopt it.
         """,
         enum_part(reasons.Status, "States of a task", "state"),
         enum_part(reasons.ClaimState, "States of a claim", "state"),
-        f"## Answers to a claim\n\nThose marked *may pass* can turn into a grant without anyone deciding so: it is worth asking again.\n\n"
+        "## Answers to a claim\n\nThose marked *may pass* can turn into a grant without anyone "
+        "deciding so: it is worth asking again.\n\n"
         f"{table(['reason', 'meaning', 'may pass'], claims)}",
         enum_part(reasons.SubmitReason, "Answers to a submission", "reason"),
         enum_part(reasons.RenewReason, "Answers to a renewal", "reason"),
+        enum_part(reasons.ProgressReason, "Answers to a report of progress", "reason"),
         enum_part(reasons.ReleaseAnswer, "Answers to a release", "reason"),
+        enum_part(reasons.PushReason, "Answers to a push", "reason"),
         enum_part(reasons.ReleaseReason, "How a claim ended", "reason"),
-        enum_part(reasons.Cause, "Why a claim is over-due", "cause"),
+        enum_part(reasons.Cause, "Why a claim is overdue", "cause"),
         enum_part(reasons.RefusedState, "States of a refused result", "state"),
         enum_part(reasons.KeyState, "States of a key", "state"),
-        enum_part(access.Role, "Roles of a key", "role"),
+        enum_part(key_roles.Role, "Roles of a key", "role"),
         enum_part(reasons.SpawnMode, "How subtasks follow each other", "mode"),
         enum_part(reasons.Verdict, "Answers to an operator", "verdict"),
     )
@@ -135,7 +187,10 @@ def event_reference() -> str:
         """,
         "## What all events have",
         fields_table(common, common.__struct_fields__),
-        "`event_type` has the event's name. A field that has its default is left out of the stored bytes.",
+        (
+            "`event_type` has the event's name. A field that has its default is left out of the "
+            "stored bytes."
+        ),
     ]
     listed = {"a task": get_args(events.TaskEvent), **RECORDS}
     missing = set(get_args(events.Event)) ^ {kind for kinds in listed.values() for kind in kinds}
@@ -148,8 +203,11 @@ def event_reference() -> str:
 
 
 def event_part(kind: type[msgspec.Struct]) -> str:
-    own = [name for name in kind.__struct_fields__ if name not in events.Occurrence.__struct_fields__]
-    heading = f"### {code(kind.__struct_config__.tag)}\n\n{doc(kind)}"
+    own = [
+        name for name in kind.__struct_fields__ if name not in events.Occurrence.__struct_fields__
+    ]
+    tag = str(kind.__struct_config__.tag)
+    heading = f"### {code(tag)}\n\n{doc(kind)} In words: {code(EVENTS[tag])}."
     return f"{heading}\n\n{fields_table(kind, own)}" if own else heading
 
 
@@ -160,14 +218,19 @@ def fields_table(kind: type[msgspec.Struct], names: Iterable[str]) -> str:
         annotations |= base.__annotations__
         documented |= field_docs(events, base.__name__)
     with_remarks = any(name in documented for name in names)
-    rows = [[code(name), code(annotations[name]), *([documented.get(name, "")] if with_remarks else [])] for name in names]
+    rows = [
+        [code(name), code(annotations[name]), *([documented.get(name, "")] if with_remarks else [])]
+        for name in names
+    ]
     return table(["field", "type", *(["meaning"] if with_remarks else [])], rows)
 
 
 def policies_and_limits() -> str:
     keys = explained(policy.Policy.__struct_fields__, POLICY_KEYS, field_docs(policy, "Policy"))
     defaults = policy.Policy()
-    limits = explained(policy.TenantLimits.__struct_fields__, LIMITS, field_docs(policy, "TenantLimits"))
+    limits = explained(
+        policy.TenantLimits.__struct_fields__, LIMITS, field_docs(policy, "TenantLimits")
+    )
     profiles = policy.PROFILES
     return page(
         "Policies and limits",
@@ -177,37 +240,66 @@ def policies_and_limits() -> str:
         `genlock policy show`, `genlock policy set expired=grace grace_seconds=120`, and `genlock tenant` for limits.
         """,
         "## Policy of a project\n\n"
-        + table(["key", "default", "meaning"], [(code(name), code(shown(getattr(defaults, name))), keys[name]) for name in keys]),
+        + table(
+            ["key", "default", "meaning"],
+            [(code(name), code(shown(getattr(defaults, name))), keys[name]) for name in keys],
+        ),
         enum_part(policy.Order, "`order`"),
         enum_part(policy.Expired, "`expired`"),
         enum_part(policy.Ids, "`ids`"),
         enum_part(policy.CancelledDependency, "`cancelled_dependency`"),
-        "## Limits of a tenant\n\nA tenant starts with one of these profiles; an embedded coordinator uses `local` unless told otherwise. "
+        "## Limits of a tenant\n\nA tenant starts with one of these profiles; an embedded "
+        "coordinator uses `local` unless told otherwise. "
         "`None` is unlimited.\n\n"
         + table(
             ["limit", *(code(name) for name in profiles), "meaning"],
-            [(code(name), *(shown(getattr(profile, name)) for profile in profiles.values()), limits[name]) for name in limits],
+            [
+                (
+                    code(name),
+                    *(shown(getattr(profile, name)) for profile in profiles.values()),
+                    limits[name],
+                )
+                for name in limits
+            ],
         ),
         "## Sizes that are the same for all\n\n"
-        + table(["constant", "value", "what"], [(code(name), shown(getattr(policy, name)), what) for name, what in SIZES.items()]),
+        + table(
+            ["constant", "value", "what"],
+            [(code(name), shown(getattr(policy, name)), what) for name, what in SIZES.items()],
+        ),
         "## Tracks that a project starts with\n\nA plan may bring its own table.\n\n"
-        + table(["track", "purpose"], [(code(track), purpose) for track, purpose in policy.STANDARD_TRACKS.items()]),
+        + table(
+            ["track", "purpose"],
+            [(code(track), purpose) for track, purpose in policy.STANDARD_TRACKS.items()],
+        ),
     )
 
 
 def error_reference() -> str:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.GenlockError)]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.GenlockError)
+    ]
     first, tree = doc(errors).split("\n\n    ", 1)
     rows = []
     for kind in kinds:
-        also = ", ".join(code(base.__name__) for base in kind.__bases__ if base.__module__ == builtins.__name__ and base is not Exception)
-        rows.append((code(kind.__name__), code(kind.code), also, doc(kind)))
+        also = ", ".join(
+            code(base.__name__)
+            for base in kind.__bases__
+            if base.__module__ == builtins.__name__ and base is not Exception
+        )
+        commands = ", ".join(code(typed(words)) for words in kind.__new__(kind).try_next)
+        rows.append((code(kind.__name__), code(kind.code), also, doc(kind), commands))
     return page(
         "Errors",
         first.partition("\n\n")[2],
         f"```text\n{dedent('    ' + tree)}\n```",
-        "`code` is the stable name for machines. What is also one of Python's own errors can be caught as such.",
-        table(["error", "code", "also a", "meaning"], rows),
+        "`code` is the stable name for machines. What is also one of Python's own errors can be "
+        "caught as such.",
+        "`message` is the text of an error, and `try_next` has the commands to try next. A message "
+        "that ends in a command has that one first; the table has those of each kind.",
+        table(["error", "code", "also a", "meaning", "try next"], rows),
     )
 
 
@@ -215,8 +307,8 @@ def http_reference() -> str:
     described = document(keys=True)["paths"]
     parts = [
         f"""
-        Every operation of the coordinator is found below `{routes.PREFIX}/{{tenant}}/{{project}}/`, its keywords in the query of a GET and
-        in a JSON body of anything else. A role covers those before it: {", ".join(access.Role)}. Where GET is taken HEAD is too; any
+        Every operation of the coordinator is found below `{operations.PREFIX}/{{tenant}}/{{project}}/`, its keywords in the query of a GET and
+        in a JSON body of anything else. A role covers those before it: {", ".join(key_roles.Role)}. Where GET is taken HEAD is too; any
         other method is 405. A running service tells all of this at `/openapi.json`, and as a page with every field and a line for the
         shell at `/docs`; both need no key.
 
@@ -226,8 +318,10 @@ def http_reference() -> str:
         """
     ]
     for theme in dict.fromkeys(GROUPS.values()):
-        rows = [http_row(route) for route in routes.ROUTES if GROUPS[route.role] == theme]
-        parts.append(f"## {theme}\n\n{table(['method', 'path', 'operation', 'role', 'what', 'statuses'], rows)}")
+        rows = [http_row(route) for route in operations.ROUTES if GROUPS[route.role] == theme]
+        parts.append(
+            f"## {theme}\n\n{table(['method', 'path', 'operation', 'role', 'what', 'statuses'], rows)}"
+        )
     others = [
         (method.upper(), code(path), told["summary"])
         for path in {**OTHERS, **STREAMS, **api_paths()}
@@ -235,16 +329,18 @@ def http_reference() -> str:
     ]
     parts.append(f"## Beside the operations\n\n{table(['method', 'path', 'what'], others)}")
     meant: dict[int, list[str]] = {}
-    for route in routes.ROUTES:
+    for route in operations.ROUTES:
         for status, names in by_status(route).items():
             known = meant.setdefault(status, [])
             known += [name for name in names if name not in known]
-    statuses = [(str(status), ", ".join(map(code, names))) for status, names in sorted(meant.items())]
+    statuses = [
+        (str(status), ", ".join(map(code, names))) for status, names in sorted(meant.items())
+    ]
     parts.append(f"## Statuses\n\n{table(['status', 'reasons and codes'], statuses)}")
     return page("HTTP", *parts)
 
 
-def http_row(route: routes.Route) -> tuple[str, ...]:
+def http_row(route: operations.Route) -> tuple[str, ...]:
     own = [status for status in by_status(route) if status not in EVERYWHERE]
     return (
         route.method,
@@ -256,20 +352,30 @@ def http_row(route: routes.Route) -> tuple[str, ...]:
     )
 
 
-HTTP_PLACE = f"{routes.PREFIX}/{{tenant}}/{{project}}/"
+HTTP_PLACE = f"{operations.PREFIX}/{{tenant}}/{{project}}/"
 EVERYWHERE = frozenset({400, 401, 403, 421, 426, 429, 500, 503})
 """Statuses of any operation, which need not be said of each."""
 
-COMMON_OPTIONS = ("as_json", "quiet", "set_url", "set_tenant", "set_project", "set_session", "set_agent", "set_user", "help")
-"""What they are called in the code: an option of a verb's own may have one of the words to itself."""
+COMMON_OPTIONS = (
+    "as_json",
+    "quiet",
+    "set_url",
+    "set_tenant",
+    "set_project",
+    "set_session",
+    "set_agent",
+    "set_user",
+    "help",
+)
+"""What they are called in the code: an option of a verb's own may have one of the words to
+itself."""
 
 
 def command_reference() -> str:
     parts = [
         """
-        One verb a word. On a terminal answers are text and tables; anywhere else, or with `--json`, one JSON document (`events` and
-        `export`: one a line). Answers go to stdout, talk and errors to stderr. `--quiet` leaves the bare answer: ids and numbers, one a
-        line.
+        On a terminal commands print text and tables. Elsewhere, or with `--json`, they print one JSON document (`events` and `export`:
+        one object per line). Answers go to stdout, messages and errors to stderr. `--quiet` prints only ids and numbers, one per line.
         """,
         """
         Every verb knows `--json`, `--quiet` and `--help` (`genlock help VERB` is the same); those that look into a store also `--url`,
@@ -279,12 +385,20 @@ def command_reference() -> str:
         Without an agent's name, `renew`, `submit`, `release` and `spawn` act as the agent that the claim was granted to.
         """,
         "## Exit codes\n\n"
-        + table(["code", "name", "meaning"], [(str(getattr(exits, name)), code(name), meaning) for name, meaning in EXIT_CODES.items()]),
+        + table(
+            ["code", "name", "meaning"],
+            [
+                (str(getattr(exit_codes, name)), code(name), meaning)
+                for name, meaning in EXIT_CODES.items()
+            ],
+        ),
     ]
     for section, verbs in SECTIONS.items():
         parts.append(f"## {section}")
         for name in verbs:
-            command = group.genlock.get_command(click.Context(group.genlock, info_name="genlock"), name)
+            command = group.genlock.get_command(
+                click.Context(group.genlock, info_name="genlock"), name
+            )
             assert command is not None
             parts += command_part(f"genlock {name}", command)
     return page("Commands", *parts)
@@ -292,18 +406,26 @@ def command_reference() -> str:
 
 def command_part(path: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=path)
-    usage = " ".join([path, *(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")])
+    usage = " ".join(
+        [path, *(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")]
+    )
     parts = [f"### {path}\n\n`{usage}`", re.sub(r"\x08\n?", "", doc_of(command))]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             below = command.get_command(context, name)
             assert below is not None
-            parts += [part.replace("### ", "#### ", 1) for part in command_part(f"{path} {name}", below)]
+            parts += [
+                part.replace("### ", "#### ", 1) for part in command_part(f"{path} {name}", below)
+            ]
         return parts
     rows = []
     for parameter in command.params:
         record = parameter.get_help_record(context)
-        if record is None or isinstance(parameter, click.Argument) or parameter.name in COMMON_OPTIONS:
+        if (
+            record is None
+            or isinstance(parameter, click.Argument)
+            or parameter.name in COMMON_OPTIONS
+        ):
             continue
         rows.append((code(record[0]), record[1]))
     return [*parts, table(["option", "meaning"], rows)] if rows else parts
@@ -336,11 +458,11 @@ def metric_reference() -> str:
     return page(
         "Metrics",
         f"""
-        What `/metrics` answers, in Prometheus' text format, or in OpenMetrics to whoever accepts that. Another prefix than `genlock`
+        What `/metrics` answers, in Prometheus' text format, or in OpenMetrics if the caller accepts that. Another prefix than `genlock`
         may be chosen. How to scrape it, and what to be woken for: [Watching a service](../how-to/watching-a-service.md).
 
         **Counters and histograms count what this coordinator itself did** since it started: add them up over all services of a store.
-        **Gauges by project are counted in the store**, whoever changed it: take the highest of all services, not their sum. They are
+        **Gauges by project are counted in the store**, whichever service changed it: take the highest of all services, not their sum. They are
         counted when somebody asks, at most once in ten seconds for a project in which this service has changed something, and once a
         minute otherwise.
 
@@ -372,6 +494,66 @@ def metric_reference() -> str:
     )
 
 
+def invariants() -> str:
+    """Each invariant with the tests that hold it, from invariants.toml."""
+    sections: dict[str, list[str]] = {}
+    for entry in tomllib.loads((DOCS / "invariants.toml").read_text(encoding="utf-8"))["invariant"]:
+        held = "".join(f"\n  - `{test}`" for test in entry["tests"])
+        note = f"\n  - ({entry['note']})" if "note" in entry else ""
+        sections.setdefault(entry["about"], []).append(f"- {entry['text']}{held}{note}")
+    return page(
+        "Invariants",
+        "What must stay true, and the tests that hold it. The list is `docs/invariants.toml`.",
+        *(f"## {about}\n\n" + "\n".join(found) for about, found in sections.items()),
+    )
+
+
+def summary(package: Path) -> str:
+    """The first sentences of a package's docstring, as many as fit beside its name."""
+    told = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
+    first, *others = re.split(r"(?<=\.) ", " ".join(told.partition("\n\n")[0].split()))
+    for sentence in others:
+        if len(first) + len(sentence) < WIDTH - 18:
+            first += f" {sentence}"
+    return first
+
+
+def package_lines(package: Path) -> list[str]:
+    """A package of the map: its summary and modules, then the packages in it with their modules."""
+    lines = [f"{package.name + '/':<14}{summary(package)}", *names_of(package, "  ")]
+    for inner in sorted(package.glob("*/__init__.py")):
+        lines += names_of(inner.parent, f"  {inner.parent.name + '/':<14}", " " * 16)
+    return lines
+
+
+def names_of(package: Path, first: str, others: str | None = None) -> list[str]:
+    modules = sorted(file.stem for file in package.glob("*.py") if not file.stem.startswith("__"))
+    return wrap(" ".join(modules), WIDTH, initial_indent=first, subsequent_indent=others or first)
+
+
+def code_map() -> str:
+    """The packages of today and those to come, and what is in them."""
+    parts = {name: [f"{name + '/':<14}(reserved) {text}"] for name, text in RESERVED.items()}
+    parts |= {
+        inner.parent.name: package_lines(inner.parent) for inner in SOURCE.glob("*/__init__.py")
+    }
+    return "\n".join(
+        [
+            "src/genlock/",
+            *names_of(SOURCE, "  "),
+            *(line for name in sorted(parts) for line in parts[name]),
+        ]
+    )
+
+
+def architecture() -> str:
+    """ARCHITECTURE.md with its code map as the code is now."""
+    begin, end = "<!-- code map -->\n", "<!-- end of code map -->\n"
+    before, _, rest = ARCHITECTURE.read_text(encoding="utf-8").partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}```text\n{code_map()}\n```\n{end}{after}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": command_reference,
     "states-and-reasons.md": states_and_reasons,
@@ -380,6 +562,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "errors.md": error_reference,
     "http.md": http_reference,
     "metrics.md": metric_reference,
+    "invariants.md": invariants,
 }
 
 
@@ -387,6 +570,8 @@ def main() -> None:
     REFERENCE.mkdir(exist_ok=True)
     for name, make in PAGES.items():
         (REFERENCE / name).write_text(make(), encoding="utf-8")
+    ARCHITECTURE.write_text(architecture(), encoding="utf-8")
+    WEB_TYPES.write_text(web_types(), encoding="utf-8")
 
 
 if __name__ == "__main__":

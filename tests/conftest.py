@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator, Iterator
 
+import hypothesis
 import pytest
 
-import genlock.testing.contract  # noqa: F401 - says which modules pytest is to rewrite, before a test imports one of them
+# Says which modules pytest is to rewrite, before a test imports one of them
+import genlock.testing.contract  # noqa: F401
 
 pytest_plugins = [
     "tests.servers.mariadb",
@@ -19,22 +24,31 @@ pytest_plugins = [
 ]
 
 
+# How fast a draw is depends on what else the machine does, and says nothing about the product.
+hypothesis.settings.register_profile(
+    "genlock", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("genlock")
+
+
 _LEAKED = pytest.StashKey[list[str]]()
+_STATE = pytest.StashKey[str]()
+"""Where the services that tests start leave their tokens."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Whoever begins the run says where the services log; those who run tests for it do as it says.
 
-    pytest's own alarm, by which a test is ended that takes too long, keeps nobody from doing his work himself. And Ctrl-C means what it
-    does on a terminal, also where the run was begun in the background.
+    Ctrl-C means what it does on a terminal, also where the run was begun in the background.
     """
-    from genlock.engine import uninterrupted
     from tests import logs  # not before the plugins above: pytest rewrites their assertions
 
-    uninterrupted.OTHERS = tuple(number for number in uninterrupted.OTHERS if number != signal.SIGALRM)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         logs.begin()
+        os.environ["XDG_STATE_HOME"] = config.stash[_STATE] = tempfile.mkdtemp(
+            prefix="genlock-state-"
+        )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,13 +59,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     logs.end()
     if not hasattr(session.config, "workerinput"):
         session.config.stash[_LEAKED] = leaked = logs.found()
+        shutil.rmtree(session.config.stash[_STATE], ignore_errors=True)
         if leaked:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """All that is collected stays: to look for garbage in it, again and again, takes a third of the time that collecting does."""
+    """All that is collected stays: to look for garbage in it, again and again, takes a third of the
+    time that collecting does."""
     gc.disable()
     try:
         return (yield)
@@ -61,9 +77,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What is given a store of the nightly ones by its name is slow, unless it belongs to the core. So is what a class names `nightly`.
+    """What is given a store of the nightly ones by its name is slow, unless it belongs to the core.
+    So is what a class names `nightly`.
 
-    Tests whose server is not on this machine are left out, and named at the end; with CI=true they fail instead.
+    Tests whose server is not on this machine are left out, and named at the end; with CI=true they
+    fail instead.
     """
     from tests import counting  # not before the plugins above: pytest rewrites their assertions
     from tests.servers import stores
@@ -71,7 +89,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = stores.absent()
     fixtures = {stores.LASTING[name].server for name in absent}
     left_out = [
-        item for item in items if counting.store_of(item.nodeid) in absent or fixtures.intersection(getattr(item, "fixturenames", ()))
+        item
+        for item in items
+        if counting.store_of(item.nodeid) in absent
+        or fixtures.intersection(getattr(item, "fixturenames", ()))
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -81,7 +102,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
         on_nightly = any(isinstance(value, str) and value in stores.NIGHTLY for value in parameters)
-        if (on_nightly and not item.get_closest_marker("core")) or item.originalname in getattr(item.cls, "nightly", ()):
+        if (on_nightly and not item.get_closest_marker("core")) or item.originalname in getattr(
+            item.cls, "nightly", ()
+        ):
             item.add_marker(pytest.mark.slow)
 
 
@@ -89,7 +112,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rewrite-scenarios",
         action="store_true",
-        help="write the outcomes that occur into tests/scenarios instead of comparing them (as GENLOCK_REWRITE=1 does); read the diff",
+        help="write the outcomes that occur into tests/scenarios instead of comparing them (as "
+        "GENLOCK_REWRITE=1 does); read the diff",
     )
 
 
@@ -99,9 +123,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     from tests.servers import stores
 
     for fault in terminalreporter.config.stash.get(_LEAKED, []):
-        terminalreporter.write_line(f"FAILED: a service has logged what no log may have: {fault}", red=True)
+        terminalreporter.write_line(
+            f"FAILED: a service has logged what no log may have: {fault}", red=True
+        )
     for name in stores.absent():
-        terminalreporter.write_line(f"not run: the tests on {name}, whose server is not on this machine; `make servers` gets it")
+        terminalreporter.write_line(
+            f"not run: the tests on {name}, whose server is not on this machine; `make servers` "
+            "gets it"
+        )
     found = {outcome: list(_nodeids(terminalreporter, outcome)) for outcome in counting.OUTCOMES}
     found["failed"] += _nodeids(terminalreporter, "error")
     if sum(map(len, found.values())) > 1:

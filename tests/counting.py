@@ -15,12 +15,17 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def store_of(nodeid: str) -> str:
-    """By a test's parameter, else by its class (`TestMemoryStore`), else by its file (`test_postgres.py`)."""
+    """By a test's parameter, else by its class (`TestMemoryStore`), else by its file
+    (`test_postgres.py`)."""
     place, _, parameters = nodeid.partition("[")
     file, *names = place.split("::")
     candidates = [
         *_WORD.findall(parameters.lower()),
-        *(name.removeprefix("Test").partition("Store")[0].lower() for name in names if name.startswith("Test") and "Store" in name),
+        *(
+            name.removeprefix("Test").partition("Store")[0].lower()
+            for name in names
+            if name.startswith("Test") and "Store" in name
+        ),
         *file.rpartition("/")[2].removeprefix("test_").removesuffix(".py").split("_"),
     ]
     return next((name for name in candidates if name in known()), OTHERS)
@@ -38,4 +43,6 @@ def table(outcomes: Mapping[str, Iterable[str]]) -> Iterator[str]:
     width = max(map(len, ["store", *shown]))
     yield "store".ljust(width) + "".join(outcome.rjust(9) for outcome in OUTCOMES)
     for name in shown:
-        yield name.ljust(width) + "".join(f"{counts[outcome][name]:,}".rjust(9) for outcome in OUTCOMES)
+        yield name.ljust(width) + "".join(
+            f"{counts[outcome][name]:,}".rjust(9) for outcome in OUTCOMES
+        )

@@ -1,7 +1,8 @@
-"""Whatever is passed to a public method: a clear error, nothing changed, and the coordinator goes on.
+"""Whatever is passed to a public method: a clear error, nothing changed, and the coordinator goes
+on.
 
-The cases are made from the methods' signatures. A new method needs a line in `GOOD`, a new parameter one in `BAD`: without them the
-tests fail.
+The cases are made from the methods' signatures. A new method needs a line in `GOOD`, a new
+parameter one in `BAD`: without them the tests fail.
 """
 
 from __future__ import annotations
@@ -21,14 +22,26 @@ import pytest
 
 import genlock
 from genlock import Coordinator
+from genlock.coordinator.arguments import pack
 from genlock.core.model import Process, Task
-from genlock.errors import BadArgument, CursorLost, GenlockError, NotAllowed, NotFound, PlanInvalid, ResultTooLarge, TaskNotFound
+from genlock.errors import (
+    BadArgument,
+    CursorLost,
+    GenlockError,
+    NotAllowed,
+    NotFound,
+    PlanInvalid,
+    ResultTooLarge,
+    TaskNotFound,
+)
 from genlock.testing.clock import ManualClock
 
 SURROGATE = "\ud800"
 """Half a character: a text that cannot be written as UTF-8."""
 
 MINE, FREE, DONE, SPLIT = "A-001-mine", "A-002-free", "A-003-done", "B-001-split"
+REVIEWED = "FEATURE:code"
+DIGEST = pack({"done": True})[0].digest
 
 
 class Odd:
@@ -51,7 +64,25 @@ def nested(levels: int) -> Any:
     return value
 
 
-SCOPE = ["", "x" * 65, "a\0b", "a/b", "..", ".", "_", "a b", "🙂", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
+DAY = date(2026, 1, 31)
+INSTANT = ["", "yesterday", "2026-01-01T00:00:00", DAY, 5, True, b"a", ["a"]]
+SCOPE = [
+    "",
+    "x" * 65,
+    "a\0b",
+    "a/b",
+    "..",
+    ".",
+    "_",
+    "a b",
+    "🙂",
+    SURROGATE,
+    5,
+    True,
+    ["a"],
+    b"a",
+    {"a": 1},
+]
 NAME = ["", "x" * 129, "a\0b", "a/b", "a\nb", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
 TASK_ID = [
     "",
@@ -77,11 +108,19 @@ GENERATION = ["1", True, -1, 2**53, 1.0, math.nan, [1], b"1"]
 LEASE = [0, -1, math.nan, math.inf, True, "30", [30], b"30", 10**12]
 LIMIT = [0, -1, "10", True, 1.5, math.nan, 10**9, None, [1]]
 OPERATION = ["", "x" * 129, "a\0b", SURROGATE, 5, True, ["a"], b"a"]
-DAY = date(2026, 1, 31)
 TEXT = [DAY, "x" * 100_000, "a\0b", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
 FLAG = ["yes", "", 1, ["a"], None]
 NOT_JSON = [math.nan, math.inf, Odd(), cycle(), SURROGATE, {(1, 2): 3}, nested(100_000)]
-METADATA = [5, "text", [1], b"a", Odd(), cycle(), {"a": "x" * 5000}, *({"a": value} for value in NOT_JSON)]
+METADATA = [
+    5,
+    "text",
+    [1],
+    b"a",
+    Odd(),
+    cycle(),
+    {"a": "x" * 5000},
+    *({"a": value} for value in NOT_JSON),
+]
 RESULT = [
     DAY,
     [DAY],
@@ -97,18 +136,37 @@ SECONDS = [-1, math.nan, math.inf, True, "1", [1], 10**12]
 REQUIRED_ID = [*TASK_ID, None]
 REQUIRED_GENERATION = [*GENERATION, None]
 CURSOR = ["", "nonsense", "x" * 2000, "🙂", SURROGATE, "a\0b", 5, True, ["a"], b"a"]
-TRACKS = ["", "lower", "A1", "A/B", "x" * 17, "🙂", SURROGATE, b"A", 5, True, [5], [None], ["lower"], [["A"]]]
+TRACKS = [
+    "",
+    "A1",
+    "A/B",
+    "x" * 201,
+    "🙂",
+    SURROGATE,
+    b"A",
+    5,
+    True,
+    [5],
+    [None],
+    ["a1"],
+    [["A"]],
+]
 
 GOOD: dict[str, dict[str, Any]] = {
     "claim_task": {"task_id": FREE},
-    "renew_lease": {"task_id": MINE, "expected_generation": 1},
-    "release_claim": {"task_id": MINE, "expected_generation": 1},
+    "renew_lease": {"task_id": MINE, "generation": 1},
+    "report_progress": {"task_id": MINE, "generation": 1, "fraction": 0.5},
+    "release_claim": {"task_id": MINE, "generation": 1},
     "submit_result": {"task_id": MINE, "generation": 1, "result_data": {"fine": True}},
     "claim_next": {},
     "batch_claim": {"task_ids": [FREE]},
     "batch_renew": {"generations": {MINE: 1}},
     "batch_submit": {"results": [{"task_id": MINE, "generation": 1}]},
     "spawn_subtasks": {"task_id": SPLIT, "generation": 1, "subtasks": ["one"]},
+    "list_tasks": {},
+    "get_overview": {},
+    "get_activity": {},
+    "search_events": {},
     "get_task_state": {"task_id": MINE},
     "batch_get_states": {"task_ids": [MINE]},
     "get_claim_history": {"task_id": MINE},
@@ -116,6 +174,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "get_active_claims_for_session": {},
     "ready": {},
     "blocked": {},
+    "check_push": {"task_id": MINE, "generation": 1, "commit": "0" * 40},
     "explain": {"task_id": MINE},
     "list_refused_results": {},
     "read_result": {"task_id": DONE},
@@ -127,16 +186,30 @@ GOOD: dict[str, dict[str, Any]] = {
     "check_plan": {"source": {"tasks": [{"id": "new"}]}},
     "get_plan": {},
     "get_graph": {},
+    "get_graph_layout": {},
     "next_id": {},
     "reset_task": {"task_id": DONE},
     "preview_reset": {"task_id": DONE},
     "cancel_task": {"task_id": FREE},
     "assign_task": {"task_id": FREE, "agent_id": "bob"},
-    "force_release": {"task_id": MINE},
+    "force_release": {"task_id": MINE, "take_over": True},
     "hold_task": {"task_id": FREE},
     "reopen_task": {"task_id": FREE},
+    "batch_act": {"act": "hold", "task_ids": [FREE]},
     "adopt_result": {"task_id": MINE, "generation": 1},
     "discard_result": {"task_id": MINE},
+    "preview_next": {},
+    "list_reviews": {},
+    "get_review": {"task_id": REVIEWED},
+    "approve_review": {"task_id": REVIEWED, "generation": 1, "digest": DIGEST},
+    "reject_review": {"task_id": REVIEWED, "generation": 1, "digest": DIGEST},
+    "report_evaluation": {
+        "task_id": REVIEWED,
+        "generation": 1,
+        "digest": DIGEST,
+        "evaluator": "lint",
+        "passed": True,
+    },
     "get_policy": {},
     "set_policy": {},
     "sweep": {},
@@ -144,6 +217,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "heartbeat_session": {},
     "end_session": {},
     "list_sessions": {},
+    "get_session": {},
+    "list_expired_claims": {},
     "list_agents": {},
     "get_session_memory": {},
     "read_events": {},
@@ -156,14 +231,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "set_tenant": {},
     "watch": {"timeout_seconds": 0},
 }
-"""A call of each method that is right. `refused_id` and `key_id` are filled in: they are known only when the fleet stands."""
+"""A call of each method that is right. `refused_id` and `key_id` are filled in: they are known only
+when the fleet stands."""
 
 WRONG_FIELDS: list[dict[str, Any]] = [
     {"description": "x" * 20_000},
     {"title": 5},
     {"title": SURROGATE},
     {"priority": "urgent"},
-    {"track": "lower"},
+    {"track": "a1"},
     {"lease_seconds": "x"},
     {"lease_seconds": -1},
     {"lease_seconds": math.nan},
@@ -175,7 +251,7 @@ WRONG_FIELDS: list[dict[str, Any]] = [
     {"not_before": "tomorrow"},
     {"not_before": "2026-01-01T00:00:00"},
     {"assigned_to": "a/b"},
-    {"state": "COMPLETED"},
+    {"state": "FINISHED"},
     {"metadata": []},
     {"metadata": {"a": math.nan}},
     {"metadata": {"a": Odd()}},
@@ -197,26 +273,51 @@ BAD: dict[str, list[Any]] = {
     "list_refused_results task_id": TASK_ID,
     "assign_task agent_id": [*NAME, None],
     "parent": TASK_ID,
-    "expected_generation": REQUIRED_GENERATION,
+    "expected_generation": GENERATION,
     "generation": REQUIRED_GENERATION,
     "adopt_result generation": GENERATION,
+    "spawn_subtasks generation": GENERATION,
     "lease_duration_seconds": LEASE,
     "claim_task lease_duration_seconds": [*LEASE, None],
     "limit": LIMIT,
     "operation_id": OPERATION,
     "agent_role": TEXT,
+    "agent_roles": [5, "x", [5], [None], [SURROGATE], ["a/b"], ["x" * 65], {"rolls": {}}],
+    "feedback": [*TEXT, "x" * 4001, None],
+    "evaluator": [*TEXT, "", "a/b", None],
+    "passed": FLAG,
+    "evaluations": [5, "x", [1], {"lint": 1}, {"a/b": True}, {SURROGATE: True}, {5: True}],
     "agent_type": TEXT,
     "metadata": METADATA,
     "result_data": RESULT,
     "work_product_ref": [*TEXT, None],
     "reason": [*TEXT, None],
-    "release_claim reason": ["COMPLETED", "EXPIRED", "nonsense", "voluntary", "", SURROGATE, 5, ["ERROR"], b"ERROR", None],
+    "release_claim reason": [
+        "COMPLETED",
+        "completed: all of it",
+        "x" * 501,
+        SURROGATE,
+        5,
+        ["ERROR"],
+        b"ERROR",
+        None,
+    ],
+    "note": [*TEXT, None],
+    "fraction": [-0.1, 1.1, math.nan, math.inf, True, "0.5", [1]],
+    "cost": [
+        *[5, "x", ["usd"], {5: 1}, {"usd": -1}, {"usd": "x"}, {"usd": None}, {"usd": math.nan}],
+        *[{"x" * 65: 1}, {SURROGATE: 1}, {str(unit): 1 for unit in range(9)}],
+    ],
     "mode": ["nonsense", "", "PARALLEL", SURROGATE, 5, ["parallel"], b"parallel", None],
     "keep": FLAG,
     "prune": FLAG,
     "cascade": FLAG,
+    "take_over": FLAG,
     "tail": FLAG,
+    "back": [-1, "1", True, 1.5, None, [1], 10**13],
     "include_ended": FLAG,
+    "include_idle": FLAG,
+    "before": ["tomorrow", "2026-01-01", "2026-01-01T00:00:00", 5, True, ["a"], SURROGATE],
     "include_settled": FLAG,
     "hours": SECONDS,
     "wait_seconds": [*SECONDS, None],
@@ -229,16 +330,43 @@ BAD: dict[str, list[Any]] = {
         *[Process("host", text, 1, 1) for text in ("x" * 256, "a\0b")],
         *[Process("host", "boot", pid, 1) for pid in (0, -1, 2**31, 2**70)],
         *[Process("host", "boot", 1, started) for started in (-1, 2**53, 10**4000)],
+        *[Process("host", "boot", 1, 1, text) for text in ("x" * 65, "a\0b")],
     ],
     "tracks": TRACKS,
     "around": TASK_ID,
     "depth": [-1, 1001, "1", True, 1.5, None, [1]],
     "progress": [5, "x", True, [print]],
-    "set_policy tracks": ["x", 5, ["A"], {"lower": "x"}, {"A": 5}, {"A": "x" * 2000}, {"A": SURROGATE}, {5: "x"}, {"A": None}],
+    "set_policy tracks": [
+        "x",
+        5,
+        ["A"],
+        {"a1": "x"},
+        {"A": 5},
+        {"A": "x" * 2000},
+        {"A": SURROGATE},
+        {5: "x"},
+        {"A": None},
+    ],
     "policy": [
-        *[5, "x", ["order"], {"nonsense": 1}, {5: 1}, {5: 1, "order": "track"}, {"order": "random"}, {"order": 5}, {"expired": "never"}],
+        *[
+            5,
+            "x",
+            ["order"],
+            {"nonsense": 1},
+            {5: 1},
+            {5: 1, "order": "track"},
+            {"order": "random"},
+            {"order": 5},
+            {"expired": "never"},
+        ],
         *[{"grace_seconds": value} for value in (-1, "x", math.nan, math.inf, True, None, [1])],
-        *[{"breaker_threshold": 1.5}, {"breaker_threshold": True}, {"offer_backlog": "yes"}, {"spawn_depth": 10**20}, {"ids": Odd()}],
+        *[
+            {"breaker_threshold": 1.5},
+            {"breaker_threshold": True},
+            {"offer_backlog": "yes"},
+            {"spawn_depth": 10**20},
+            {"ids": Odd()},
+        ],
     ],
     "limits": [
         *[5, "x", ["max_concurrent_claims"], {"nonsense": 1}, {5: 1}],
@@ -247,29 +375,153 @@ BAD: dict[str, list[Any]] = {
     ],
     "profile": ["nonsense", "", "LOCAL", 5, ["local"], SURROGATE],
     "name": [*NAME, DAY, None],
-    "role": ["boss", "", "ADMIN", "x" * 1000, SURROGATE, 5, True, ["agent"], b"agent", {"a": 1}, None],
-    "projects": ["", "x" * 65, "a\0b", "a/b", "a b", "a?b", "[ab]", "🙂", SURROGATE, 5, True, ["*"], b"*", None],
+    "role": [
+        "boss",
+        "",
+        "ADMIN",
+        "x" * 1000,
+        SURROGATE,
+        5,
+        True,
+        ["agent"],
+        b"agent",
+        {"a": 1},
+        None,
+    ],
+    "projects": [
+        "",
+        "x" * 65,
+        "a\0b",
+        "a/b",
+        "a b",
+        "a?b",
+        "[ab]",
+        "🙂",
+        SURROGATE,
+        5,
+        True,
+        ["*"],
+        b"*",
+        None,
+    ],
     "expires_in_seconds": [0, *SECONDS],
-    "expires_at": [DAY, "", "tomorrow", "2026-02-01T00:00:00", "2020-01-01T00:00:00Z", SURROGATE, 5, True, ["a"], b"a", math.nan],
+    "expires_at": [
+        DAY,
+        "",
+        "tomorrow",
+        "2026-02-01T00:00:00",
+        "2020-01-01T00:00:00Z",
+        SURROGATE,
+        5,
+        True,
+        ["a"],
+        b"a",
+        math.nan,
+    ],
     "overlap_seconds": [*SECONDS, 86_401, None],
-    "key_id": ["", "nonsense", "x" * 600, "A" * 12, "a\0b", "🙂", SURROGATE, 5, True, b"a", ["a"], {"a": 1}, None],
+    "key_id": [
+        "",
+        "nonsense",
+        "x" * 600,
+        "A" * 12,
+        "a\0b",
+        "🙂",
+        SURROGATE,
+        5,
+        True,
+        b"a",
+        ["a"],
+        {"a": 1},
+        None,
+    ],
     "include_revoked": FLAG,
     "after": CURSOR,
-    **{f"{method} after": TEXT for method in ("blocked", "list_refused_results", "list_sessions")},
-    "digest": ["", "nonsense", "../../../etc/passwd", "a\0b", SURROGATE, 5, True, b"a", ["a"], Odd()],
+    "list_tasks after": CURSOR,
+    "states": ["", "pending", "A", SURROGATE, b"PENDING", 5, True, [5], [None], [["PENDING"]]],
+    "tag": TEXT,
+    "text": [*TEXT, None],
+    "sort": ["", "age", "ORDER", SURROGATE, 5, True, None, b"id", ["id"]],
+    "reverse": FLAG,
+    "hide_finished": FLAG,
+    "folded": [value for value in FLAG if value is not None],
+    "act": ["", "HOLD", "delete", SURROGATE, 5, True, None, b"hold", ["hold"]],
+    "dry_run": FLAG,
+    "batch_act task_ids": [5, FREE, b"a", [""], [5], [None], [["a"]], ["a/b"], {"a": 1}],
+    "search_events task_id": TASK_ID,
+    "search_events before": CURSOR,
+    "types": ["", "claim_acquired", "CLAIM", SURROGATE, b"A", 5, True, [5], [None], [["A"]]],
+    "since": INSTANT,
+    "until": INSTANT,
+    **{
+        f"{method} after": TEXT
+        for method in ("blocked", "list_refused_results", "list_sessions", "list_reviews")
+    },
+    **{
+        f"{method} digest": ["nonsense", "../../../etc/passwd", "0" * 11, "A" * 64, *TEXT, None]
+        for method in ("approve_review", "reject_review", "report_evaluation")
+    },
+    "commit": ["", "HEAD", "0" * 39, "G" * 40, 7, None, ["0" * 40]],
+    "protected": [1, "yes", None],
+    "digest": [
+        "",
+        "nonsense",
+        "../../../etc/passwd",
+        "a\0b",
+        SURROGATE,
+        5,
+        True,
+        b"a",
+        ["a"],
+        Odd(),
+    ],
     "refused_id": ["", "nonsense", "x" * 600, "a\0b", SURROGATE, 5, True, b"a", ["a"], None],
     "tasks": [
-        *[DAY, [DAY], [{"id": "new", "title": DAY}], [{"id": DAY}], [{"id": "new", "not_before": DAY}]],
-        *[None, 5, "A-001-x", {"id": "new"}, b"new", [None], [5], [["new"]], [b"new"], [{}], [{1: 2}], ["new", "new"], [Odd()]],
+        *[
+            DAY,
+            [DAY],
+            [{"id": "new", "title": DAY}],
+            [{"id": DAY}],
+            [{"id": "new", "not_before": DAY}],
+        ],
+        *[
+            None,
+            5,
+            "A-001-x",
+            {"id": "new"},
+            b"new",
+            [None],
+            [5],
+            [["new"]],
+            [b"new"],
+            [{}],
+            [{1: 2}],
+            ["new", "new"],
+            [Odd()],
+        ],
         *[[task_id] for task_id in ("", "a/b", "..", "🙂", SURROGATE)],
         *[["new", {"id": task_id}] for task_id in REQUIRED_ID],
-        *[["new", {"id": "other", "depends_on": others}] for others in ("new", 5, ["nobody"], ["other"], [""], [5], [None])],
+        *[
+            ["new", {"id": "other", "depends_on": others}]
+            for others in ("new", 5, ["nobody"], ["other"], [""], [5], [None])
+        ],
         [{"id": "new", "depends_on": ["other"]}, {"id": "other", "depends_on": ["new"]}],
         [{"id": FREE, "title": "another definition"}],
         *[[{"id": "new", **fields}] for fields in WRONG_FIELDS],
     ],
     "changes": [
-        *[None, 5, "x", [], ["title"], {"nonsense": 1}, {5: 1}, {5: 1, "a": 2}, {"id": "other"}, {"track": "B"}, {"parent": MINE}],
+        *[
+            None,
+            5,
+            "x",
+            [],
+            ["title"],
+            {"nonsense": 1},
+            {5: 1},
+            {5: 1, "a": 2},
+            {"id": "other"},
+            {"track": "B"},
+            {"parent": MINE},
+        ],
         *[{"depends_on": others} for others in (["nobody"], [FREE], [""], "x", [5])],
         *[
             {"title": 5},
@@ -280,12 +532,42 @@ BAD: dict[str, list[Any]] = {
             {"metadata": 5},
             {"assigned_to": "bob"},
         ],
-        *[{"metadata": {"a": math.nan}}, {"lease_seconds": -1}, {"lease_seconds": True}, {"title": "fine", "priority": "urgent"}],
+        *[
+            {"metadata": {"a": math.nan}},
+            {"lease_seconds": -1},
+            {"lease_seconds": True},
+            {"title": "fine", "priority": "urgent"},
+        ],
     ],
     "source": [
-        *[DAY, {"tasks": [{"id": "new", "title": DAY}]}, {"project": DAY, "tasks": [{"id": "new"}]}],
-        *[None, 5, [], b"tasks: []", "", "just text", "tracks: [", "- a", "\0", SURROGATE, "a: &a [*a]", Odd()],
-        *[{}, {"nonsense": 1}, {"tracks": 5}, {"tasks": 5}, {"tasks": [5]}, {"tasks": [{"id": ""}]}, {"tracks": {"lower": []}}],
+        *[
+            DAY,
+            {"tasks": [{"id": "new", "title": DAY}]},
+            {"project": DAY, "tasks": [{"id": "new"}]},
+        ],
+        *[
+            None,
+            5,
+            [],
+            b"tasks: []",
+            "",
+            "just text",
+            "tracks: [",
+            "- a",
+            "\0",
+            SURROGATE,
+            "a: &a [*a]",
+            Odd(),
+        ],
+        *[
+            {},
+            {"nonsense": 1},
+            {"tracks": 5},
+            {"tasks": 5},
+            {"tasks": [5]},
+            {"tasks": [{"id": ""}]},
+            {"tracks": {"two words": []}},
+        ],
         {"tasks": [{"id": "new"}, {"id": "other", "depends_on": ["nobody"]}]},
         {"tasks": [{"id": "new"}, {"id": "new"}]},
         {"tasks": [{"id": "new", "depends_on": ["other"]}, {"id": "other", "depends_on": ["new"]}]},
@@ -293,15 +575,82 @@ BAD: dict[str, list[Any]] = {
         {"tasks": [{"id": "new"}, {"id": "huge", "description": "x" * 20_000}]},
     ],
     "subtasks": [
-        *[None, 5, [], "text", b"text", {"title": "one"}, [5], [None], [["a"]], [b"a"], [{"id": ""}], [{"id": 5}], [{"id": "a/b"}]],
-        *[[{"id": "C-001-x::1"}], [{"id": "one"}, {"id": "one"}], [{"title": 5}], [{"title": SURROGATE}], [{"priority": "urgent"}]],
-        *[[{"title": "fine"}, {"id": ""}], [{"description": "x" * 20_000}], [{"description": "x" * 15_000} for _ in range(5)]],
-        *[[{"id": SPLIT}], [{"id": FREE}], [SURROGATE], [{"title": "one", "depends_on": [5]}], [Odd()]],
+        *[
+            None,
+            5,
+            [],
+            "text",
+            b"text",
+            {"title": "one"},
+            [5],
+            [None],
+            [["a"]],
+            [b"a"],
+            [{"id": ""}],
+            [{"id": 5}],
+            [{"id": "a/b"}],
+        ],
+        *[
+            [{"id": "C-001-x::1"}],
+            [{"id": "one"}, {"id": "one"}],
+            [{"title": 5}],
+            [{"title": SURROGATE}],
+            [{"priority": "urgent"}],
+        ],
+        *[
+            [{"title": "fine"}, {"id": ""}],
+            [{"description": "x" * 20_000}],
+            [{"description": "x" * 15_000} for _ in range(5)],
+        ],
+        *[
+            [{"id": SPLIT}],
+            [{"id": FREE}],
+            [SURROGATE],
+            [{"title": "one", "depends_on": [5]}],
+            [Odd()],
+        ],
     ],
-    "task_ids": [None, 5, FREE, b"a", [None], [""], [5], ["a/b"], [FREE, ".."], [["a"]], [{"a": 1}], {"a/b": 1}],
-    "generations": [None, 5, "x", [], [MINE], {MINE: "1"}, {MINE: -1}, {MINE: True}, {MINE: None}, {"": 1}, {5: 1}, {MINE: 1, "a/b": 1}],
+    "task_ids": [
+        None,
+        5,
+        FREE,
+        b"a",
+        [None],
+        [""],
+        [5],
+        ["a/b"],
+        [FREE, ".."],
+        [["a"]],
+        [{"a": 1}],
+        {"a/b": 1},
+    ],
+    "generations": [
+        None,
+        5,
+        "x",
+        [],
+        [MINE],
+        {MINE: "1"},
+        {MINE: -1},
+        {MINE: True},
+        {MINE: None},
+        {"": 1},
+        {5: 1},
+        {MINE: 1, "a/b": 1},
+    ],
     "results": [
-        *[None, 5, "x", {"task_id": MINE, "generation": 1}, [5], [None], [{}], [{"task_id": MINE}], [{"generation": 1}], [["task_id"]]],
+        *[
+            None,
+            5,
+            "x",
+            {"task_id": MINE, "generation": 1},
+            [5],
+            [None],
+            [{}],
+            [{"task_id": MINE}],
+            [{"generation": 1}],
+            [["task_id"]],
+        ],
         *[
             [{"task_id": MINE, "generation": 1, "result_data": {"fine": True}} | wrong]
             for wrong in (
@@ -348,12 +697,23 @@ WORDS: dict[str, tuple[str, ...]] = {
     "generations": ("generation", "task id"),
     "results": ("result", "task id", "generation", "work_product_ref", "operation_id", "agent"),
     "tasks": ("task", "new", "depend", *Task.__struct_fields__, "state", "generation"),
-    "changes": ("changes", "field", "of a task", "depend", "title", "priority", "definition", "metadata", "lease_seconds"),
+    "changes": (
+        "changes",
+        "field",
+        "of a task",
+        "depend",
+        "title",
+        "priority",
+        "definition",
+        "metadata",
+        "lease_seconds",
+    ),
     "source": ("plan", "mapping", "text", "line", "YAML"),
     "subtasks": ("subtask", "id", "title", "priority", "definition", "depends_on", "mapping"),
     "tracks": ("track", "purpose"),
     "set_policy tracks": ("track", "purpose"),
     "after": ("cursor", "after"),
+    "before": ("cursor", "before"),
     "digest": ("digest", "payload", "result"),
     "refused_id": ("refused",),
     "key_id": ("key",),
@@ -366,12 +726,20 @@ WORDS: dict[str, tuple[str, ...]] = {
 
 def methods() -> dict[str, Callable[..., Any]]:
     """The public methods that do something to a fleet."""
-    return {name: method for name, method in vars(Coordinator).items() if callable(method) and not name.startswith("_") and name != "close"}
+    return {
+        name: method
+        for name, method in vars(Coordinator).items()
+        if callable(method) and not name.startswith("_") and name != "close"
+    }
 
 
 def parameters(method: str) -> list[str]:
     signature = inspect.signature(getattr(Coordinator, method))
-    return [name for name, parameter in signature.parameters.items() if parameter.kind is parameter.KEYWORD_ONLY]
+    return [
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    ]
 
 
 class Fleet:
@@ -380,12 +748,19 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         self.file = folder / "genlock.db"
         clock = ManualClock()
-        self.coordinator = genlock.connect(f"sqlite://{self.file}", clock=clock, session_id="s1", agent_id="alice")
+        self.coordinator = genlock.connect(
+            f"sqlite://{self.file}", create=True, clock=clock, session_id="s1", agent_id="alice"
+        )
         fleet = self.coordinator
-        fleet.add_tasks(tasks=[MINE, FREE, DONE, SPLIT])
+        fleet.add_tasks(tasks=[MINE, FREE, DONE, SPLIT, REVIEWED])
         for task in (MINE, DONE, SPLIT):
             assert fleet.claim_task(task_id=task).success
         assert fleet.submit_result(task_id=DONE, generation=1, result_data={"done": True}).accepted
+        fleet.set_policy(agent_roles={"edges": {"code": {"evaluators": ["lint"]}}})
+        assert fleet.claim_task(task_id=REVIEWED).success
+        assert fleet.submit_result(
+            task_id=REVIEWED, generation=1, result_data={"done": True}
+        ).accepted
         refused = fleet.submit_result(task_id=MINE, generation=0, result_data={"early": True})
         assert refused.refused_id is not None
         self.refused_id: str = refused.refused_id
@@ -486,7 +861,9 @@ def complaint(fleet: Fleet, method: str, parameter: str, value: Any) -> str | No
 
 
 @pytest.mark.parametrize("method", list(GOOD))
-def test_wrong_arguments_are_refused_by_name_and_change_nothing(method: str, fleets: Callable[[], Fleet]) -> None:
+def test_wrong_arguments_are_refused_by_name_and_change_nothing(
+    method: str, fleets: Callable[[], Fleet]
+) -> None:
     fleet = fleets()
     complaints: list[str] = []
     for parameter in parameters(method):
@@ -509,7 +886,9 @@ def shown(value: Any) -> str:
 
 
 @pytest.mark.parametrize("method", list(GOOD))
-def test_the_right_call_that_the_wrong_ones_are_made_from_is_right(method: str, fleets: Callable[[], Fleet]) -> None:
+def test_the_right_call_that_the_wrong_ones_are_made_from_is_right(
+    method: str, fleets: Callable[[], Fleet]
+) -> None:
     fleet = fleets()
     answer = call(fleet, method, fleet.good(method))
     assert not isinstance(answer, BaseException), answer
@@ -540,14 +919,27 @@ def _of_other_kinds(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", list(GOOD))
-def test_texts_and_numbers_of_a_subclass_are_what_they_are(method: str, fleets: Callable[[], Fleet]) -> None:
+def test_texts_and_numbers_of_a_subclass_are_what_they_are(
+    method: str, fleets: Callable[[], Fleet]
+) -> None:
     fleet = fleets()
     good = fleet.good(method)
-    optional = {"session_id": "s1", "agent_id": "a1", "operation_id": "o1", "agent_role": "r", "reason": "why", "work_product_ref": "w"}
-    more = {
-        name: value for name, value in optional.items() if name in parameters(method) and name not in good and f"{method} {name}" not in BAD
+    optional = {
+        "session_id": "s1",
+        "agent_id": "a1",
+        "operation_id": "o1",
+        "agent_role": "r",
+        "reason": "why",
+        "work_product_ref": "w",
     }
-    answer = call(fleet, method, {name: _of_other_kinds(value) for name, value in (more | good).items()})
+    more = {
+        name: value
+        for name, value in optional.items()
+        if name in parameters(method) and name not in good and f"{method} {name}" not in BAD
+    }
+    answer = call(
+        fleet, method, {name: _of_other_kinds(value) for name, value in (more | good).items()}
+    )
     assert not isinstance(answer, BaseException), answer
     assert fleet.works()
 
@@ -555,7 +947,11 @@ def test_texts_and_numbers_of_a_subclass_are_what_they_are(method: str, fleets: 
 def test_every_public_method_and_parameter_has_its_wrong_values() -> None:
     assert set(GOOD) == set(methods()), "a method without a line in GOOD, or one that is gone"
     named = {(method, parameter) for method in GOOD for parameter in parameters(method)}
-    without = sorted(f"{method} {parameter}" for method, parameter in named if parameter not in BAD and f"{method} {parameter}" not in BAD)
+    without = sorted(
+        f"{method} {parameter}"
+        for method, parameter in named
+        if parameter not in BAD and f"{method} {parameter}" not in BAD
+    )
     assert not without, "parameters without a line in BAD"
     gone = sorted(key for key in BAD if " " in key and tuple(key.split()) not in named)
     assert not gone, "lines in BAD for parameters that are gone"
@@ -568,20 +964,30 @@ def test_arguments_are_keywords_only(method: str, fleets: Callable[[], Fleet]) -
         getattr(fleet.coordinator, method)("default")
 
 
-def test_a_result_over_the_limit_is_refused_and_leaves_no_payload_behind(fleets: Callable[[], Fleet]) -> None:
+def test_a_result_over_the_limit_is_refused_and_leaves_no_payload_behind(
+    fleets: Callable[[], Fleet],
+) -> None:
     fleet = fleets()
     before = fleet.content()
     with pytest.raises(ResultTooLarge, match=r"10,485,\d+ bytes.*max_result_size_bytes.*reference"):
-        fleet.coordinator.submit_result(task_id=MINE, generation=1, result_data="x" * (10 * 1024 * 1024))
+        fleet.coordinator.submit_result(
+            task_id=MINE, generation=1, result_data="x" * (10 * 1024 * 1024)
+        )
     assert fleet.content() == before
-    assert fleet.coordinator.submit_result(task_id=MINE, generation=1, result_data="x" * 1000).accepted
+    assert fleet.coordinator.submit_result(
+        task_id=MINE, generation=1, result_data="x" * 1000
+    ).accepted
 
 
-def test_a_large_result_of_a_task_that_does_not_exist_leaves_no_payload_behind(fleets: Callable[[], Fleet]) -> None:
+def test_a_large_result_of_a_task_that_does_not_exist_leaves_no_payload_behind(
+    fleets: Callable[[], Fleet],
+) -> None:
     fleet = fleets()
     before = fleet.content()
     with pytest.raises(TaskNotFound, match="nobody-knows-it"):
-        fleet.coordinator.submit_result(task_id="nobody-knows-it", generation=1, result_data="x" * 100_000)
+        fleet.coordinator.submit_result(
+            task_id="nobody-knows-it", generation=1, result_data="x" * 100_000
+        )
     assert fleet.content() == before
 
 
@@ -591,7 +997,9 @@ def test_what_has_no_time_to_tell_is_no_clock() -> None:
         genlock.connect("memory://", clock=wrong)
 
 
-def test_policy_and_limits_of_which_one_is_wrong_change_nothing(fleets: Callable[[], Fleet]) -> None:
+def test_policy_and_limits_of_which_one_is_wrong_change_nothing(
+    fleets: Callable[[], Fleet],
+) -> None:
     fleet = fleets()
     before = fleet.content()
     with pytest.raises(BadArgument, match="nonsense"):
@@ -599,20 +1007,28 @@ def test_policy_and_limits_of_which_one_is_wrong_change_nothing(fleets: Callable
     assert fleet.content() == before
 
 
-def test_a_limit_that_is_wrong_only_beside_those_in_force_changes_no_policy_either(fleets: Callable[[], Fleet]) -> None:
+def test_a_limit_that_is_wrong_only_beside_those_in_force_changes_no_policy_either(
+    fleets: Callable[[], Fleet],
+) -> None:
     fleet = fleets()
     fleet.coordinator.set_policy(profile="default")
     before = fleet.content()
     with pytest.raises(BadArgument, match="less than min_lease_duration_seconds"):
-        fleet.coordinator.set_policy(policy={"spawn_depth": 1}, limits={"max_lease_duration_seconds": 20})
+        fleet.coordinator.set_policy(
+            policy={"spawn_depth": 1}, limits={"max_lease_duration_seconds": 20}
+        )
     assert fleet.content() == before
 
 
 @pytest.mark.parametrize("levels", [50, 100, 500, 900, 2000])
-def test_a_nested_result_is_refused_or_can_be_read_again(levels: int, fleets: Callable[[], Fleet]) -> None:
+def test_a_nested_result_is_refused_or_can_be_read_again(
+    levels: int, fleets: Callable[[], Fleet]
+) -> None:
     fleet = fleets().coordinator
     try:
-        accepted = fleet.submit_result(task_id=MINE, generation=1, result_data=nested(levels)).accepted
+        accepted = fleet.submit_result(
+            task_id=MINE, generation=1, result_data=nested(levels)
+        ).accepted
     except BadArgument:
         accepted = False
     if not accepted:
@@ -625,12 +1041,15 @@ def test_a_nested_result_is_refused_or_can_be_read_again(levels: int, fleets: Ca
 
 
 def test_wrong_names_of_the_connection_are_refused(tmp_path: Path) -> None:
-    scopes, names = dict.fromkeys(("tenant_id", "project_id"), SCOPE), dict.fromkeys(("session_id", "agent_id", "user_id"), NAME)
+    scopes, names = (
+        dict.fromkeys(("tenant_id", "project_id"), SCOPE),
+        dict.fromkeys(("session_id", "agent_id", "user_id"), NAME),
+    )
     for parameter, values in (scopes | names).items():
         for value in values:
             wrong: dict[str, Any] = {parameter: value}
             with pytest.raises(BadArgument, match=WORDS[parameter][0]):
-                genlock.connect(f"sqlite://{tmp_path}/genlock.db", **wrong)
+                genlock.connect(f"sqlite://{tmp_path}/genlock.db", create=True, **wrong)
     assert not list(tmp_path.iterdir()), "a connection that was refused has made a file"
 
 
@@ -641,3 +1060,18 @@ def test_without_a_session_or_an_agent_the_error_says_where_to_give_it() -> None
             fleet.claim_task(task_id=FREE, agent_id="alice")
         with pytest.raises(BadArgument, match=r"agent_id is missing.*connect"):
             fleet.claim_task(task_id=FREE, session_id="s1")
+
+
+def test_a_session_is_not_guessed_from_the_process_or_its_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two workers of one session and agent would both be told that they hold the task."""
+    monkeypatch.setenv("GENLOCK_SESSION", "s1")
+    monkeypatch.setenv("GENLOCK_AGENT", "alice")
+    with genlock.connect("memory://") as fleet:
+        fleet.add_tasks(tasks=[FREE])
+        with pytest.raises(BadArgument, match="session_id is missing"):
+            fleet.claim_task(task_id=FREE)
+        who: dict[str, Any] = {"session_id": "s1", "agent_id": "alice"}
+        assert not fleet.claim_task(task_id=FREE, **who).already_held
+        assert fleet.claim_task(task_id=FREE, **who).already_held

@@ -1,4 +1,5 @@
-"""Any store into any other and back: the same records, the same feeds, whatever happens on the way."""
+"""Any store into any other and back: the same records, the same feeds, whatever happens on the
+way."""
 
 from __future__ import annotations
 
@@ -18,25 +19,31 @@ from genlock.core.codec import decode_event, decode_record, encode_base
 from genlock.core.keys import KINDS, SETTLED, Key
 from genlock.core.policy import TenantLimits
 from genlock.core.reasons import Status
-from genlock.engine.check import check, folded
-from genlock.engine.payloads import missing_payloads
-from genlock.engine.retention import purge_old
-from genlock.engine.walk import pages_of, records_of
-from genlock.errors import BadArgument, CursorLost, OutcomeUnknown, OverLimit, StoreCorrupt, StoreUnavailable
-from genlock.keeping import copy as copying
-from genlock.keeping import patience
-from genlock.keeping.batches import batches
-from genlock.keeping.beginning import TargetTaken
-from genlock.keeping.comparing import CopyDiffers
-from genlock.keeping.copy import OutOfOrder, SourceMoving, TargetMoving, copy
+from genlock.engine.replay_check import check, folded
+from genlock.engine.scan import missing_payloads, pages_of, purge_old, records_of
+from genlock.errors import (
+    BadArgument,
+    CursorLost,
+    OutcomeUnknown,
+    OverLimit,
+    StoreCorrupt,
+    StoreUnavailable,
+)
+from genlock.retry import Backoff
 from genlock.store import Change, Committed, Conflict, EventPage, EventQuery, Limits, Store, Stored
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
 from genlock.testing.sample import make_change, make_key
+from genlock.transfer import copy as copying
+from genlock.transfer import endpoints
+from genlock.transfer.batches import batches
+from genlock.transfer.compare import CopyDiffers
+from genlock.transfer.copy import OutOfOrder, SourceMoving, TargetMoving, copy
+from genlock.transfer.resume import TargetTaken
 from tests.cli.console import Ran, home, run
 from tests.servers import redis, stores
 from tests.servers.proxy import between
-from tests.stores.served import through
+from tests.stores.server_suite import through
 from tests.test_replay_check import DAY, write_a_fleet
 
 APOLLO = "acme", "apollo"
@@ -45,35 +52,56 @@ SILENT = Key(*APOLLO, "session", "s3")
 
 
 def facts_of(store: Store) -> dict[str, Any]:
-    """All that a copy keeps: epoch, records, feeds in their order. How far a store is settled is its own."""
-    found: dict[str, Any] = {"epoch": store.load([]).epoch}
+    """All that a copy keeps: records, feeds in their order. Its epoch, and how far it is settled,
+    are its own."""
+    found: dict[str, Any] = {}
     for place in sorted(store.audit().places):
         for kind in KINDS:
             if kind != SETTLED:
-                found[f"{place} {kind}"] = [stored[:4] for stored in records_of(store, *place, kind)]
+                found[f"{place} {kind}"] = [
+                    stored[:4] for stored in records_of(store, *place, kind)
+                ]
         events = [recorded for page in pages_of(store, place, limit=50) for recorded in page.events]
-        found[f"{place} feed"] = [recorded[:4] for recorded in events if recorded.key.kind != SETTLED]
+        found[f"{place} feed"] = [
+            recorded[:4] for recorded in events if recorded.key.kind != SETTLED
+        ]
     return found
 
 
 def make_source(url: str, *, large: int = 40_000) -> None:
-    """Records of every kind in three projects of two tenants, a purged history, an epoch that was raised."""
+    """Records of every kind in three projects of two tenants, a purged history, an epoch that was
+    raised."""
     clock = ManualClock()
     write_a_fleet(url, clock, large)
-    store = genlock.open_store(url, clock=clock)
+    store = genlock.open_store(url, create=True, clock=clock)
     clock.advance(10 * DAY)
     assert purge_old(store, APOLLO, TenantLimits(claim_history_retention_days=5)) > 20
     stored = store.load([SILENT]).records[SILENT]
-    store.purge(SILENT, stored.version + 1, encode_base(stored.version, stored.digest, decode_record("session", stored.body)))
+    store.purge(
+        SILENT,
+        stored.version + 1,
+        encode_base(stored.version, stored.digest, decode_record("session", stored.body)),
+    )
     store.set_epoch(2)
     store.close()
     who: dict[str, Any] = {"session_id": "sitzung-ä 🐙", "agent_id": "Ωmega"}
-    with genlock.connect(url, clock=clock, tenant_id="acme", project_id="Gemini", **who) as fleet:
-        fleet.add_tasks(tasks=[{"id": f"A-{number:03}-task", "title": f"Aufgabe {number} ☂"} for number in range(30)])
+    with genlock.connect(
+        url, create=True, clock=clock, tenant_id="acme", project_id="Gemini", **who
+    ) as fleet:
+        fleet.add_tasks(
+            tasks=[
+                {"id": f"A-{number:03}-task", "title": f"Aufgabe {number} ☂"}
+                for number in range(30)
+            ]
+        )
         for number in range(0, 30, 2):
             assert fleet.claim_task(task_id=f"A-{number:03}-task").success
         for number in range(0, 30, 4):
-            fleet.submit_result(task_id=f"A-{number:03}-task", generation=2_000_001, result_data={"text": "ü" * (large // 2)})
+            fleet.submit_result(
+                task_id=f"A-{number:03}-task",
+                generation=2_000_001,
+                result_data={"text": "ü" * (large // 2)},
+            )
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +124,7 @@ def opened() -> Iterator[Callable[[str], Store]]:
     handles: list[Store] = []
 
     def open_it(url: str) -> Store:
-        handles.append(genlock.open_store(url))
+        handles.append(genlock.open_store(url, create=True))
         return handles[-1]
 
     yield open_it
@@ -132,7 +160,9 @@ def test_a_store_copied_to_another_kind_and_back_is_the_same(
 ) -> None:
     stores.need(request, name)
     between = opened(stores.LASTING[name].url(tmp_path / "between"))
-    source = opened(request.getfixturevalue("full" if keeps_payloads(between) else "without_payloads"))
+    source = opened(
+        request.getfixturevalue("full" if keeps_payloads(between) else "without_payloads")
+    )
     back = opened(f"sqlite://{tmp_path / 'back.db'}")
     there = copy(source, between)
     assert there.verified
@@ -146,9 +176,17 @@ def test_a_store_copied_to_another_kind_and_back_is_the_same(
 
 
 @pytest.mark.parametrize("page", [1, 2, 7])
-@pytest.mark.parametrize("limits", [Limits(batch=1), Limits(batch=3, events=1), Limits(events=2)], ids=["one", "three", "many"])
+@pytest.mark.parametrize(
+    "limits",
+    [Limits(batch=1), Limits(batch=3, events=1), Limits(events=2)],
+    ids=["one", "three", "many"],
+)
 def test_the_copy_is_the_same_whatever_is_read_and_written_at_a_time(
-    full: str, page: int, limits: Limits, monkeypatch: pytest.MonkeyPatch, opened: Callable[[str], Store]
+    full: str,
+    page: int,
+    limits: Limits,
+    monkeypatch: pytest.MonkeyPatch,
+    opened: Callable[[str], Store],
 ) -> None:
     monkeypatch.setattr(copying, "PAGE", page)
     monkeypatch.setattr(copying, "MOST_STATES", 3)
@@ -158,21 +196,33 @@ def test_the_copy_is_the_same_whatever_is_read_and_written_at_a_time(
     assert facts_of(target) == facts_of(source)
 
 
-def test_work_goes_on_in_the_copy_where_it_was_in_the_source(full: str, tmp_path: Path, opened: Callable[[str], Store]) -> None:
+def test_work_goes_on_in_the_copy_where_it_was_in_the_source(
+    full: str, tmp_path: Path, opened: Callable[[str], Store]
+) -> None:
     url = f"sqlite://{tmp_path / 'copy.db'}"
-    copy(opened(full), opened(url))
+    epoch = copy(opened(full), opened(url)).epoch
     clock = ManualClock()
     clock.advance(10 * DAY + 100)
-    with genlock.connect(url, clock=clock, tenant_id="acme", project_id="Gemini", session_id="sitzung-ä 🐙", agent_id="Ωmega") as fleet:
+    with genlock.connect(
+        url,
+        create=True,
+        clock=clock,
+        tenant_id="acme",
+        project_id="Gemini",
+        session_id="sitzung-ä 🐙",
+        agent_id="Ωmega",
+    ) as fleet:
         assert fleet.renew_lease(task_id="A-002-task", expected_generation=2_000_001).success
         assert fleet.read_result(task_id="A-004-task") == {"text": "ü" * 20_000}
         claimed = fleet.claim_task(task_id="A-001-task").claim
         assert claimed is not None
-        assert claimed.generation == 2_000_001
+        assert claimed.generation == epoch * 1_000_000 + 1
         assert fleet.get_task_state(task_id="A-000-task").state is Status.COMPLETED
 
 
-def test_old_cursors_are_told_that_they_are_lost(full: str, tmp_path: Path, opened: Callable[[str], Store]) -> None:
+def test_old_cursors_are_told_that_they_are_lost(
+    full: str, tmp_path: Path, opened: Callable[[str], Store]
+) -> None:
     source, target = opened(full), opened(f"sqlite://{tmp_path / 'copy.db'}")
     copy(source, target)
     cursor = source.read_events(EventQuery(*APOLLO, tail=True)).cursor
@@ -181,7 +231,8 @@ def test_old_cursors_are_told_that_they_are_lost(full: str, tmp_path: Path, open
 
 
 def unsettled(store: Store, note: Stored) -> list[tuple[Key, int]]:
-    """What whoever settles would have to read: all that follows the note's cursor, but for other notes."""
+    """What whoever settles would have to read: all that follows the note's cursor, but for other
+    notes."""
     cursor = decode_record(SETTLED, note.body).cursor  # type: ignore[union-attr]
     events = store.read_events(EventQuery(*note.key.place, after=cursor)).events
     return [recorded[:2] for recorded in events if recorded.key.kind != SETTLED]
@@ -200,9 +251,21 @@ def test_the_copy_is_settled_as_far_as_its_source(small: MemoryStore) -> None:
         assert unsettled(target, theirs) == unsettled(small, ours)
 
 
-STEPS = ("copy.payload:2", "copy.epoch", "copy.begun", "copy.base:3", "copy.batch", "copy.batch:3", "copy.settled")
+STEPS = (
+    "copy.payload:2",
+    "copy.epoch",
+    "copy.begun",
+    "copy.base:3",
+    "copy.batch",
+    "copy.batch:3",
+    "copy.settled",
+)
 INSIDE = {
-    "sqlite": ("sqlite.purge.dropped:5", "sqlite.commit.before_commit:4", "sqlite.commit.after_commit:3"),
+    "sqlite": (
+        "sqlite.purge.dropped:5",
+        "sqlite.commit.before_commit:4",
+        "sqlite.commit.after_commit:3",
+    ),
     "postgres": ("postgres.commit.after:1", "postgres.commit.after:2"),
     "dynamodb": ("dynamodb.commit.group", "dynamodb.commit.group:2", "dynamodb.commit.positions:2"),
 }
@@ -232,47 +295,69 @@ class Interrupted(MemoryStore):
         self._left = number
         self._happens = happens
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         self._left -= 1
         if self._left == 0:
             self._happens()
-        return super().commit(changes)
+        return super().commit(changes, epoch=epoch)
 
 
 class TestBrokenOff:
     """kill -9 at every step, and the same command again."""
 
     def finish(self, source: str, url: str, steps: tuple[str, ...]) -> None:
-        given = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}  # as a server's fixture has set them
+        given = {
+            name: value for name, value in os.environ.items() if name.startswith("AWS_")
+        }  # as a server's fixture has set them
         for step in steps:
             killed = run("copy", source, url, env={**given, "GENLOCK_FAILPOINT": step})
             assert killed.code == -signal.SIGKILL, f"{step} was passed unharmed: {killed.err}"
         done = run("copy", source, url, env=given)
         assert done.code == 0, done.err
-        stores = genlock.open_store(source), genlock.open_store(url)
+        stores = genlock.open_store(source), genlock.open_store(url, create=True)
         assert facts_of(stores[1]) == facts_of(stores[0])
         assert missing_payloads(stores[1]) == []
         for store in stores:
             store.close()
 
     @pytest.mark.parametrize(
-        "name", [pytest.param(name, marks=[pytest.mark.slow] if kind.slowness > 1 else []) for name, kind in stores.LASTING.items()]
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.slow] if kind.slowness > 1 else [])
+            for name, kind in stores.LASTING.items()
+        ],
     )
     def test_a_copy_killed_between_its_steps_is_finished_by_the_last(
-        self, name: str, request: pytest.FixtureRequest, tmp_path: Path, opened: Callable[[str], Store]
+        self,
+        name: str,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        opened: Callable[[str], Store],
     ) -> None:
         stores.need(request, name)
         url = stores.LASTING[name].url(tmp_path / "copy.db")
         payloads = keeps_payloads(opened(url))
-        self.finish(request.getfixturevalue("full" if payloads else "without_payloads"), url, STEPS[0 if payloads else 1 :])
+        self.finish(
+            request.getfixturevalue("full" if payloads else "without_payloads"),
+            url,
+            STEPS[0 if payloads else 1 :],
+        )
 
     @pytest.mark.parametrize("name", INSIDE)
     def test_a_copy_killed_inside_its_commits_is_finished_by_the_last(
-        self, name: str, request: pytest.FixtureRequest, tmp_path: Path, opened: Callable[[str], Store]
+        self,
+        name: str,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        opened: Callable[[str], Store],
     ) -> None:
         stores.need(request, name)
         url = stores.LASTING[name].url(tmp_path / "copy.db")
-        source = request.getfixturevalue("full" if keeps_payloads(opened(url)) else "without_payloads")
+        source = request.getfixturevalue(
+            "full" if keeps_payloads(opened(url)) else "without_payloads"
+        )
         self.finish(source, url, INSIDE[name])
 
     def test_what_is_there_is_not_written_again(self, small: MemoryStore) -> None:
@@ -284,14 +369,18 @@ class TestBrokenOff:
         assert (second.events, second.found) == (1, first.events)
         assert facts_of(target) == facts_of(small)
 
-    def test_a_commit_that_was_done_in_part_mixes_the_order_up_and_is_refused_unless_that_is_accepted(self, small: MemoryStore) -> None:
+    def test_a_commit_that_was_done_in_part_mixes_the_order_up_and_is_refused_unless_that_is_accepted(
+        self, small: MemoryStore
+    ) -> None:
         target = MemoryStore()
         place = "default", "default"
         events = [recorded for page in pages_of(small, place) for recorded in page.events]
         changes = next(batches(events, {}, Limits()))
         target.commit(changes[2:4])
         before = facts_of(target)
-        with pytest.raises(OutOfOrder, match=r"2 events stand in the target before others.*--any-order"):
+        with pytest.raises(
+            OutOfOrder, match=r"2 events stand in the target before others.*--any-order"
+        ):
             copy(small, target)
         assert facts_of(target) == before
         copy(small, target, any_order=True)
@@ -308,7 +397,9 @@ class Trouble(MemoryStore):
         self.commits = 0
         self.late: Sequence[Change] = ()
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         self.commits += 1
         match self.troubles.get(self.commits):
             case "away":
@@ -316,19 +407,19 @@ class Trouble(MemoryStore):
             case "undone":
                 raise OutcomeUnknown("the commit broke off")
             case "done":
-                super().commit(changes)
+                super().commit(changes, epoch=epoch)
                 raise OutcomeUnknown("the commit broke off")
             case "late":
                 self.late = changes
                 raise OutcomeUnknown("the commit broke off")
             case "risen":
-                self.set_epoch(7)
+                self.set_epoch(self.load([]).epoch + 7)
                 return [Conflict()] * len(changes)
             case _:
                 pass
         super().commit(self.late)
         self.late = ()
-        return super().commit(changes)
+        return super().commit(changes, epoch=epoch)
 
 
 class TestTrouble:
@@ -337,7 +428,7 @@ class TestTrouble:
     @pytest.fixture(autouse=True)
     def _short(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(copying, "PAGE", 2)
-        monkeypatch.setattr(patience, "FIRST_PAUSE", 0.001)
+        monkeypatch.setattr(endpoints, "BACKOFF", Backoff(0.001, 0.1))
 
     @pytest.mark.parametrize("what", ["away", "undone", "done", "late", "risen"])
     @pytest.mark.parametrize("number", [1, 2, 4])
@@ -347,11 +438,13 @@ class TestTrouble:
         copied = copy(small, target)
         assert target.commits > number
         assert (copied.events, copied.found) == (plain.events, 0)
-        epoch = {"epoch": 7 if what == "risen" else 0}
-        assert facts_of(target) == facts_of(small) | epoch
+        assert facts_of(target) == facts_of(small)
+        assert target.load([]).epoch == copied.epoch > 444_000_000
 
-    def test_what_lasts_is_told_in_the_end_and_the_same_again_goes_on(self, small: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(patience, "SECONDS", 0.05)
+    def test_what_lasts_is_told_in_the_end_and_the_same_again_goes_on(
+        self, small: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(endpoints, "SECONDS", 0.05)
         target = Trouble()
         target.troubles = dict.fromkeys(range(3, 1000), "away")
         began = time.monotonic()
@@ -363,12 +456,26 @@ class TestTrouble:
         copy(small, target)
         assert facts_of(target) == facts_of(small)
 
-    def test_a_target_of_a_later_epoch_keeps_it(self, small: MemoryStore) -> None:
+    def test_a_copy_begins_an_epoch_above_its_source_and_what_the_target_was_in(
+        self, small: MemoryStore
+    ) -> None:
         target = MemoryStore()
-        target.set_epoch(1)
-        for events in (copy(small, MemoryStore()).events, 0):
-            assert copy(small, target).events == events
-        assert facts_of(target) == facts_of(small) | {"epoch": 1}
+        small.set_epoch(9_000_000_000)
+        target.set_epoch(9_000_000_004)
+        assert copy(small, target).epoch == 9_000_000_005
+        assert copy(small, target).epoch == 9_000_000_005, (
+            "the same again goes on in the epoch that it began"
+        )
+        small.set_epoch(9_000_000_005)
+        assert copy(small, target).epoch == 9_000_000_006
+        assert small.load([]).epoch == 9_000_000_005
+        assert facts_of(target) == facts_of(small)
+
+    def test_of_two_copies_of_one_source_each_has_an_epoch_of_its_own(
+        self, small: MemoryStore
+    ) -> None:
+        epochs = [copy(small, MemoryStore()).epoch for _ in range(3)]
+        assert 444_000_000 < epochs[0] < epochs[1] < epochs[2]
 
     def test_one_of_an_earlier_epoch_in_the_end_is_no_copy(self, small: MemoryStore) -> None:
         small.set_epoch(2)
@@ -380,21 +487,27 @@ class TestTrouble:
         with pytest.raises(CopyDiffers, match="its epoch is 0, the source's 2"):
             copy(small, Stubborn())
 
-    def test_a_redis_server_that_was_restarted_while_it_was_empty_is_a_target(self, small: MemoryStore, tmp_path: Path) -> None:
+    def test_a_redis_server_that_was_restarted_while_it_was_empty_is_a_target(
+        self, small: MemoryStore, tmp_path: Path
+    ) -> None:
         with redis.syncing() as server:
             url = server.url("x", durability="always", payloads=f"file://{tmp_path}")
-            genlock.open_store(url).close()
+            genlock.open_store(url, create=True).close()
             server.stop()
             server.start()
-            with closing(genlock.open_store(url)) as target:
+            with closing(genlock.open_store(url, create=True)) as target:
                 copy(small, target)
                 ours, theirs = facts_of(small), facts_of(target)
-        assert theirs.pop("epoch") > ours.pop("epoch")
         assert theirs == ours
 
     @pytest.mark.parametrize("name", ["postgres", "mysql"])
     def test_connections_that_break_now_and_then_do_not_end_it(
-        self, name: str, request: pytest.FixtureRequest, full: str, tmp_path: Path, opened: Callable[[str], Store]
+        self,
+        name: str,
+        request: pytest.FixtureRequest,
+        full: str,
+        tmp_path: Path,
+        opened: Callable[[str], Store],
     ) -> None:
         stores.need(request, name)
         url = stores.LASTING[name].url(tmp_path / "copy.db")
@@ -429,7 +542,10 @@ class TestProgress:
         with pytest.raises(KeyboardInterrupt):
             copy(source, target, progress=note)
         copy(source, target, progress=note)
-        there = sum(source.read_events(EventQuery(*place, tail=True)).position for place in source.audit().places)
+        there = sum(
+            source.read_events(EventQuery(*place, tail=True)).position
+            for place in source.audit().places
+        )
         assert len(said) > 4
         assert {total for _, total in said} == {there}
         assert [done for done, _ in said] == sorted(done for done, _ in said)
@@ -447,23 +563,37 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("change", "what"),
         [
-            (make_change(make_key("A-001-task")), "the target holds project acme/apollo, which is not in the source"),
+            (
+                make_change(make_key("A-001-task")),
+                "the target holds project acme/apollo, which is not in the source",
+            ),
             (
                 make_change(make_key("A-001-task", tenant="default", project="default")),
-                "the target holds task A-001-task of default/default at version 1 with another history",
+                (
+                    "the target holds task A-001-task of default/default at version 1 with another "
+                    "history"
+                ),
             ),
             (
                 make_change(make_key("A-001-task", tenant="default", project="default"), events=9),
-                "the target holds task A-001-task of default/default at version 9, which is not in the source",
+                (
+                    "the target holds task A-001-task of default/default at version 9, which is "
+                    "not in the source"
+                ),
             ),
             (
                 make_change(make_key("other", tenant="default", project="default")),
-                "the target holds task other of default/default at version 1, which is not in the source",
+                (
+                    "the target holds task other of default/default at version 1, which is not in "
+                    "the source"
+                ),
             ),
         ],
         ids=["another project", "another history", "a longer history", "another task"],
     )
-    def test_a_target_that_holds_something_else(self, small: MemoryStore, change: Change, what: str) -> None:
+    def test_a_target_that_holds_something_else(
+        self, small: MemoryStore, change: Change, what: str
+    ) -> None:
         target = self.changed(change)
         before = facts_of(target)
         with pytest.raises(TargetTaken, match=f"{what}.*nothing was written: name an empty store"):
@@ -494,7 +624,7 @@ class TestRefused:
         target = Refusing()
         with pytest.raises(OverLimit, match="no payloads here"):
             copy(small, target)
-        assert facts_of(target) == {"epoch": 0}
+        assert facts_of(target) == {}
 
     def test_the_store_itself_by_whatever_name(self, small: MemoryStore) -> None:
         with pytest.raises(BadArgument, match="the same store"):
@@ -502,7 +632,11 @@ class TestRefused:
 
     def test_a_source_that_is_damaged_and_its_event_is_named(self) -> None:
         source = self.changed(make_change(make_key("A-001-task")))
-        with pytest.raises(StoreCorrupt, match="acme/apollo/task/A-001-task: event 1 of the source cannot be copied: bytes that are no"):
+        with pytest.raises(
+            StoreCorrupt,
+            match="acme/apollo/task/A-001-task: event 1 of the source cannot be copied: bytes that "
+            "are no",
+        ):
             copy(source, MemoryStore())
 
     def test_a_target_to_which_somebody_else_writes(self, small: MemoryStore) -> None:
@@ -510,9 +644,14 @@ class TestRefused:
 
         def write(what: str, done: int, total: int | None) -> None:
             if what == "results":
-                target.commit([make_change(make_key("A-003-task", tenant="default", project="default"))])
+                target.commit(
+                    [make_change(make_key("A-003-task", tenant="default", project="default"))]
+                )
 
-        with pytest.raises(TargetMoving, match="somebody else has written task A-003-task of default/default to the target"):
+        with pytest.raises(
+            TargetMoving,
+            match="somebody else has written task A-003-task of default/default to the target",
+        ):
             copy(small, target, progress=write)
 
     def test_a_copy_that_is_not_the_same_in_the_end(self, small: MemoryStore) -> None:
@@ -523,7 +662,9 @@ class TestRefused:
                 target.commit([make_change(make_key("zzz", tenant="default", project="default"))])
 
         with pytest.raises(
-            CopyDiffers, match=r"the target differs from the source; do not use it:\n.*task zzz at version 1 is not the same"
+            CopyDiffers,
+            match=r"the target differs from the source; do not use it:\n.*task zzz at version 1 is "
+            r"not the same",
         ):
             copy(small, target, progress=write)
 
@@ -531,7 +672,9 @@ class TestRefused:
 class TestMoving:
     """A source that is written to during the copy."""
 
-    def writer(self, store: MemoryStore, stage: str, times: int) -> Callable[[str, int, int | None], None]:
+    def writer(
+        self, store: MemoryStore, stage: str, times: int
+    ) -> Callable[[str, int, int | None], None]:
         left = times
 
         def write(what: str, done: int, total: int | None) -> None:
@@ -549,7 +692,9 @@ class TestMoving:
         assert facts_of(target) == facts_of(small)
 
     @pytest.mark.parametrize("kept", [2, 3, 4])
-    def test_what_is_purged_between_two_copies_is_purged_in_the_target_too(self, small: MemoryStore, kept: int) -> None:
+    def test_what_is_purged_between_two_copies_is_purged_in_the_target_too(
+        self, small: MemoryStore, kept: int
+    ) -> None:
         target = MemoryStore()
         copy(small, target)
         purge(small, WORKED_ON, kept)
@@ -558,7 +703,9 @@ class TestMoving:
         assert target.read_events(EventQuery(*WORKED_ON.place, record=WORKED_ON)).base is not None
 
     @pytest.mark.parametrize("commit", range(1, 9))
-    def test_what_is_purged_during_a_copy_does_not_end_it(self, small: MemoryStore, commit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_what_is_purged_during_a_copy_does_not_end_it(
+        self, small: MemoryStore, commit: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(copying, "PAGE", 1)
         target = Interrupted(commit, lambda: purge(small, WORKED_ON, 2))
         assert copy(small, target).verified
@@ -569,10 +716,16 @@ class TestMoving:
     ) -> None:
         monkeypatch.setattr(copying, "PAGE", 1)
         target = Interrupted(5, lambda: purge(small, WORKED_ON, 3))
-        with pytest.raises(TargetTaken, match=r"at version 1, and the source has kept nothing before version 3.*empty the target"):
+        with pytest.raises(
+            TargetTaken,
+            match=r"at version 1, and the source has kept nothing before version 3.*empty the "
+            r"target",
+        ):
             copy(small, target)
 
-    def test_one_that_is_purged_all_the_time_is_not_followed_for_ever(self, small: MemoryStore) -> None:
+    def test_one_that_is_purged_all_the_time_is_not_followed_for_ever(
+        self, small: MemoryStore
+    ) -> None:
         def lose(query: EventQuery) -> EventPage:
             raise CursorLost("purged")
 
@@ -583,10 +736,16 @@ class TestMoving:
 
     def test_one_that_never_stands_still_is_not_followed_for_ever(self, small: MemoryStore) -> None:
         with pytest.raises(SourceMoving, match="end whatever works on it, and type the same again"):
-            copy(small, MemoryStore(), progress=self.writer(small, "events", 10 * copying.MOST_ROUNDS))
+            copy(
+                small,
+                MemoryStore(),
+                progress=self.writer(small, "events", 10 * copying.MOST_ROUNDS),
+            )
 
     @pytest.mark.parametrize("stage", ["comparing", "replaying"])
-    def test_one_that_moves_while_the_copy_is_verified_is_no_difference_but_not_copied(self, small: MemoryStore, stage: str) -> None:
+    def test_one_that_moves_while_the_copy_is_verified_is_no_difference_but_not_copied(
+        self, small: MemoryStore, stage: str
+    ) -> None:
         target = MemoryStore()
         with pytest.raises(SourceMoving):
             copy(small, target, progress=self.writer(small, stage, 1))
@@ -600,11 +759,14 @@ class TestCommand:
     def copied(self, *arguments: object) -> Ran:
         return run("copy", *arguments)
 
-    def test_it_says_what_was_copied(self, full: str, tmp_path: Path, opened: Callable[[str], Store]) -> None:
+    def test_it_says_what_was_copied(
+        self, full: str, tmp_path: Path, opened: Callable[[str], Store]
+    ) -> None:
         done = self.copied(full, f"sqlite://{tmp_path / 'copy.db'}")
         assert done.code == 0, done.err
         said = done.json()
         assert said.pop("seconds") > 0
+        assert said.pop("epoch") > 444_000_000
         feeds = [facts for name, facts in facts_of(opened(full)).items() if name.endswith("feed")]
         settled = said.pop("events") - sum(map(len, feeds))
         assert 0 <= settled <= 3
@@ -613,29 +775,70 @@ class TestCommand:
             "tasks": 59,
             "found": 0,
             "payloads": 9,
-            "epoch": 2,
             "moved": False,
             "verified": True,
             "missing_payloads": [],
         }
-        assert self.copied(full, f"sqlite://{tmp_path / 'copy.db'}", "--quiet", "--no-verify").out == "0\n"
+        assert (
+            self.copied(full, f"sqlite://{tmp_path / 'copy.db'}", "--quiet", "--no-verify").out
+            == "0\n"
+        )
 
     @pytest.mark.parametrize(
         ("source", "target", "code", "name", "message"),
         [
-            ("{there}", "copy.db", 2, "BAD_ARGUMENT", "'copy.db' is no URL; for a file write sqlite://{home}/copy.db"),
-            ("s.db", "sqlite://{folder}/t.db", 2, "BAD_ARGUMENT", "'s.db' is no URL; for a file write sqlite://{home}/s.db"),
-            ("sqlite://{folder}/no.db", "sqlite://{folder}/t.db", 3, "NOT_FOUND", "there is no store at {folder}/no.db to be copied"),
+            (
+                "{there}",
+                "copy.db",
+                2,
+                "BAD_ARGUMENT",
+                "'copy.db' is no URL; for a file write sqlite://{home}/copy.db",
+            ),
+            (
+                "s.db",
+                "sqlite://{folder}/t.db",
+                2,
+                "BAD_ARGUMENT",
+                "'s.db' is no URL; for a file write sqlite://{home}/s.db",
+            ),
+            (
+                "sqlite://{folder}/no.db",
+                "sqlite://{folder}/t.db",
+                3,
+                "NOT_FOUND",
+                "there is no store at {folder}/no.db to be copied",
+            ),
             ("{there}", "memory://", 2, "BAD_ARGUMENT", "memory:// lasts as long as a process"),
-            ("{there}", "{there}", 2, "BAD_ARGUMENT", "the source and the target are the same store; name another target"),
-            ("{there}", "sqlite://{folder}/taken.db", 4, "TARGET_TAKEN", "the target holds project default/default"),
+            (
+                "{there}",
+                "{there}",
+                2,
+                "BAD_ARGUMENT",
+                "the source and the target are the same store; name another target",
+            ),
+            (
+                "{there}",
+                "sqlite://{folder}/taken.db",
+                4,
+                "TARGET_TAKEN",
+                "the target holds project default/default",
+            ),
         ],
         ids=["a path as target", "a path as source", "no source", "memory", "the same", "taken"],
     )
     def test_a_slip_is_named_and_changes_nothing(
-        self, full: str, tmp_path: Path, source: str, target: str, code: int, name: str, message: str
+        self,
+        full: str,
+        tmp_path: Path,
+        source: str,
+        target: str,
+        code: int,
+        name: str,
+        message: str,
     ) -> None:
-        with genlock.connect(f"sqlite://{tmp_path / 'taken.db'}", session_id="s", agent_id="a") as fleet:
+        with genlock.connect(
+            f"sqlite://{tmp_path / 'taken.db'}", create=True, session_id="s", agent_id="a"
+        ) as fleet:
             fleet.add_tasks(tasks=[{"id": "A-001-mine"}])
         names = {"there": full, "folder": tmp_path, "home": home()}
         before = sorted(tmp_path.iterdir())
@@ -647,7 +850,7 @@ class TestCommand:
 
     def test_a_process_that_has_the_source_open_is_named(self, tmp_path: Path) -> None:
         url = f"sqlite://{tmp_path / 's.db'}"
-        with genlock.connect(url, session_id="s", agent_id="a") as fleet:
+        with genlock.connect(url, create=True, session_id="s", agent_id="a") as fleet:
             fleet.add_tasks(tasks=[{"id": "A-001-mine"}])
             done = self.copied(url, f"sqlite://{tmp_path / 't.db'}")
         assert done.code == 0

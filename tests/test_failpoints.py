@@ -30,8 +30,14 @@ CODE = """if True:
         ("one:6", 5, 0),
     ],
 )
-def test_a_process_is_killed_at_the_named_hit(setting: str | None, reached: int, status: int) -> None:
+def test_a_process_is_killed_at_the_named_hit(
+    setting: str | None, reached: int, status: int
+) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "GENLOCK_FAILPOINT"}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | ({} if setting is None else {"GENLOCK_FAILPOINT": setting})
-    done = subprocess.run([sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True, env=environment, timeout=60)
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path)} | (
+        {} if setting is None else {"GENLOCK_FAILPOINT": setting}
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], stdout=subprocess.PIPE, text=True, env=environment, timeout=60
+    )
     assert (len(done.stdout.split()), done.returncode) == (reached, status)

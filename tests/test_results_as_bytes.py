@@ -16,13 +16,20 @@ from hypothesis import strategies as st
 from genlock.coordinator import arguments
 from genlock.errors import BadArgument
 
-_usual = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+_usual = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+).encode
 
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 _keys = st.text() | st.integers() | st.booleans() | st.none() | st.floats()
 _values = st.recursive(
     _scalars | st.binary(max_size=2) | st.just({1, 2}),
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(_keys, inner) | st.dictionaries(st.text(), inner),
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(_keys, inner)
+        | st.dictionaries(st.text(), inner)
+    ),
     max_leaves=20,
 )
 
@@ -112,7 +119,9 @@ def test_an_error_leaves_nothing_behind_that_a_later_result_is_mistaken_for() ->
     assert arguments.pack(value)[1] == b'{"a":[1]}'
 
 
-def test_where_python_has_no_encoder_in_c_the_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_python_has_no_encoder_in_c_the_bytes_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     value = {"b": ["é", 1.5, None], "a": {}}
     with_c = packed(value)
     monkeypatch.setattr(encoder, "c_make_encoder", None)

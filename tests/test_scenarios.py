@@ -1,4 +1,5 @@
-"""Every scenario script, on every store and through a service; on the embedded ones by the synchronous and by the asynchronous API."""
+"""Every scenario script, on every store and through a service; on the embedded ones by the
+synchronous and by the asynchronous API."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ import genlock
 from genlock.core.commands import Caller, EndSession
 from genlock.core.keys import SESSION, Key
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
-from genlock.engine.check import Fault, check
 from genlock.engine.processes import identify
+from genlock.engine.replay_check import Fault, check
 from genlock.store import Store
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
@@ -35,17 +36,27 @@ CORE = {
 }  # fmt: skip
 APIS = ("sync", "async")
 # What the two APIs do differently they do above the store: on a server one of them will do.
-STAGES = [(store, api) for store in (*stores.ALL, "http") for api in APIS if store not in stores.SERVERS or api == "sync"]
+STAGES = [
+    (store, api)
+    for store in (*stores.ALL, "http")
+    for api in APIS
+    if store not in stores.SERVERS or api == "sync"
+]
 
 
 def _marks(name: str, store: str, api: str) -> list[pytest.MarkDecorator]:
-    """What differs between the two APIs by HTTP is only who waits for the answer: the core will do for every change."""
+    """What differs between the two APIs by HTTP is only who waits for the answer: the core will do
+    for every change."""
     if name in CORE:
         return [pytest.mark.core]
     return [pytest.mark.slow] if (store, api) == ("http", "async") else []
 
 
-PLAYED = [pytest.param(name, store, api, marks=_marks(name, store, api)) for name in SCRIPTS for store, api in STAGES]
+PLAYED = [
+    pytest.param(name, store, api, marks=_marks(name, store, api))
+    for name in SCRIPTS
+    for store, api in STAGES
+]
 
 
 class Performance(NamedTuple):
@@ -57,7 +68,8 @@ class Performance(NamedTuple):
 
 
 class Awaited:
-    """The asynchronous API for callers that cannot await: each call runs the event loop until it is answered."""
+    """The asynchronous API for callers that cannot await: each call runs the event loop until it is
+    answered."""
 
     def __init__(self, fleet: genlock.AsyncCoordinator, loop: asyncio.Runner) -> None:
         self._fleet = fleet
@@ -92,8 +104,13 @@ class Theatre:
         if store == "http":
             run = _play_by_http(script, opened, clock, api)
         else:
-            run = _play_async(script, opened, clock) if api == "async" else _play_sync(script, opened, clock)
-        # The coordinator is closed by now: the denials it had not written yet are checked with the rest.
+            run = (
+                _play_async(script, opened, clock)
+                if api == "async"
+                else _play_sync(script, opened, clock)
+            )
+        # The coordinator is closed by now: the denials it had not written yet are checked with the
+        # rest.
         kept = reopen()
         try:
             return Performance(script, run, check(kept))
@@ -120,7 +137,9 @@ def _play_async(script: str, store: Store, clock: ManualClock) -> Run:
         fleet = genlock.aio.connect(store, clock=clock)
         try:
             awaited = Awaited(fleet, loop)
-            return play(script, awaited, clock, store=store, verbs=_accidents(awaited, fleet.engine))
+            return play(
+                script, awaited, clock, store=store, verbs=_accidents(awaited, fleet.engine)
+            )
         finally:
             loop.run(fleet.close())
 
@@ -141,7 +160,8 @@ def _play_by_http(script: str, store: Store, clock: ManualClock, api: str) -> Ru
 
 
 def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
-    """What no caller asks for: a process that dies, and an end of a session that is cut short before it releases anything."""
+    """What no caller asks for: a process that dies, and an end of a session that is cut short
+    before it releases anything."""
 
     def die(line: Arguments) -> str:
         with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
@@ -151,7 +171,9 @@ def _accidents(fleet: Any, engine: Any) -> dict[str, Verb]:
 
     def cut_short(line: Arguments) -> str:
         session = line.word("the session")
-        engine.submit([EndSession(Key("default", "default", SESSION, session), Caller(session))]).wait().only()
+        engine.submit(
+            [EndSession(Key("default", "default", SESSION, session), Caller(session))]
+        ).wait().only()
         return "ended"
 
     return {"die": die, "cut_short": cut_short}
@@ -164,7 +186,10 @@ def theatre(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
 @pytest.fixture(scope="session")
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    return bool(request.config.getoption("--rewrite-scenarios")) or os.environ.get("GENLOCK_REWRITE") == "1"
+    return (
+        bool(request.config.getoption("--rewrite-scenarios"))
+        or os.environ.get("GENLOCK_REWRITE") == "1"
+    )
 
 
 @pytest.mark.parametrize(("name", "store", "api"), PLAYED)
@@ -183,13 +208,21 @@ def test_a_scenario_has_the_outcomes_written_in_it_and_leaves_records_that_repla
 
 @pytest.mark.parametrize("store", [*stores.ALL, "http"])
 @pytest.mark.parametrize("enum", [ClaimReason, RenewReason, ReleaseAnswer, SubmitReason])
-def test_every_reason_occurs_in_some_scenario(enum: type[StrEnum], store: str, theatre: Theatre) -> None:
-    occurred = {reason for name in SCRIPTS for reason in theatre.performance(name, store, "sync").run.reasons}
+def test_every_reason_occurs_in_some_scenario(
+    enum: type[StrEnum], store: str, theatre: Theatre
+) -> None:
+    occurred = {
+        reason
+        for name in SCRIPTS
+        for reason in theatre.performance(name, store, "sync").run.reasons
+    }
     assert {(enum.__name__, reason.name) for reason in enum} - occurred == set()
 
 
 def test_every_verb_of_the_language_occurs_in_some_scenario(theatre: Theatre) -> None:
-    used = {verb for name in SCRIPTS for verb in theatre.performance(name, "memory", "sync").run.verbs}
+    used = {
+        verb for name in SCRIPTS for verb in theatre.performance(name, "memory", "sync").run.verbs
+    }
     assert used == {*Player(None, ManualClock(), None).verbs(), "die", "cut_short"}
 
 
@@ -211,11 +244,19 @@ def test_a_right_script_comes_back_to_the_letter(theatre: Theatre) -> None:
 
 
 def test_a_wrong_outcome_is_named_with_its_line_and_set_right(theatre: Theatre) -> None:
-    bad = GOOD.replace("granted generation=2", "granted generation=3").replace("error TASK_NOT_FOUND", "granted generation=1")
+    bad = GOOD.replace("granted generation=2", "granted generation=3").replace(
+        "error TASK_NOT_FOUND", "granted generation=1"
+    )
     run = theatre.play(bad, "memory", "sync").run
     assert run.text == GOOD
-    assert [wrong.splitlines()[0] for wrong in run.wrong] == ["line 5: at 30  claim  A-001-x bob/s2", "line 6: claim  A-009-no bob/s2"]
-    assert run.wrong[0].splitlines()[1:] == ["  expected: granted generation=3", "  was:      granted generation=2"]
+    assert [wrong.splitlines()[0] for wrong in run.wrong] == [
+        "line 5: at 30  claim  A-001-x bob/s2",
+        "line 6: claim  A-009-no bob/s2",
+    ]
+    assert run.wrong[0].splitlines()[1:] == [
+        "  expected: granted generation=3",
+        "  was:      granted generation=2",
+    ]
 
 
 def test_a_line_without_an_outcome_may_not_be_an_error(theatre: Theatre) -> None:
@@ -248,7 +289,10 @@ for 1..4 at {n}000 claim A-002-x alice/s1 lease=30   -> {outcome}
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("task A-001-x\nclaimm A-001-x alice/s1", "line 2: there is no verb 'claimm'; there are: adopt"),
+        (
+            "task A-001-x\nclaimm A-001-x alice/s1",
+            "line 2: there is no verb 'claimm'; there are: adopt",
+        ),
         ("claim A-001-x", "line 1: agent/session is missing"),
         ("claim A-001-x alice", "line 1: who acts is written agent/session, not 'alice'"),
         ("task A-001-x\nclaim A-001-x alice/s1 leese=30", "line 2: nobody asked for 'leese'"),
@@ -256,7 +300,9 @@ for 1..4 at {n}000 claim A-002-x alice/s1 lease=30   -> {outcome}
         ("for ever task A-001-x", "line 1: after `for` comes a range such as 1..9, not 'ever'"),
     ],
 )
-def test_a_mistake_of_the_script_is_said_with_its_line(script: str, complaint: str, theatre: Theatre) -> None:
+def test_a_mistake_of_the_script_is_said_with_its_line(
+    script: str, complaint: str, theatre: Theatre
+) -> None:
     with pytest.raises(ScriptError) as raised:
         theatre.play(script, "memory", "sync")
     assert str(raised.value).startswith(complaint)

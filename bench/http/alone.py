@@ -1,8 +1,10 @@
-"""`python -m bench.http.alone [keys]`: the event loop's share of a single claim, without sockets and without the lane.
+"""`python -m bench.http.alone [keys]`: the event loop's share of a single claim, without sockets
+and without the lane.
 
-The service's own connections and application, on transports that only take note and an engine that answers at once, all that came
-together in one go. What is left is what Python does between a request's bytes and its answer's; it is the same from run to run where the
-rate over sockets is not. To compare two states of the code, run them in turn and take the least of each.
+The service's own connections and application, on transports that only take note and an engine that
+answers at once, all that came together in one go. What is left is what Python does between a
+request's bytes and its answer's; it is the same from run to run where the rate over sockets is not.
+To compare two states of the code, run them in turn and take the least of each.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ import uvloop
 import genlock.aio
 from bench.http.serving import SERVER_CORE, pin
 from genlock.engine.jobs import Job, resolve_all
-from genlock.service.building import Choices, build
+from genlock.service.compose import Choices, build
+from genlock.service.http.protocol import Bounds
 from genlock.service.logs import Log
 from genlock.service.metrics import Metrics
-from genlock.service.protocol import Bounds
-from genlock.service.serving import Server, spare_the_collector
+from genlock.service.server import Server, spare_the_collector
 
 CONNECTIONS = 64
 ROUNDS, PARTS = 20, 40
@@ -52,7 +54,10 @@ class _Wire(asyncio.Transport):
 def _request(head: str) -> bytes:
     body = b'{"agent_id":"agent-0","session_id":"session-0"}'
     first = f"POST /v1/default/default/tasks/{TASK}/claim HTTP/1.1\r\nhost: localhost\r\n{head}"
-    return f"{first}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    return (
+        f"{first}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+        + body
+    )
 
 
 async def _filled(what: list[Any]) -> None:
@@ -68,13 +73,21 @@ async def _measure(keys: bool) -> tuple[float, float]:
     answer = await coordinator.claim_task(task_id=TASK, agent_id="agent-0", session_id="session-0")
     head = ""
     if keys:
-        head = f"authorization: Bearer {(await coordinator.create_key(name='bench', role='agent')).text}\r\n"
+        head = (
+            "authorization: Bearer "
+            f"{(await coordinator.create_key(name='bench', role='agent')).text}\r\n"
+        )
     choices = Choices(keys=keys, requests_a_second=10**9 if keys else None)
-    app = build(coordinator, choices, Log(form="json", file=os.open(os.devnull, os.O_WRONLY)), metrics)
+    app = build(
+        coordinator, choices, Log(form="json", file=os.open(os.devnull, os.O_WRONLY)), metrics
+    )
     server = Server(app, Bounds(CONNECTIONS))
     server.config.load()
     make: Any = server.config.http_protocol_class
-    protocols = [make(config=server.config, server_state=server.server_state, app_state={}) for _ in range(CONNECTIONS)]
+    protocols = [
+        make(config=server.config, server_state=server.server_state, app_state={})
+        for _ in range(CONNECTIONS)
+    ]
     for protocol in protocols:
         protocol.connection_made(_Wire(written))
     for lane in coordinator.engine._lanes:

@@ -43,7 +43,9 @@ def main() -> None:
         ids = _build(path)
         with started("service", f"sqlite://{path}") as server:
             wanted = ids[:: TASKS // ASKED]
-            asked = [[request("GET", f"/v1/default/default/tasks/{task}/history") for task in wanted]]
+            asked = [
+                [request("GET", f"/v1/default/default/tasks/{task}/history") for task in wanted]
+            ]
             measured = asyncio.run(send_all(server.port, asked, keep=True))
     renewals = {json.loads(body)[0]["renewals"] for body in measured.bodies}
     assert renewals == {RENEWALS}, renewals

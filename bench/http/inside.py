@@ -1,4 +1,5 @@
-"""`python -m bench.http.inside FILE TASKS`: the rate of claims in batches, in process, on the server's core."""
+"""`python -m bench.http.inside FILE TASKS`: the rate of claims in batches, in process, on the
+server's core."""
 
 from __future__ import annotations
 
@@ -17,11 +18,13 @@ from bench.plans import ids_of
 async def _run(path: str, tasks: int) -> float:
     ids = ids_of(tasks)
     chunks = [ids[at : at + BATCH] for at in range(0, len(ids), BATCH)]
-    fleet = genlock.aio.connect(f"sqlite://{path}", deadline_seconds=60)
+    fleet = genlock.aio.connect(f"sqlite://{path}", create=True, deadline_seconds=60)
 
     async def caller(number: int) -> None:
         for chunk in chunks[number::BATCH_CONNECTIONS]:
-            granted = await fleet.batch_claim(task_ids=chunk, agent_id=f"agent-{number}", session_id=f"session-{number}")
+            granted = await fleet.batch_claim(
+                task_ids=chunk, agent_id=f"agent-{number}", session_id=f"session-{number}"
+            )
             assert all(getattr(result, "success", False) for result in granted.values())
 
     start = time.perf_counter()

@@ -1,4 +1,5 @@
-"""A client that costs little, so that the server is what is measured: requests as prepared bytes, answers read by their length."""
+"""A client that costs little, so that the server is what is measured: requests as prepared bytes,
+answers read by their length."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
 class _Connection(asyncio.Protocol):
     """Sends one request after the other, each when the one before has been answered."""
 
-    def __init__(self, requests: Iterator[bytes], done: Callable[[int, bytes, float], None]) -> None:
+    def __init__(
+        self, requests: Iterator[bytes], done: Callable[[int, bytes, float], None]
+    ) -> None:
         self._requests, self._done = requests, done
         self._buffer = b""
         self._sent = 0.0
@@ -63,12 +66,18 @@ class _Connection(asyncio.Protocol):
         if len(self._buffer) < end + 4 + length:
             return
         body, self._buffer = self._buffer[end + 4 : end + 4 + length], b""
-        self._done(int(data[9:12]) if data.startswith(b"HTTP") else 0, body, time.perf_counter() - self._sent)
+        self._done(
+            int(data[9:12]) if data.startswith(b"HTTP") else 0,
+            body,
+            time.perf_counter() - self._sent,
+        )
         self.begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.finished.done():
-            self.finished.set_exception(exc or ConnectionError("the server has closed the connection"))
+            self.finished.set_exception(
+                exc or ConnectionError("the server has closed the connection")
+            )
 
 
 async def send_all(port: int, requests: list[list[bytes]], *, keep: bool = False) -> Measured:
@@ -86,7 +95,13 @@ async def send_all(port: int, requests: list[list[bytes]], *, keep: bool = False
             bodies.append(body)
 
     connections = [
-        (await loop.create_connection(lambda own=own: _Connection(iter(own), done), "127.0.0.1", port))[1]  # type: ignore[misc]
+        (
+            await loop.create_connection(
+                lambda own=own: _Connection(iter(own), done),  # type: ignore[misc]
+                "127.0.0.1",
+                port,
+            )
+        )[1]
         for own in requests
     ]
     start = time.perf_counter()
@@ -94,5 +109,7 @@ async def send_all(port: int, requests: list[list[bytes]], *, keep: bool = False
         connection.begin()
     await asyncio.gather(*(connection.finished for connection in connections))
     if wrong:
-        raise AssertionError(f"{len(wrong)} requests were not answered 200, the first: {wrong[0]!r}")
+        raise AssertionError(
+            f"{len(wrong)} requests were not answered 200, the first: {wrong[0]!r}"
+        )
     return Measured(time.perf_counter() - start, latencies, bodies)

@@ -1,4 +1,5 @@
-"""Single claims beside a bare echo of the same bodies; batches beside the same batches in process; submissions in batches."""
+"""Single claims beside a bare echo of the same bodies; batches beside the same batches in process;
+submissions in batches."""
 
 from __future__ import annotations
 
@@ -25,17 +26,28 @@ BASE = "/v1/default/default"
 def _claims(ids: list[str], connections: int) -> list[list[bytes]]:
     return [
         [
-            request("POST", f"{BASE}/tasks/{name}/claim", json.dumps({"agent_id": f"agent-{n}", "session_id": f"session-{n}"}).encode())
+            request(
+                "POST",
+                f"{BASE}/tasks/{name}/claim",
+                json.dumps({"agent_id": f"agent-{n}", "session_id": f"session-{n}"}).encode(),
+            )
             for name in ids[n::connections]
         ]
         for n in range(connections)
     ]
 
 
-def _in_batches(ids: list[str], verb: str, body: object, connections: int = BATCH_CONNECTIONS) -> list[list[bytes]]:
-    chunks = [(ids[at : at + BATCH], at // BATCH % BATCH_CONNECTIONS) for at in range(0, len(ids), BATCH)]
+def _in_batches(
+    ids: list[str], verb: str, body: object, connections: int = BATCH_CONNECTIONS
+) -> list[list[bytes]]:
+    chunks = [
+        (ids[at : at + BATCH], at // BATCH % BATCH_CONNECTIONS) for at in range(0, len(ids), BATCH)
+    ]
     return [
-        [request("POST", f"{BASE}/batch/{verb}", json.dumps(body(chunk, session)).encode()) for chunk, session in chunks[n::connections]]  # type: ignore[operator]
+        [
+            request("POST", f"{BASE}/batch/{verb}", json.dumps(body(chunk, session)).encode())  # type: ignore[operator]
+            for chunk, session in chunks[n::connections]
+        ]
         for n in range(connections)
     ]
 
@@ -46,7 +58,10 @@ def _claim_body(chunk: list[str], n: int) -> dict[str, object]:
 
 def _submit_body(chunk: list[str], n: int) -> dict[str, object]:
     data = {"summary": "done, with tests", "files": ["src/a.py", "tests/test_a.py"]}
-    return {"results": [{"task_id": name, "generation": 1, "result_data": data} for name in chunk], "session_id": f"session-{n}"}
+    return {
+        "results": [{"task_id": name, "generation": 1, "result_data": data} for name in chunk],
+        "session_id": f"session-{n}",
+    }
 
 
 def _run(server: Server, requests: list[list[bytes]]) -> tuple[Measured, dict[str, float]]:
@@ -60,24 +75,39 @@ def _shares(used: dict[str, float], claims: int) -> list[Line]:
     """Where the server's time went: by thread."""
     shown = {"cpu MainThread": "event loop", "cpu": "in all"}
     return [
-        Line(f"  CPU a claim, {shown.get(name, name.removeprefix('cpu '))}", f"{seconds / claims * 1e6:.1f} µs")
+        Line(
+            f"  CPU a claim, {shown.get(name, name.removeprefix('cpu '))}",
+            f"{seconds / claims * 1e6:.1f} µs",
+        )
         for name, seconds in sorted(used.items(), key=lambda entry: -entry[1])
         if name.startswith("cpu") and seconds / claims > 5e-7
     ]
 
 
-def singles(before: Path, folder: Path, ids: list[str], connections: int, target: float | None) -> list[Line]:
+def singles(
+    before: Path, folder: Path, ids: list[str], connections: int, target: float | None
+) -> list[Line]:
     """Rounds of the echo and of the service in turn."""
     echoes, claims, latencies = [], [], []
     used: dict[str, float] = {}
     answer = folder / "answer.json"
     for at in range(ROUNDS):
-        with started("service", f"sqlite://{copy_of(before, folder / f'single-{connections}-{at}.db')}") as server:
+        with started(
+            "service", f"sqlite://{copy_of(before, folder / f'single-{connections}-{at}.db')}"
+        ) as server:
             if not answer.exists():
                 one = asyncio.run(
                     send_all(
                         server.port,
-                        [[request("POST", f"{BASE}/tasks/{ids[-1]}/claim", b'{"agent_id":"agent-0","session_id":"session-0"}')]],
+                        [
+                            [
+                                request(
+                                    "POST",
+                                    f"{BASE}/tasks/{ids[-1]}/claim",
+                                    b'{"agent_id":"agent-0","session_id":"session-0"}',
+                                )
+                            ]
+                        ],
                         keep=True,
                     )
                 )
@@ -91,7 +121,9 @@ def singles(before: Path, folder: Path, ids: list[str], connections: int, target
     return [
         Line("single claims/s", f"{max(claims):,.0f}"),
         Line("bare echo of the same bodies, requests/s", f"{max(echoes):,.0f}"),
-        Line("single: of the echo", f"{ratio:.2f}") if target is None else at_least("single: of the echo", ratio, target),
+        Line("single: of the echo", f"{ratio:.2f}")
+        if target is None
+        else at_least("single: of the echo", ratio, target),
         at_most("single: p99", percentile(latencies, 0.99) * 1000, 50, " ms"),
         *_shares(used, TASKS),
     ]
@@ -106,7 +138,9 @@ def batches(before: Path, folder: Path, ids: list[str]) -> list[Line]:
         with started("service", f"sqlite://{copy_of(before, folder / f'batch-{at}.db')}") as server:
             measured, used = _run(server, _in_batches(ids[:TASKS], "claim", _claim_body))
             outside.append(measured.rate(BATCH))
-            measured, _ = _run(server, _in_batches(ids[:TASKS], "submit", _submit_body, SUBMIT_CONNECTIONS))
+            measured, _ = _run(
+                server, _in_batches(ids[:TASKS], "submit", _submit_body, SUBMIT_CONNECTIONS)
+            )
             submitted.append(measured.rate(BATCH))
             latencies += measured.latencies
     return [
@@ -114,7 +148,12 @@ def batches(before: Path, folder: Path, ids: list[str]) -> list[Line]:
         Line(f"batches of {BATCH} in process, claims/s", f"{max(inside):,.0f}"),
         at_least("batches: of the same in process", max(outside) / max(inside), 0.7),
         *_shares(used, TASKS),
-        Line(f"submissions in batches of {BATCH}, a second", f"{max(submitted):,.0f}", "≥ 10,000", max(submitted) >= 10_000),
+        Line(
+            f"submissions in batches of {BATCH}, a second",
+            f"{max(submitted):,.0f}",
+            "≥ 10,000",
+            max(submitted) >= 10_000,
+        ),
         at_most("submissions: p99 of a batch", percentile(latencies, 0.99) * 1000, 100, " ms"),
     ]
 
@@ -124,7 +163,12 @@ def in_process(path: Path, tasks: int) -> float:
     import subprocess
     import sys
 
-    done = subprocess.run([sys.executable, "-m", "bench.http.inside", str(path), str(tasks)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.http.inside", str(path), str(tasks)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return float(done.stdout)
 
 
@@ -134,5 +178,8 @@ def main() -> None:
         folder = Path(name)
         before = _prepare(folder / "before.db", ids)
         for connections, target in ((CONNECTIONS, 0.5), (FEWER, None)):
-            show(f"Single claims over HTTP, {connections} connections", singles(before, folder, ids, connections, target))
+            show(
+                f"Single claims over HTTP, {connections} connections",
+                singles(before, folder, ids, connections, target),
+            )
         show(f"Batches over HTTP, {BATCH_CONNECTIONS} connections", batches(before, folder, ids))

@@ -1,4 +1,5 @@
-"""What is measured, each in a process of its own on the first core: the service on a store, and a bare Starlette echo on plain uvicorn.
+"""What is measured, each in a process of its own on the first core: the service on a store, and a
+bare Starlette echo on plain uvicorn.
 
 python -m bench.http.serving service URL      prints its port, serves until its input ends
 python -m bench.http.serving echo FILE        answers every request with the bytes of that file
@@ -43,7 +44,8 @@ class Counting:
 
 
 def pin(core: int) -> None:
-    """Keeps this process on one core, if there are several. Whoever started it may be on one himself, and that is inherited."""
+    """Keeps this process on one core, if there are several. Whoever started it may be on one
+    himself, and that is inherited."""
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
@@ -55,20 +57,30 @@ def _usage(store: Counting | None) -> dict[str, float]:
     threads = {}
     for name, ident in named.items():
         with contextlib.suppress(OSError, ValueError):
-            threads[f"cpu {name}"] = time.clock_gettime(time.pthread_getcpuclockid(ident)) if ident else 0.0
-    return {"cpu": used.ru_utime + used.ru_stime, "asked": float(store.asked if store else 0), **threads}
+            threads[f"cpu {name}"] = (
+                time.clock_gettime(time.pthread_getcpuclockid(ident)) if ident else 0.0
+            )
+    return {
+        "cpu": used.ru_utime + used.ru_stime,
+        "asked": float(store.asked if store else 0),
+        **threads,
+    }
 
 
 async def _serve(app: Any, store: Counting | None) -> None:
-    from genlock.service.serving import listen, server, spare_the_collector
+    from genlock.service.server import listen, server, spare_the_collector
 
     if store is not None:  # the service, which does so itself
         spare_the_collector()
     listening = listen("127.0.0.1", 0)
-    running = asyncio.ensure_future((_bare(app) if store is None else server(app)).serve(sockets=[listening]))
+    running = asyncio.ensure_future(
+        (_bare(app) if store is None else server(app)).serve(sockets=[listening])
+    )
     print(listening.getsockname()[1], flush=True)
     lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+    )
     while await lines.readline():
         import json
 
@@ -77,25 +89,45 @@ async def _serve(app: Any, store: Counting | None) -> None:
 
 
 def _bare(app: Any) -> Any:
-    """uvicorn as it comes: the service's own connections are cheaper, and would make the echo so too."""
+    """uvicorn as it comes: the service's own connections are cheaper, and would make the echo so
+    too."""
     import uvicorn
 
     return uvicorn.Server(
-        uvicorn.Config(app, http="httptools", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False)
+        uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+        )
     )
 
 
 def _service(url: str) -> tuple[Any, Counting]:
-    """As `genlock serve` puts it together: with its monitor, its metrics and its log, which nobody reads."""
+    """As `genlock serve` puts it together: with its monitor, its metrics and its log, which nobody
+    reads."""
     import genlock.aio
     from genlock.open import open_store
-    from genlock.service.building import Choices, build
+    from genlock.service.compose import Choices, build
     from genlock.service.logs import Log
     from genlock.service.metrics import Metrics
 
-    store, metrics = Counting(open_store(url)), Metrics()
-    coordinator = genlock.aio.connect(store, process=None, deadline_seconds=60, lanes=4, service=True, monitor=True, observer=metrics)
-    return build(coordinator, Choices(), Log(form="json", file=os.open(os.devnull, os.O_WRONLY)), metrics), store
+    store, metrics = Counting(open_store(url, create=True)), Metrics()
+    coordinator = genlock.aio.connect(
+        store,
+        process=None,
+        deadline_seconds=60,
+        lanes=4,
+        service=True,
+        monitor=True,
+        observer=metrics,
+    )
+    return build(
+        coordinator, Choices(), Log(form="json", file=os.open(os.devnull, os.O_WRONLY)), metrics
+    ), store
 
 
 def _echo(path: str) -> Any:
@@ -110,11 +142,13 @@ def _echo(path: str) -> Any:
         await request.body()
         return Response(body, media_type="application/json")
 
-    return Starlette(routes=[Route("/v1/{tenant}/{project}/tasks/{task}/claim", echo, methods=["POST"])])
+    return Starlette(
+        routes=[Route("/v1/{tenant}/{project}/tasks/{task}/claim", echo, methods=["POST"])]
+    )
 
 
 def main() -> None:
-    from genlock.service.serving import run as run_service
+    from genlock.service.server import run as run_service
 
     pin(SERVER_CORE)
     what, given = sys.argv[1:3]
@@ -152,7 +186,9 @@ class Server:
 def started(what: str, given: str) -> Iterator[Server]:
     """The process, until the end of the block."""
     command = [sys.executable, "-m", "bench.http.serving", what, given]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield Server(process)
         finally:

@@ -1,4 +1,5 @@
-"""A thousand agents that wait for work: what they cost while there is none, and how soon they have it when there is.
+"""A thousand agents that wait for work: what they cost while there is none, and how soon they have
+it when there is.
 
 And the way of a commit to a hundred streams of events.
 """
@@ -21,7 +22,8 @@ from bench.report import Line, at_most, percentile, show
 WAITERS = 1_000
 WAIT_SECONDS = 120
 IDLE_SECONDS = 40
-"""Several times as long as the monitor sleeps: of ten seconds some have two of its sweeps and some three."""
+"""Several times as long as the monitor sleeps: of ten seconds some have two of its sweeps and some
+three."""
 WAKE_UPS = 100
 STREAMS = 100
 COMMITS = 50
@@ -59,7 +61,11 @@ class _Waiters:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
         self.ready.release()
         while True:
-            ask = {"agent_id": f"agent-{number}", "session_id": f"session-{number}", "wait_seconds": WAIT_SECONDS}
+            ask = {
+                "agent_id": f"agent-{number}",
+                "session_id": f"session-{number}",
+                "wait_seconds": WAIT_SECONDS,
+            }
             writer.write(_post("claim-next", ask))
             _, body = await _answer(reader)
             now = time.perf_counter()
@@ -99,7 +105,9 @@ async def _waiting(server: Server) -> list[Line]:
     ]
 
 
-async def _stream(port: int, seen: asyncio.Queue[tuple[str, float]], opened: asyncio.Semaphore) -> None:
+async def _stream(
+    port: int, seen: asyncio.Queue[tuple[str, float]], opened: asyncio.Semaphore
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request("GET", f"{PROJECT}/events/stream?type=CLAIM_ACQUIRED"))
     head = await reader.readuntil(b"\r\n\r\n")
@@ -140,6 +148,11 @@ def main() -> None:
         path = Path(name) / "plan.db"
         open_plan(path, ["A-001-done"]).close()
         with started("service", f"sqlite://{path}") as server:
-            asyncio.run(_ask(server.port, _post("tasks/A-001-done/claim", {"agent_id": "a", "session_id": "s"})))
+            asyncio.run(
+                _ask(
+                    server.port,
+                    _post("tasks/A-001-done/claim", {"agent_id": "a", "session_id": "s"}),
+                )
+            )
             show("A thousand agents that wait", uvloop.run(_waiting(server)))
             show("Live events", uvloop.run(_streaming(server)))

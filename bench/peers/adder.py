@@ -15,7 +15,7 @@ from bench.plans import ids_of
 
 
 async def main(url: str, rate: str, seconds: str) -> None:
-    fleet = genlock.aio.connect(url, deadline_seconds=60)
+    fleet = genlock.aio.connect(url, create=True, deadline_seconds=60)
     added: dict[str, float] = {}
     start = time.perf_counter() + 0.2
 
@@ -24,7 +24,12 @@ async def main(url: str, rate: str, seconds: str) -> None:
         await fleet.add_tasks(tasks=[task])
         added[task] = time.perf_counter()
 
-    await asyncio.gather(*(add(number, task) for number, task in enumerate(ids_of(int(float(rate) * float(seconds)), "W"))))
+    await asyncio.gather(
+        *(
+            add(number, task)
+            for number, task in enumerate(ids_of(int(float(rate) * float(seconds)), "W"))
+        )
+    )
     print(json.dumps(added), flush=True)
     await fleet.close()
 

@@ -1,4 +1,5 @@
-"""Genlock at work on one share of a plan: claims and completes its tasks in batches, as a fleet's coordinator would.
+"""Genlock at work on one share of a plan: claims and completes its tasks in batches, as a fleet's
+coordinator would.
 
 genlock_worker.py URL SHARE OF TASKS
 """
@@ -17,7 +18,7 @@ from bench.stores import cycles_of
 
 async def main(url: str, share: str, of: str, tasks: str) -> None:
     ids = ids_of(int(tasks))[int(share) :: int(of)]
-    fleet = genlock.aio.connect(url, deadline_seconds=60)
+    fleet = genlock.aio.connect(url, create=True, deadline_seconds=60)
     await fleet.get_task_state(task_id=ids[0])
     gc.collect()
     gc.freeze()

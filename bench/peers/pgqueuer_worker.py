@@ -1,4 +1,5 @@
-"""pgqueuer at work: installs its tables, fills its queue, or empties it. Run by the Python of pgqueuer's own environment.
+"""pgqueuer at work: installs its tables, fills its queue, or empties it. Run by the Python of
+pgqueuer's own environment.
 
 pgqueuer_worker.py install|fill|drain URL [JOBS]
 """
@@ -29,7 +30,8 @@ async def fill(queries: Queries, jobs: int) -> None:
 
 
 async def drain(queries: Queries) -> None:
-    """Takes and completes jobs until there are none; says how many, and in how many seconds. Begins when it is told to."""
+    """Takes and completes jobs until there are none; says how many, and in how many seconds. Begins
+    when it is told to."""
     manager = QueueManager(queries)
     done = 0
 
@@ -41,7 +43,9 @@ async def drain(queries: Queries) -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     start = time.perf_counter()
-    await manager.run(batch_size=BATCH, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=1))
+    await manager.run(
+        batch_size=BATCH, mode=QueueExecutionMode.drain, dequeue_timeout=timedelta(seconds=1)
+    )
     print(done, time.perf_counter() - start, flush=True)
 
 

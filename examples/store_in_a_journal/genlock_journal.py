@@ -2,10 +2,13 @@
 
 Implementation notes:
 
-- **The file is the truth**, and only grows. Every handle keeps in memory what the lines up to its place amount to, and reads on from there
+- **The file is the truth**, and only grows. Every handle keeps in memory what the lines up to its
+  place amount to, and reads on from there
   at the beginning of each call.
-- **One lock**: flock, exclusive for writers until their line is on disk, shared for readers. So nobody sees what may still be lost.
-- **A line without its end** is a writer who was killed. Readers leave it alone; the next writer cuts it off.
+- **One lock**: flock, exclusive for writers until their line is on disk, shared for readers. So
+  nobody sees what may still be lost.
+- **A line without its end** is a writer who was killed. Readers leave it alone; the next writer
+  cuts it off.
 - **`find` looks at everything.** That is what makes it an example.
 - **No payloads.** Results that need one are refused, with what to do instead.
 """
@@ -26,7 +29,16 @@ from urllib.parse import unquote
 
 import msgspec
 
-from genlock.errors import BadArgument, Closed, OutcomeUnknown, ResultNotFound, StoreError, StoreForeign, StoreMissing, StoreUnavailable
+from genlock.errors import (
+    BadArgument,
+    Closed,
+    OutcomeUnknown,
+    ResultNotFound,
+    StoreError,
+    StoreForeign,
+    StoreMissing,
+    StoreUnavailable,
+)
 from genlock.store import (
     Audit,
     Change,
@@ -40,13 +52,21 @@ from genlock.store import (
     Limits,
     Page,
     Query,
-    Recorded,
+    RecordedEvent,
     Snapshot,
     Stored,
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
-from genlock.stores.pages import feed_page, record_page
-from genlock.stores.places import FeedState, decode_cursor, decode_token, encode_cursor, encode_token, feed_mark
+from genlock.stores.cursors import (
+    FeedState,
+    decode_cursor,
+    decode_token,
+    encode_cursor,
+    encode_token,
+    feed_mark,
+    feed_page,
+    record_page,
+)
 
 POLL_SECONDS = 0.01
 
@@ -80,14 +100,14 @@ class Row(msgspec.Struct):
     """A record with its events."""
 
     change: Change
-    events: list[Recorded]
+    events: list[RecordedEvent]
     base: bytes | None = None
 
 
 class Feed(msgspec.Struct):
     """A project's events, in order."""
 
-    events: list[Recorded] = []
+    events: list[RecordedEvent] = []
     head: int = 0
     purged_to: int = 0
     purges: int = 0
@@ -116,11 +136,20 @@ class State:
 
     def fits(self, change: Change) -> bool:
         row = self.rows.get(change.key)
-        return (change.read_version, change.read_digest) == ((row.change.version, row.change.digest) if row else (0, b""))
+        return (change.read_version, change.read_digest) == (
+            (row.change.version, row.change.digest) if row else (0, b"")
+        )
 
     def feed_state(self, tenant: str, project: str) -> FeedState:
         feed = self.feeds.get((tenant, project), Feed())
-        return FeedState(self.birth, self.epoch, feed_mark(tenant, project), feed.head, feed.purged_to, feed.purges)
+        return FeedState(
+            self.birth,
+            self.epoch,
+            feed_mark(tenant, project),
+            feed.head,
+            feed.purged_to,
+            feed.purges,
+        )
 
     def _write(self, change: Change) -> None:
         row = self.rows.setdefault(change.key, Row(change, []))
@@ -128,7 +157,7 @@ class State:
         feed = self.feeds.setdefault(change.key[:2], Feed())
         for event in change.events:
             feed.head += 1
-            recorded = Recorded(change.key, event.version, event.digest, event.body, feed.head)
+            recorded = RecordedEvent(change.key, event.version, event.digest, event.body, feed.head)
             row.events.append(recorded)
             feed.events.append(recorded)
 
@@ -156,7 +185,9 @@ class JournalStore:
         """What has been read, and how many bytes of the file that was."""
         self._fd: int | None = None
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666)
+            self._fd = os.open(
+                path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o666
+            )
         except FileNotFoundError:
             self._missing()
         except OSError as error:
@@ -167,26 +198,48 @@ class JournalStore:
             elif not state.birth:
                 self._missing()
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
         with self._entered() as state:
-            found = {key: _stored(state.rows[key], with_index=with_index) for key in keys if key in state.rows}
-            return Snapshot(found, self._clock.now() if self._clock else datetime.now(UTC), state.epoch)
+            found = {
+                key: _stored(state.rows[key], with_index=with_index)
+                for key in keys
+                if key in state.rows
+            }
+            now, epoch = self._clock.now() if self._clock else datetime.now(UTC), state.epoch
+        return Snapshot(found, [self.find(query) for query in queries], now, epoch)
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         with self._entered(writes=True) as state:
             check_changes(changes, self.limits)
-            fitting = [change for change in changes if state.fits(change)]
+            is_present = epoch is None or epoch == state.epoch
+            fitting = [change for change in changes if is_present and state.fits(change)]
             if fitting:
                 self._append(Wrote(fitting))
             done = {change.key for change in fitting}
-            return [Committed(state.rows[change.key].events[-1].position) if change.key in done else Conflict() for change in changes]
+            return [
+                Committed(state.rows[change.key].events[-1].position)
+                if change.key in done
+                else Conflict()
+                for change in changes
+            ]
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         with self._entered() as state:
             check_query(query, count_by)
-            found = [(_sort_key(query, key, row.change.index), key, row) for key, row in state.rows.items() if _matches(query, key, row)]
+            found = [
+                (_sort_key(query, key, row.change.index), key, row)
+                for key, row in state.rows.items()
+                if _matches(query, key, row)
+            ]
             if count_by is not None:
-                values = (key.project if count_by == "project" else getattr(row.change.index, count_by) for _, key, row in found)
+                values = (
+                    key.project if count_by == "project" else getattr(row.change.index, count_by)
+                    for _, key, row in found
+                )
                 return Page(counts=Counter(value for value in values if value is not None))
             found.sort(key=lambda each: each[0])
             if query.heads:
@@ -195,7 +248,10 @@ class JournalStore:
                 after = decode_token(query.after, _shape(query))
                 found = [each for each in found if each[0] > after]
             records = [_stored(row) for _, _, row in found[: query.limit]]
-            return Page(records, encode_token(*found[query.limit - 1][0]) if len(found) > query.limit else None)
+            return Page(
+                records,
+                encode_token(*found[query.limit - 1][0]) if len(found) > query.limit else None,
+            )
 
     def read_events(self, query: EventQuery) -> EventPage:
         with self._entered() as state:
@@ -203,19 +259,33 @@ class JournalStore:
             place = state.feed_state(query.tenant, query.project)
             if query.record is None:
                 events = state.feeds.get((query.tenant, query.project), Feed()).events
-                return feed_page(query, place, lambda position: (event for event in events if event.position > position))
+                return feed_page(
+                    query,
+                    place,
+                    lambda position: (event for event in events if event.position > position),
+                )
             row = state.rows.get(query.record)
             return record_page(query, place, row.events if row else (), row.base if row else None)
 
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
         deadline = time.monotonic() + timeout
         given = [decode_cursor(cursor) for cursor in after]
         while True:
             with self._entered() as state:
-                now = [decode_cursor(encode_cursor(place, place.head)) for place in (state.feed_state(*project) for project in projects)]
+                now = [
+                    decode_cursor(encode_cursor(place, place.head))
+                    for place in (state.feed_state(*project) for project in projects)
+                ]
             left = deadline - time.monotonic()
             if left <= 0 or any(new[:3] != old[:3] for new, old in zip(now, given, strict=True)):
-                return
+                return ()
             time.sleep(min(left, POLL_SECONDS))
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
@@ -229,7 +299,9 @@ class JournalStore:
     def set_epoch(self, epoch: int) -> None:
         with self._entered(writes=True) as state:
             if epoch <= state.epoch:
-                raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above {state.epoch}")
+                raise BadArgument(
+                    f"the epoch goes only upwards, and {epoch} is not above {state.epoch}"
+                )
             self._append(Raised(epoch))
 
     def audit(self) -> Audit:
@@ -244,12 +316,16 @@ class JournalStore:
 
     @contextmanager
     def _entered(self, *, writes: bool = False) -> Iterator[State]:
-        """The present state, under the lock. Whoever writes finds the file without a torn line at its end."""
+        """The present state, under the lock. Whoever writes finds the file without a torn line at
+        its end."""
         with self._mutex:
             if self._fd is None:
                 raise Closed(f"{self._path} is closed")
             if os.getpid() != self._pid:
-                raise StoreError(f"{self._path} was opened by process {self._pid}; a store does not survive fork: open it anew")
+                raise StoreError(
+                    f"{self._path} was opened by process {self._pid}; a store does not survive "
+                    "fork: open it anew"
+                )
             fcntl.flock(self._fd, fcntl.LOCK_EX if writes else fcntl.LOCK_SH)
             try:
                 self._catch_up()
@@ -287,25 +363,35 @@ class JournalStore:
                 data = data[os.write(self._fd, data) :]
             os.fsync(self._fd)
         except OSError as error:
-            raise OutcomeUnknown(f"{self._path}: {error.strerror}; what was written may be there or not") from error
+            raise OutcomeUnknown(
+                f"{self._path}: {error.strerror}; what was written may be there or not"
+            ) from error
         self._catch_up()
 
     def _missing(self) -> NoReturn:
         self.close()
-        raise StoreMissing(f"there is no store at {self._path}; to make one, type: genlock db create URL")
+        raise StoreMissing(
+            f"there is no store at {self._path}; to make one, type: genlock db create URL"
+        )
 
 
 class NoPayloads:
     """There are none, and there will be none."""
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        raise StoreError("a journal keeps no payloads: put the result somewhere else, and submit a reference to it")
+        raise StoreError(
+            "a journal keeps no payloads: put the result somewhere else, and submit a reference to "
+            "it"
+        )
 
     def open(self, key: Key, digest: str) -> BinaryIO:
         raise ResultNotFound(f"a journal keeps no payloads, and so none of {'/'.join(key)}")
 
     def drop(self, key: Key, digest: str) -> None:
         """Absent is fine."""
+
+    def names(self) -> tuple[str, ...]:
+        return ()
 
 
 def open_journal(url: str, *, clock: Clock | None = None, create: bool = True) -> JournalStore:
@@ -316,7 +402,11 @@ def open_journal(url: str, *, clock: Clock | None = None, create: bool = True) -
 def _stored(row: Row, *, with_index: bool = False) -> Stored:
     change, index = row.change, row.change.index
     found = Stored(change.key, change.version, change.digest, change.body)
-    return found._replace(index=index) if with_index else found._replace(pool=index.pool, order=index.order)
+    return (
+        found._replace(index=index)
+        if with_index
+        else found._replace(pool=index.pool, order=index.order)
+    )
 
 
 def _matches(query: Query, key: Key, row: Row) -> bool:
@@ -329,7 +419,10 @@ def _matches(query: Query, key: Key, row: Row) -> bool:
         and query.session in (None, index.session)
         and query.parent in (None, index.parent)
         and (not query.heads or index.pool is not None)
-        and (query.due_before is None or (index.due_at is not None and index.due_at <= query.due_before))
+        and (
+            query.due_before is None
+            or (index.due_at is not None and index.due_at <= query.due_before)
+        )
         and (not query.waits_on or not set(query.waits_on).isdisjoint(index.waits_on))
     )
 

@@ -1,7 +1,8 @@
 """What can go wrong, as one tree.
 
-A refusal (a denied claim, a stale result) is an answer and never an exception; see `genlock.core.reasons`.
-Exceptions are for the caller's mistakes and for what the machine below us does.
+A refusal (a denied claim, a stale result) is an answer and never an exception; see
+`genlock.core.reasons`. Exceptions are for the caller's mistakes and for what the machine below us
+does.
 
     GenlockError
     ├── BadArgument             the call itself is wrong; nothing was changed
@@ -17,37 +18,40 @@ Exceptions are for the caller's mistakes and for what the machine below us does.
     │   ├── TenantNotFound
     │   ├── KeyNotFound         no such key of this tenant
     │   ├── ResultNotFound      no such refused result, or no such payload
-    │   ├── RouteNotFound       nothing is at this path of the service, or nothing that this caller sees
+    │   ├── RouteNotFound       nothing at this path of the service that this caller may see
     │   └── StoreMissing        there is no store at this URL yet; says how to make one
-    ├── NotAllowed              the state of the record does not admit this call (cancel a completed task, …)
+    ├── NotAllowed              the record's state forbids this call (cancel a completed task, …)
     │   ├── TaskExists
+    │   ├── ClaimDenied         a claim was needed and not granted; carries the answer
+    │   ├── LiveClaim           somebody holds the task, and the call did not say to take it over
     │   ├── LimitReached        the tenant has as many of them as it may have
     │   └── SessionEnded
     ├── AccessRefused           the service does not let this caller do this
     │   ├── KeyRefused          no key, or one that is wrong, expired or revoked
     │   └── RoleRefused         the key is good, but not for this
     ├── ServiceError            between client and service
-    │   ├── ServiceUnreachable  no answer, and what was asked may or may not have been done; safe to repeat where it says so
+    │   ├── ServiceUnreachable  no answer: the call may or may not have been carried out
     │   ├── ServiceMismatch     client and service are of versions that do not understand each other
     │   └── TooManyRequests     slower, please; says when to come again
-    ├── CursorLost              the feed cannot be continued from this cursor; start anew
+    ├── CursorLost              the feed cannot be continued from this cursor; start again
     ├── CounterExhausted
-    ├── Busy                    the deadline passed while others kept changing the same record; try again
+    ├── Busy                    others kept changing the record until the deadline; try again
     ├── Closed                  the coordinator is closed
     └── StoreError
         ├── StoreUnavailable    cannot be reached or locked now; nothing was written
-        ├── OutcomeUnknown      the connection broke inside a commit; the engine finds out what happened
+        ├── OutcomeUnknown      the connection broke inside a commit; the write may have committed
         ├── StoreFull
         ├── StoreReadOnly
         ├── StoreCorrupt        the bytes are not what was written; names what and where
         ├── StoreForeign        not a Genlock store, or one of a newer format
         ├── StoreOutdated       of an older format; `genlock db migrate` brings it up to date
-        └── OverLimit           a change is larger than this store takes; refused before anything was written
+        └── OverLimit           a change is larger than this store takes; nothing was written
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class GenlockError(Exception):
@@ -56,8 +60,48 @@ class GenlockError(Exception):
     code = "GENLOCK_ERROR"
     """The stable upper-case name for machines: `TaskNotFound` → `TASK_NOT_FOUND`."""
 
+    _try_next: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def message(self) -> str:
+        """What is wrong, in words."""
+        return str(self)
+
+    @property
+    def try_next(self) -> tuple[tuple[str, ...], ...]:
+        """Commands to try next, each as its words; that in which the message ends comes first."""
+        ending = _command_at_end(str(self))
+        return (*ending, *(words for words in self._try_next if words not in ending))
+
+    def advise(self, commands: Iterable[Sequence[str]]) -> None:
+        """These are the commands to try next."""
+        self._try_next = tuple(map(tuple, commands))
+
     def __init_subclass__(cls) -> None:
-        cls.code = "".join("_" + letter if letter.isupper() and at else letter for at, letter in enumerate(cls.__name__)).upper()
+        cls.code = "".join(
+            "_" + letter if letter.isupper() and at else letter
+            for at, letter in enumerate(cls.__name__)
+        ).upper()
+
+    def __str__(self) -> str:
+        """The message as it may be shown: a service, a database or a file may have put anything
+        into it, and a traceback prints it on a terminal."""
+        from genlock.safe_text import safe_text  # here: most programs show no error
+
+        return safe_text(super().__str__())
+
+
+def _command_at_end(message: str) -> tuple[tuple[str, ...], ...]:
+    """The command to type in which a message ends, as in `to make one, type: genlock init`."""
+    _, colon, command = message.rpartition(": genlock ")
+    if not colon or any(mark in command for mark in ("\n", ", ", "; ", ". ", " (")):
+        return ()
+    from shlex import split
+
+    try:
+        return (("genlock", *split(command)),)
+    except ValueError:  # a quotation mark that belongs to the sentence
+        return ()
 
 
 class BadArgument(GenlockError, ValueError):
@@ -81,7 +125,10 @@ class PlanInvalid(BadArgument):
     def __init__(self, faults: Sequence[object], notes: Sequence[object] = ()) -> None:
         self.faults = faults
         self.notes = notes
-        super().__init__("the plan was refused and nothing was written:\n" + "\n".join(f"  - {fault}" for fault in faults))
+        super().__init__(
+            "the plan was refused and nothing was written:\n"
+            + "\n".join(f"  - {fault}" for fault in faults)
+        )
 
     def __reduce__(self) -> tuple[type[PlanInvalid], tuple[Sequence[object], Sequence[object]]]:
         """For a way to another process: it is made anew of its faults, not of its message."""
@@ -109,21 +156,37 @@ class NotFound(GenlockError, LookupError):
 class TaskNotFound(NotFound):
     """There is no such task in this project."""
 
+    _try_next = (("genlock", "status"),)
+
 
 class SessionNotFound(NotFound):
     """There is no such session in this project."""
+
+    _try_next = (("genlock", "sessions"),)
 
 
 class TenantNotFound(NotFound):
     """There is no such tenant in this store."""
 
+    _try_next = (("genlock", "tenant", "list"),)
+
 
 class KeyNotFound(NotFound):
     """There is no such key, or it is another tenant's."""
 
+    _try_next = (("genlock", "keys", "list"),)
+
 
 class ResultNotFound(NotFound):
     """There is no such refused result, or its bytes are gone."""
+
+    _try_next = (("genlock", "refused"),)
+
+
+class ReviewNotFound(NotFound):
+    """The task has no result that waits for a review."""
+
+    _try_next = (("genlock", "review", "list"),)
 
 
 class RouteNotFound(NotFound):
@@ -140,6 +203,17 @@ class NotAllowed(GenlockError):
 
 class TaskExists(NotAllowed):
     """A task of this id exists already, with another definition."""
+
+
+class ClaimDenied(NotAllowed):
+    """A claim was needed and not granted: `ClaimResult.require` raises it."""
+
+    result: Any = None
+    """The answer to the claim."""
+
+
+class LiveClaim(NotAllowed):
+    """Somebody holds the task: only an explicit override takes a live claim away."""
 
 
 class LimitReached(NotAllowed):
@@ -167,11 +241,13 @@ class ServiceError(GenlockError):
 
 
 class ServiceUnreachable(ServiceError):
-    """The service gave no answer in time, however often it was asked. The message says whether something may have been done."""
+    """The service gave no answer in time, however often it was asked. The message says whether
+    something may have been done."""
 
 
 class ServiceMismatch(ServiceError):
-    """Client and service do not speak the same language; the message says which of them to renew."""
+    """Client and service do not speak the same language; the message says which of them to
+    renew."""
 
 
 class TooManyRequests(ServiceError):
@@ -179,7 +255,10 @@ class TooManyRequests(ServiceError):
 
 
 class CursorLost(GenlockError):
-    """The feed cannot be continued from this cursor: events may be missing. Read from the start, or from the tail."""
+    """The feed cannot be continued from this cursor: events may be missing. Read from the start, or
+    from the tail."""
+
+    _try_next = (("genlock", "events"),)
 
 
 class CounterExhausted(GenlockError):
@@ -187,7 +266,8 @@ class CounterExhausted(GenlockError):
 
 
 class Busy(GenlockError):
-    """The deadline passed before the command could be carried out. Nothing was decided; try again."""
+    """The deadline passed before the command could be carried out. Nothing was decided; try
+    again."""
 
 
 class Closed(GenlockError):
@@ -201,13 +281,19 @@ class StoreError(GenlockError):
 class StoreUnavailable(StoreError):
     """The store cannot be reached or locked now; nothing was written."""
 
+    _try_next = (("genlock", "doctor"),)
+
 
 class OutcomeUnknown(StoreError):
     """The store broke off inside a commit: it may have been done or not."""
 
+    _try_next = (("genlock", "doctor"),)
+
 
 class StoreFull(StoreError):
     """No room is left; nothing was written."""
+
+    _try_next = (("genlock", "doctor"),)
 
 
 class StoreReadOnly(StoreError):
@@ -217,13 +303,16 @@ class StoreReadOnly(StoreError):
 class StoreCorrupt(StoreError):
     """The store's content is damaged; the message names what and where."""
 
+    _try_next = (("genlock", "doctor"),)
+
 
 class StoreForeign(StoreError):
     """The file or server is not a Genlock store, or a newer one than this version knows."""
 
 
 class StoreOutdated(StoreError):
-    """The store is of an older format than this version works with, and is not brought up to date by whoever opens it."""
+    """The store is of an older format than this version works with, and is not brought up to date
+    by whoever opens it."""
 
 
 class OverLimit(StoreError):

@@ -1,7 +1,7 @@
 """Places where a test kills the process.
 
-`GENLOCK_FAILPOINT=name` kills at the first `hit(name)`, `name:3` at the third: SIGKILL, so that nothing is tidied up. Without the
-variable, which is read once at import, `hit` does nothing.
+`GENLOCK_FAILPOINT=name` kills at the first `hit(name)`, `name:3` at the third: SIGKILL, so that
+nothing is tidied up. Without the variable, which is read once at import, `hit` does nothing.
 """
 
 from __future__ import annotations

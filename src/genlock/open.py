@@ -1,12 +1,13 @@
 """Opening a coordinator by URL.
 
-genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL
+genlock.connect()                        the project's .genlock/genlock.db, or $GENLOCK_URL; it is
+                                         not made, unless with create=True
 genlock.connect("sqlite:///path/x.db")   that file
 genlock.connect("postgresql://…")        that database; ?schema=… if not in the schema genlock
-genlock.connect("mysql://…")             that database, of MySQL or MariaDB; ?prefix=… if its tables do not begin with genlock_
-genlock.connect("redis://…")             that server; rediss:// with TLS, ?prefix=… if not under genlock
+genlock.connect("mysql://…")             that database, MySQL or MariaDB; ?prefix=… (genlock_)
+genlock.connect("redis://…")             that server; rediss:// with TLS; ?prefix=… (genlock)
 genlock.connect("dynamodb://table?…")    that table, made by `genlock db create`
-genlock.connect("http://host:8420")      the service there, or https://; api_key=… if it wants one; several on one store with commas
+genlock.connect("http://host:8420")      that service; https:// too; several with commas; api_key=…
 genlock.connect("memory://")             nothing that lasts; for tests
 genlock.connect("other://…")             a store that was installed beside Genlock; see schemes.py
 """
@@ -14,9 +15,10 @@ genlock.connect("other://…")             a store that was installed beside Gen
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from genlock.coordinator import AsyncCoordinator, Coordinator
@@ -25,17 +27,21 @@ from genlock.coordinator.base import Identity
 from genlock.core.model import Process
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.engine.engine import DEADLINE_SECONDS, Engine
-from genlock.engine.observing import Observer
+from genlock.engine.observer import Observer
 from genlock.engine.processes import host, identify
-from genlock.errors import BadArgument, StoreError, StoreMissing
-from genlock.places import FILE, make_folder, project_folder, sqlite_url
+from genlock.errors import BadArgument, GenlockError, StoreError, StoreMissing
+from genlock.project_folder import FILE, make_folder, project_folder, sqlite_url
 from genlock.schemes import is_service, scheme_of
-from genlock.settings import check_key, resolve
+from genlock.settings import Setting, check_key
 from genlock.store import Clock, Store
+from genlock.trust import trusted_settings
+from genlock.worker.fleet import Origin
 
 if TYPE_CHECKING:
-    from genlock.remote.link import Link
-    from genlock.stores.migrations import About, Migrated
+    from genlock.client.transport import Transport
+    from genlock.credentials import Keys
+    from genlock.stores.migrations import About
+    from genlock.stores.migrations import Migrated as Migrated
 
 
 class _Own(Enum):
@@ -60,33 +66,59 @@ def connect(
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
-    create: bool = True,
+    create: bool = False,
     lanes: int = 1,
     observer: Observer | None = None,
     service: bool = False,
-    api_key: str | None = None,
+    api_key: str | Keys | None = None,
     ca_file: str | None = None,
 ) -> Coordinator:
-    """A coordinator on the store at `url`, or that of the service there. What is given here is the default of every call.
+    """A coordinator on the store at `url`, or that of the service there. What is given here is the
+    default of every call.
 
-    `process` is the one whose end makes the session's claims over-due: this one, unless another is named; None if it is not known, and
-    then only the lease decides. With `create` false, a store that is not there is `StoreMissing`; otherwise it is made.
-    `lanes` is how many projects may be worked on at once, where the store gains by it: a service uses four on a server. An
-    `observer` is told of every batch (see engine/observing.py). A `service`, on which a fleet depends, spares for a while the claims that
-    fell due while it or its store was away (see engine/outages.py).
+    Without `session_id` and `agent_id` each call names its own, and a call that names none is
+    refused. The command line works them out from the process above it. A library does not: the
+    process may have several workers, and those of one session and agent who ask for the same task
+    are all told that they hold it. `next_task`, `claim` and `worker`, which see that, make up a
+    session for each connection.
 
-    If `url` is a service's, `api_key` (else $GENLOCK_API_KEY, else the settings') is sent along, and with `ca_file` the certificates in
-    it count instead of the system's.
+    `process` is the one whose end makes the session's claims overdue: this one, unless another is
+    named; None if it is not known, and then only the lease decides. A store that is not there is
+    `StoreMissing`, unless `create` is true: then it is made. What is in memory is always new.
+    `lanes` is how many projects may be worked on at once, where the store gains by it: a service
+    uses four on a server. An `observer` is told of every batch (see engine/observer.py). A
+    `service`, on which a fleet depends, spares for a while the claims that fell due while it or its
+    store was away (see engine/outage_grace.py).
+
+    If `url` is a service's, `api_key` is sent along: a key, or a function from an address to its
+    key. Without one it is $GENLOCK_API_KEY, else the key that `genlock login` stored for this
+    address (see credentials.py). With `ca_file` the certificates in it count instead of the
+    system's.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    url = url if url is not None else default_url()
+    setting = _url_setting(url, create=create)
+    origin = None if clock else _origin(url, setting, profile, deadline_seconds, api_key, ca_file)
+    url = setting.value
     if is_service(url):
-        from genlock.remote.coordinator import RemoteCoordinator
+        from genlock.client.coordinator import RemoteCoordinator
 
-        remote: Any = RemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
-        coordinator: Coordinator = remote  # by its methods: a test holds the signatures of both together
+        remote: Any = RemoteCoordinator(
+            _link(setting, identity, api_key, ca_file, deadline_seconds, clock, monitor)
+        )
+        coordinator: Coordinator = (
+            remote  # by its methods: a test holds the signatures of both together
+        )
+        coordinator._origin = origin
         return coordinator
-    return Coordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
+    with short_remedy(own=setting.source == "default"):
+        coordinator = Coordinator(
+            _opener(
+                url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service
+            ),
+            identity,
+        )
+    coordinator._origin = origin
+    return coordinator
 
 
 def connect_async(
@@ -102,57 +134,153 @@ def connect_async(
     profile: str = "local",
     monitor: bool = False,
     deadline_seconds: float = DEADLINE_SECONDS,
-    create: bool = True,
+    create: bool = False,
     lanes: int = 1,
     observer: Observer | None = None,
     service: bool = False,
-    api_key: str | None = None,
+    api_key: str | Keys | None = None,
     ca_file: str | None = None,
 ) -> AsyncCoordinator:
     """The same for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
-    url = url if url is not None else default_url()
+    setting = _url_setting(url, create=create)
+    origin = None if clock else _origin(url, setting, profile, deadline_seconds, api_key, ca_file)
+    url = setting.value
     if is_service(url):
-        from genlock.remote.coordinator import AsyncRemoteCoordinator
+        from genlock.client.coordinator import AsyncRemoteCoordinator
 
-        remote: Any = AsyncRemoteCoordinator(_link(url, identity, api_key, ca_file, deadline_seconds, clock, monitor))
+        remote: Any = AsyncRemoteCoordinator(
+            _link(setting, identity, api_key, ca_file, deadline_seconds, clock, monitor)
+        )
         coordinator: AsyncCoordinator = remote
+        coordinator._origin = origin
         return coordinator
-    return AsyncCoordinator(_opener(url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service), identity)
+    with short_remedy(own=setting.source == "default"):
+        coordinator = AsyncCoordinator(
+            _opener(
+                url, clock, profile, monitor, deadline_seconds, create, lanes, observer, service
+            ),
+            identity,
+        )
+    coordinator._origin = origin
+    return coordinator
+
+
+def _origin(
+    url: str | Store | None,
+    setting: Setting,
+    profile: str,
+    deadline_seconds: float,
+    api_key: str | Keys | None,
+    ca_file: str | None,
+) -> Origin | None:
+    """How a helper process opens the same, if it can. It is told what the program said and no
+    more, so it finds settings and keys as this process did."""
+    if not isinstance(setting.value, str) or setting.value.startswith("memory://"):
+        return None
+    if api_key is not None and not isinstance(api_key, str):
+        return None  # a function of this process
+    told = {"url": url, "profile": profile, "deadline_seconds": deadline_seconds}
+    try:
+        folder = os.getcwd()
+    except OSError:
+        return None
+    return Origin(told | {"api_key": api_key, "ca_file": ca_file}, folder)
 
 
 def _link(
-    url: str, identity: Identity, key: str | None, ca_file: str | None, deadline_seconds: float, clock: Clock | None, monitor: bool
-) -> Link:
+    url: Setting,
+    identity: Identity,
+    key: str | Keys | None,
+    ca_file: str | None,
+    deadline_seconds: float,
+    clock: Clock | None,
+    monitor: bool,
+) -> Transport:
     """The way to a service."""
     from importlib import import_module
 
-    from genlock.remote.link import Link
+    from genlock.client.addresses import Authorization
+    from genlock.client.transport import Transport
 
     version = import_module("genlock").__version__  # the package itself, which sees all of us
     check_number("deadline_seconds", deadline_seconds, 0, 86400)
     if clock is not None or monitor:
-        raise BadArgument("clock and monitor are the service's own business; leave them out for a service's address")
-    key = check_key(key) if key is not None else resolve({}, project_folder())["api_key"].value
-    return Link(url, identity, api_key=key, deadline_seconds=deadline_seconds, ca_file=ca_file, version=version, identify=identify)
+        raise BadArgument(
+            "clock and monitor are the service's own business; leave them out for a service's "
+            "address"
+        )
+    folders = _token_folders()
+    return Transport(
+        url.value,
+        identity,
+        authorization=Authorization(_keys(url, key, folders), folders),
+        deadline_seconds=deadline_seconds,
+        ca_file=ca_file,
+        version=version,
+        identify=identify,
+    )
 
 
-def open_store(url: str | None = None, *, clock: Clock | None = None, create: bool = True) -> Store:
-    """The store at `url`. With `create` false, `StoreMissing` if it is not there; otherwise it is made."""
-    url = url if url is not None else default_url()
-    return scheme_of(url).open(url, clock=clock, create=create)
+def _token_folders() -> list[Path]:
+    """Where a service may have left a token. A program that names its service need not be in a
+    project."""
+    from genlock import token_files
+
+    try:
+        return token_files.folders(project_folder())
+    except GenlockError:
+        return token_files.folders(None)
+
+
+def _keys(url: Setting, key: str | Keys | None, token_folders: Sequence[Path]) -> Keys:
+    """The key for each address of this URL."""
+    if isinstance(key, str):
+        given = check_key(key)
+        return lambda address: given
+    if callable(key):
+        return key
+    if key is not None:
+        raise BadArgument(
+            f"api_key is a key, or a function from an address to its key, not {type(key).__name__}"
+        )
+    from genlock.credentials import keys_for
+
+    return keys_for(url, token_folders)
+
+
+def open_store(
+    url: str | None = None, *, clock: Clock | None = None, create: bool = False
+) -> Store:
+    """The store at `url`; `StoreMissing` if it is not there, unless `create` is true: then it is
+    made."""
+    setting = _url_setting(url, create=create)
+    with short_remedy(own=setting.source == "default"):
+        return scheme_of(setting.value).open(setting.value, clock=clock, create=create)
+
+
+@contextmanager
+def short_remedy(*, own: bool) -> Iterator[None]:
+    """Where the project's own store is missing, it is made without naming it."""
+    try:
+        yield
+    except StoreMissing as error:
+        what, remedy, _ = str(error).rpartition("; to make one, type: ")
+        if not own or not remedy:
+            raise
+        raise StoreMissing(f"{what}{remedy}genlock init") from error
 
 
 def create_store(url: str) -> bool:
     """Makes the store at `url`, ready to be opened; False if it was there, and is as it was."""
     try:
-        open_store(url, create=False).close()
+        open_store(url).close()
     except StoreMissing:
         make = scheme_of(url).create
         if make is not None:
             make(url)
         else:
-            open_store(url).close()
+            open_store(url, create=True).close()
         return True
     return False
 
@@ -167,20 +295,46 @@ def migrate_store(url: str) -> Migrated:
     """Brings the store up to date; nothing is done to one that is."""
     migrate = scheme_of(url).migrate
     if migrate is None:
-        raise BadArgument(f"stores of {url.partition('://')[0]}:// have no format that could be older: there is nothing to migrate")
+        raise BadArgument(
+            f"stores of {url.partition('://')[0]}:// have no format that could be older: there is "
+            "nothing to migrate"
+        )
     return migrate(url)
 
 
+def raise_epoch(url: str) -> tuple[int, int]:
+    """Begins a new epoch of the store; the epoch before and the new one."""
+    from genlock.stores.epoch_guard import EpochNumber
+
+    store = open_store(url)
+    try:
+        before = store.load([]).epoch
+        after = EpochNumber().above(before)
+        store.set_epoch(after)
+    finally:
+        store.close()
+    return before, after
+
+
 def default_url() -> str:
-    """The store that the settings name, else the project's own, whose folder is made."""
+    """The store that the settings name, else the project's own. Neither need exist."""
+    url: str = _url_setting(None, create=False).value
+    return url
+
+
+def _url_setting(url: str | Store | None, *, create: bool) -> Setting:
+    """What the program asks for, else what the settings name, else the project's own store; with
+    `create` its folder is made."""
+    if url is not None:
+        return Setting(url, "argument url", "argument")
     folder = project_folder()
-    named: str | None = resolve({}, folder)["url"].value
-    if named is not None:
+    named = trusted_settings({}, folder)["url"]
+    if named.value is not None:
         return named
-    if not folder.is_dir():
+    if create and not folder.is_dir():
         with suppress(OSError):  # the store itself says best what is wrong with the place
             make_folder(folder)
-    return sqlite_url(folder / FILE)
+    return named._replace(value=sqlite_url(folder / FILE))
 
 
 def _opener(
@@ -200,14 +354,19 @@ def _opener(
         raise BadArgument(f"connect takes a URL or a store, not {url!r}")
     check_profile(profile)
     if clock is not None and not callable(getattr(clock, "now", None)):
-        raise BadArgument(f"clock is something whose now() gives the time with its zone, not {type(clock).__name__}")
+        raise BadArgument(
+            "clock is something whose now() gives the time with its zone, not "
+            f"{type(clock).__name__}"
+        )
     if isinstance(url, str):
         given = url
         home = os.getpid()
 
         def open_it() -> Store:
             if given.startswith("memory://") and os.getpid() != home:
-                raise StoreError("memory:// does not survive a fork; use a file if processes share work")
+                raise StoreError(
+                    "memory:// does not survive a fork; use a file if processes share work"
+                )
             return open_store(given, clock=clock, create=create)
     else:
         store: Store = url
@@ -215,7 +374,10 @@ def _opener(
 
         def open_it() -> Store:
             if os.getpid() != home:
-                raise StoreError("a store that was handed to connect() does not survive a fork; give its URL instead")
+                raise StoreError(
+                    "a store that was handed to connect() does not survive a fork; give its URL "
+                    "instead"
+                )
             return store
 
     def open_engine() -> Engine:
@@ -233,7 +395,7 @@ def _opener(
         if subscribe is not None:
             subscribe(engine.poke)
         if monitor:
-            from genlock.engine.monitor import Monitor
+            from genlock.engine.engine import Monitor
 
             Monitor(engine).start()
         return engine

@@ -1,17 +1,19 @@
 """Which store a URL means: ours by scheme, and whatever is installed as a plug-in.
 
-A plug-in is an entry point of the group `genlock.stores`. Its name is the scheme; its value is called as `(url, clock=…, create=…)` and
-gives a store. Ours cannot be replaced: a URL means the same on every machine.
+A plug-in is an entry point of the group `genlock.stores`. Its name is the scheme; its value is
+called as `(url, clock=…, create=…)` and gives a store. Ours cannot be replaced: a URL means the
+same on every machine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeGuard
 
 from genlock.errors import BadArgument, StoreError
-from genlock.places import sqlite_path, sqlite_url, working_folder
+from genlock.extras import needs_extra
+from genlock.project_folder import main_worktree, sqlite_path, sqlite_url, working_folder
 from genlock.store import Clock, Store
 
 if TYPE_CHECKING:
@@ -57,7 +59,10 @@ def scheme_of(url: str) -> Scheme:
     if not separator:
         raise BadArgument(_no_url(url))
     if is_service(url):
-        raise BadArgument("a service is named, and this needs the store itself: type it where the store can be reached, with its own URL")
+        raise BadArgument(
+            "a service is named, and this needs the store itself: type it where the store can be "
+            "reached, with its own URL"
+        )
     if name in _OURS:
         if name not in _LOCAL:
             _check_characters(url)
@@ -68,7 +73,10 @@ def scheme_of(url: str) -> Scheme:
 def _no_url(url: str) -> str:
     """What to say of what is no URL at all, without showing what may be a password."""
     if not url.strip() or "@" in url or url.partition(":")[0] in _OURS:
-        return f"this is no URL: a store's begins with one of {', '.join(f'{name}://' for name in _OURS)}"
+        return (
+            "this is no URL: a store's begins with one of "
+            f"{', '.join(f'{name}://' for name in _OURS)}"
+        )
     if url == ":memory:":
         return f"{url!r} is no URL; for a store in memory write memory://"
     host, _, port = url.rstrip("/").partition(":")
@@ -78,10 +86,15 @@ def _no_url(url: str) -> str:
 
 
 def _check_characters(url: str) -> None:
-    """Of a server's URL: a file may have any name, but what follows a line break or a zero byte here would be dropped unseen."""
-    if any(character <= " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff" for character in url):
+    """Of a server's URL: a file may have any name, but what follows a line break or a zero byte
+    here would be dropped unseen."""
+    if any(
+        character <= " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
+        for character in url
+    ):
         raise BadArgument(
-            "there is a blank, a line break or another character in the URL that no URL has: write it as % and two hex digits"
+            "there is a blank, a line break or another character in the URL that no URL has: write "
+            "it as % and two hex digits"
         )
 
 
@@ -89,12 +102,20 @@ def _plug_in(name: str) -> Opener:
     points = _plug_ins()
     found = [point for point in points if point.name == name]
     if not found:
-        installed = [f"{point.name}:// ({_origin(point)})" for point in points if point.name not in _OURS]
+        installed = [
+            f"{point.name}:// ({_origin(point)})" for point in points if point.name not in _OURS
+        ]
         there_are = ", ".join([*(f"{ours}://" for ours in _OURS), *installed])
         services = " or ".join(f"{service}://" for service in SERVICES)
-        raise BadArgument(f"there is no store for {name}://; there are: {there_are}; a service's address begins with {services}")
+        raise BadArgument(
+            f"there is no store for {name}://; there are: {there_are}; a service's address begins "
+            f"with {services}"
+        )
     if len(found) > 1:
-        raise StoreError(f"several packages bring a store for {name}://: {', '.join(map(_origin, found))}; uninstall all but one")
+        raise StoreError(
+            f"several packages bring a store for {name}://: {', '.join(map(_origin, found))}; "
+            "uninstall all but one"
+        )
     return _loaded(found[0])
 
 
@@ -102,31 +123,47 @@ def _plug_ins() -> list[EntryPoint]:
     from importlib.metadata import entry_points
 
     # A folder that is on the path twice is listed twice.
-    different = {(point.name, point.value, _origin(point)): point for point in entry_points(group=GROUP)}
+    different = {
+        (point.name, point.value, _origin(point)): point for point in entry_points(group=GROUP)
+    }
     return [different[key] for key in sorted(different)]
 
 
 def _loaded(point: EntryPoint) -> Opener:
-    """What the entry point names, watched: what a stranger does wrong is said to be a stranger's."""
+    """What the entry point names, watched: what a stranger does wrong is said to be a
+    stranger's."""
     who = f"the store for {point.name}://, {point.value} of {_origin(point)},"
     try:
         opener = point.load()
-    except Exception as error:  # whatever its import may raise: the name of the culprit is what helps
-        raise StoreError(f"{who} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall it") from error
+    except (
+        Exception
+    ) as error:  # whatever its import may raise: the name of the culprit is what helps
+        raise StoreError(
+            f"{who} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall it"
+        ) from error
     if not callable(opener):
-        raise StoreError(f"{who} is no callable that opens a store, but {type(opener).__name__}; repair or uninstall it")
+        raise StoreError(
+            f"{who} is no callable that opens a store, but {type(opener).__name__}; repair or "
+            "uninstall it"
+        )
 
     def open_it(url: str, *, clock: Clock | None, create: bool) -> Store:
         store: Store = opener(url, clock=clock, create=create)
         if not hasattr(store, "limits"):
-            raise StoreError(f"{who} gave {type(store).__name__}, which is no store; repair or uninstall it")
+            raise StoreError(
+                f"{who} gave {type(store).__name__}, which is no store; repair or uninstall it"
+            )
         return store
 
     return open_it
 
 
 def _origin(point: EntryPoint) -> str:
-    return f"{point.dist.name} {point.dist.version}" if point.dist is not None else "an unknown package"
+    return (
+        f"{point.dist.name} {point.dist.version}"
+        if point.dist is not None
+        else "an unknown package"
+    )
 
 
 # Ours. Each module is imported when it is needed: a driver is an extra.
@@ -145,13 +182,13 @@ def _open_sqlite(url: str, *, clock: Clock | None, create: bool) -> Store:
 
 
 def _about_sqlite(url: str) -> About:
-    from genlock.stores.sqlite.upkeep import about
+    from genlock.stores.sqlite.inspection import about
 
     return about(_file(url))
 
 
 def _migrate_sqlite(url: str) -> Migrated:
-    from genlock.stores.sqlite.upkeep import migrate
+    from genlock.stores.sqlite.inspection import migrate
 
     return migrate(_file(url))
 
@@ -160,6 +197,13 @@ def _file(url: str) -> Path:
     path = sqlite_path(url)
     assert path is not None
     return path.absolute()
+
+
+def _open_folder(url: str, *, clock: Clock | None, create: bool) -> Store:
+    from genlock.stores.folder.open import folder_path, open_folder
+
+    root, index = main_worktree(folder_path(url))
+    return open_folder(url, clock=clock, create=create, root=root, git_index=index)
 
 
 def _open_postgres(url: str, *, clock: Clock | None, create: bool) -> Store:
@@ -171,14 +215,14 @@ def _open_postgres(url: str, *, clock: Clock | None, create: bool) -> Store:
 
 def _about_postgres(url: str) -> About:
     with _driver("psycopg", "postgres"):
-        from genlock.stores.postgres.upkeep import about
+        from genlock.stores.postgres.open import about
 
     return about(url)
 
 
 def _migrate_postgres(url: str) -> Migrated:
     with _driver("psycopg", "postgres"):
-        from genlock.stores.postgres.upkeep import migrate
+        from genlock.stores.postgres.open import migrate
 
     return migrate(url)
 
@@ -206,14 +250,14 @@ def _open_mysql(url: str, *, clock: Clock | None, create: bool) -> Store:
 
 def _about_mysql(url: str) -> About:
     with _driver("pymysql", "mysql"):
-        from genlock.stores.mysql.upkeep import about
+        from genlock.stores.mysql.open import about
 
     return about(url)
 
 
 def _migrate_mysql(url: str) -> Migrated:
     with _driver("pymysql", "mysql"):
-        from genlock.stores.mysql.upkeep import migrate
+        from genlock.stores.mysql.open import migrate
 
     return migrate(url)
 
@@ -225,15 +269,9 @@ def _open_redis(url: str, *, clock: Clock | None, create: bool) -> Store:
     return RedisStore(url, clock=clock, create=create)
 
 
-@contextmanager
-def _driver(package: str, extra: str) -> Iterator[None]:
+def _driver(package: str, extra: str) -> AbstractContextManager[None]:
     """The block imports a store; without its driver the error says how to get it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != package:
-            raise
-        raise StoreError(f"the driver for this store, {package}, is not installed: pip install 'genlock[{extra}]'") from error
+    return needs_extra(extra, package, purpose="the driver for this store", error=StoreError)
 
 
 _MYSQL = Scheme(_open_mysql, about=_about_mysql, migrate=_migrate_mysql)
@@ -242,6 +280,7 @@ _POSTGRES = Scheme(_open_postgres, about=_about_postgres, migrate=_migrate_postg
 _OURS: dict[str, Scheme] = {
     "sqlite": Scheme(_open_sqlite, about=_about_sqlite, migrate=_migrate_sqlite),
     "memory": Scheme(_open_memory),
+    "folder": Scheme(_open_folder),
     "postgresql": _POSTGRES,
     "postgres": _POSTGRES,
     "mysql": _MYSQL,
@@ -251,5 +290,5 @@ _OURS: dict[str, Scheme] = {
     "dynamodb": Scheme(_open_dynamodb, create=_create_dynamodb),
 }
 
-_LOCAL = ("sqlite", "memory")
+_LOCAL = ("folder", "sqlite", "memory")
 """Those whose URL is no address of a server."""

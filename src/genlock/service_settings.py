@@ -1,4 +1,5 @@
-"""The settings of a service, by name: what each may be. They are found where all settings are; their flags are without the `serve`."""
+"""The settings of a service, by name: what each may be. They are found where all settings are;
+their flags are without the `serve`."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ _FALSE: Final = ("false", "0", "no", "off")
 def check_host(value: object) -> str:
     """An address or a name of this machine to listen at."""
     if not isinstance(value, str) or not _HOST.fullmatch(value):
-        raise BadArgument(f"host is an address to listen at, such as 127.0.0.1, ::1 or 0.0.0.0, not {value!r}")
+        raise BadArgument(
+            f"host is an address to listen at, such as 127.0.0.1, ::1 or 0.0.0.0, not {value!r}"
+        )
     return value
 
 
@@ -45,7 +48,10 @@ def check_names(value: object) -> str:
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else [""]
     for name in names:
         if name != "*" and (value != "" and not _HOST.fullmatch(name.strip("[]"))):
-            raise BadArgument(f"allow_host is a host's name without port, several with commas, or * for any, not {value!r}")
+            raise BadArgument(
+                "allow_host is a host's name without port, several with commas, or * for any, not "
+                f"{value!r}"
+            )
     return ",".join(name.lower() for name in names if name)
 
 
@@ -61,7 +67,9 @@ def check_addresses(value: object) -> str:
             if one != "*":
                 ipaddress.ip_network(one, strict=False)
         except ValueError:
-            raise BadArgument(f"forwarded_allow_ips is the proxy's address or network, or * for any, not {one!r}") from None
+            raise BadArgument(
+                f"forwarded_allow_ips is the proxy's address or network, or * for any, not {one!r}"
+            ) from None
     return ",".join(addresses)
 
 
@@ -83,7 +91,10 @@ def check_file(value: object) -> str:
 def check_prefix(value: object) -> str:
     """What the names of metrics begin with."""
     if not isinstance(value, str) or not _METRIC.fullmatch(value):
-        raise BadArgument(f"metrics_prefix is a word of letters, digits and _, such as genlock or coditect, not {value!r}")
+        raise BadArgument(
+            "metrics_prefix is a word of letters, digits and _, such as genlock or coditect, not "
+            f"{value!r}"
+        )
     return value
 
 
@@ -103,7 +114,9 @@ def whole(name: str, least: int, most: int) -> Callable[[object], int]:
 
     def check(value: object) -> int:
         text = str(value)
-        if isinstance(value, bool) or not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+        if isinstance(value, bool) or not (
+            text.isascii() and text.isdigit() and least <= int(text) <= most
+        ):
             raise BadArgument(f"{name} is a whole number from {least} to {most}, not {value!r}")
         return int(text)
 
@@ -112,12 +125,19 @@ def whole(name: str, least: int, most: int) -> Callable[[object], int]:
 
 def check_claim_config(value: object) -> str:
     """Some of the document's `claimConfig`, as NAME=MILLISECONDS with commas between them."""
-    pairs = [pair.strip() for pair in value.split(",") if pair.strip()] if isinstance(value, str) else ["?"]
+    pairs = (
+        [pair.strip() for pair in value.split(",") if pair.strip()]
+        if isinstance(value, str)
+        else ["?"]
+    )
     given: dict[str, int] = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
         if name not in CLAIM_CONFIG.values() or name in given:
-            raise BadArgument(f"claim_config is NAME=MILLISECONDS, each name once, of {', '.join(CLAIM_CONFIG.values())}; not {value!r}")
+            raise BadArgument(
+                "claim_config is NAME=MILLISECONDS, each name once, of "
+                f"{', '.join(CLAIM_CONFIG.values())}; not {value!r}"
+            )
         given[name] = whole(f"claim_config {name}", 1, _LONGEST_MS)(text)
     return ",".join(f"{name}={number}" for name, number in given.items())
 
@@ -125,7 +145,11 @@ def check_claim_config(value: object) -> str:
 def check_grace(value: object) -> float:
     """How long a stop may take, in seconds."""
     try:
-        seconds = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+        seconds = (
+            float(value)
+            if isinstance(value, (str, int, float)) and not isinstance(value, bool)
+            else -1.0
+        )
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds <= 3600:
@@ -146,6 +170,7 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "serve_connections": whole("connections", 1, 1_000_000),
     "serve_rate": whole("rate", 0, 1_000_000),
     "serve_tenant_operations": whole("tenant_operations", 1, 100_000),
+    "serve_streams": whole("streams", 1, 100_000),
     "serve_api_tenant": check_tenant,
     "serve_api_project": check_project,
     "serve_claim_config": check_claim_config,
@@ -165,10 +190,12 @@ DEFAULTS: Final[dict[str, Any]] = {
     "serve_connections": 20_000,
     "serve_rate": None,
     "serve_tenant_operations": 256,
+    "serve_streams": 128,
     "serve_api_tenant": "default",
     "serve_api_project": "default",
     "serve_claim_config": "",
     "serve_sign_in_file": "",
 }
-"""None: it depends. Keys are asked for wherever others could reach the service; the log is readable on a terminal, else JSON; a key may
-send 1,000 requests a second, and whoever needs none is not counted."""
+"""None: it depends. Keys are asked for wherever others could reach the service; the log is readable
+on a terminal, else JSON; a key may send 1,000 requests a second, and whoever needs none is not
+counted."""

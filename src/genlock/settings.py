@@ -1,7 +1,12 @@
-"""Where a setting comes from: flag, environment, the project's file, the user's file, default; in this order.
+"""Where a setting comes from: flag, environment, the project's file, the user's file, default; in
+this order.
 
-Both files are called `config.toml` and are flat: one `name = value` a line. Every value is checked wherever it comes from, and a
-complaint names the place: a file with its line, a variable, a flag.
+Both files are called `config.toml` and are flat: one `name = value` a line. Every value is checked
+wherever it comes from, and a complaint names the place: a file with its line, a variable, a flag.
+
+A project's file comes with a clone, so its author need not be the user. It may set what describes
+the project (`PROJECT_MAY_SET`), and nothing that says who the user is, opens the user's machine or
+lifts a limit. Whether its `url` may be used is decided in trust.py.
 """
 
 from __future__ import annotations
@@ -9,22 +14,32 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from genlock import service_settings as service
+from genlock.core.durations import is_duration, read_duration
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.errors import BadArgument
+from genlock.private_files import read_regular
+from genlock.safe_text import without_password
 
 FILE: Final = "config.toml"
 
 _LONGEST_LEASE_SECONDS: Final = 366 * 86400
 
 
+Source: TypeAlias = Literal["argument", "flag", "environment", "project", "user", "default"]
+"""Who decided a setting: the program, the user by one of three ways, the project's file, or
+nobody."""
+
+
 class Setting(NamedTuple):
-    """A value and where it came from: "flag --url", "environment GENLOCK_URL", a file and its line, or "default"."""
+    """A value and where it came from: "flag --url", "environment GENLOCK_URL", a file and its line,
+    or "default"."""
 
     value: Any
     origin: str
+    source: Source = "default"
 
 
 class BadSetting(BadArgument):
@@ -34,25 +49,44 @@ class BadSetting(BadArgument):
 def check_url(value: object) -> str:
     """A store's URL; whether there is such a store is seen when it is opened."""
     if not isinstance(value, str) or "://" not in value or not value.isprintable():
-        raise BadArgument(f"url is a store's URL such as sqlite:///path/genlock.db, or a service's, not {value!r}")
+        shown = without_password(value) if isinstance(value, str) else value
+        raise BadArgument(
+            f"url is a store's URL such as sqlite:///path/genlock.db, or a service's, not {shown!r}"
+        )
     return value
 
 
 def check_key(value: object) -> str:
-    """A service's key. What is wrong with it is said without showing it."""
-    if not isinstance(value, str) or not value or not value.isascii() or not value.isprintable() or " " in value:
-        raise BadArgument("api_key is a key as `genlock keys create` shows it, glk_…, and this is none")
+    """A service's key. A message about it never shows it."""
+    if (
+        not isinstance(value, str)
+        or not value
+        or not value.isascii()
+        or not value.isprintable()
+        or " " in value
+    ):
+        raise BadArgument(
+            "api_key is a key as `genlock keys create` shows it, glk_…, and this is none"
+        )
     return value
 
 
 def check_lease_seconds(value: object) -> float:
     """A length of time; from the environment or a command line it is a text."""
     try:
-        seconds = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else 0.0
+        if isinstance(value, str) and is_duration(value):
+            value = read_duration(value, "lease_seconds")
+        seconds = (
+            float(value)
+            if isinstance(value, (str, int, float)) and not isinstance(value, bool)
+            else 0.0
+        )
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST_LEASE_SECONDS:
-        raise BadArgument(f"lease_seconds is a number of seconds over 0 and up to a year, not {value!r}")
+        raise BadArgument(
+            f"lease_seconds is a number of seconds over 0 and up to a year, not {value!r}"
+        )
     return int(seconds) if seconds == int(seconds) else seconds
 
 
@@ -69,10 +103,36 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
 }
 """Every setting there is."""
 
-DEFAULTS: Final[dict[str, Any]] = dict.fromkeys(CHECKS) | {"tenant": "default", "project": "default"} | service.DEFAULTS
-"""None: it depends. `url` is the project's own store, `session` the process on whose behalf we run, and `agent` goes by the session."""
+DEFAULTS: Final[dict[str, Any]] = (
+    dict.fromkeys(CHECKS) | {"tenant": "default", "project": "default"} | service.DEFAULTS
+)
+"""None: it depends. `url` is the project's own store, `session` the process on whose behalf we run,
+and `agent` goes by the session."""
 
-NOT_IN_FILES: Final = {"session": "all that read the file would be one session; set GENLOCK_SESSION for each agent"}
+NOT_IN_FILES: Final = {
+    "session": "all that read the file would be one session; set GENLOCK_SESSION for each agent"
+}
+
+PROJECT_MAY_SET: Final = frozenset(
+    {
+        "url",  # inside the project, or with the user's consent: see trust.py
+        "tenant",  # which plan the project works on
+        "project",
+        "lease_seconds",  # how long its tasks take
+        "serve_port",  # names in the project's own documents
+        "serve_metrics_prefix",
+        "serve_log_level",  # what its log looks like; no log has a secret at any level
+        "serve_log_format",
+        "serve_grace_seconds",  # how long its last answers take
+        "serve_api_tenant",
+        "serve_api_project",
+        "serve_claim_config",
+    }
+)
+"""What a project's file may set. All else is the user's: who one is (agent, user, api_key), who is
+let in (serve_host, serve_allow_host, serve_keys, serve_forwarded_allow_ips, serve_sign_in_file),
+and what a caller may take (serve_connections, serve_rate, serve_streams,
+serve_tenant_operations)."""
 
 
 def login_name() -> str | None:
@@ -92,29 +152,47 @@ def variable(name: str) -> str:
 
 def user_file() -> Path:
     """The user's own settings."""
-    home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    # A relative one is ignored, as its specification says: in a clone it would lead to files of
+    # whoever made that.
+    home = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".config")
     return Path(home) / "genlock" / FILE
 
 
-def files(project_folder: Path | None) -> list[Path]:
-    """The files that are read, the first before the second."""
-    return [*([project_folder / FILE] if project_folder is not None else []), user_file()]
-
-
 def resolve(flags: Mapping[str, Any], project_folder: Path | None) -> dict[str, Setting]:
-    """Every setting with its origin."""
+    """Every setting with its origin. Only for trust.py, which says whether they may be used: call
+    `trusted_settings` there."""
     found = {name: Setting(value, "default") for name, value in DEFAULTS.items()}
-    for path in reversed(files(project_folder)):
-        found |= read(path)
+    found |= _of_an_orchestra(project_folder)
+    found |= read(user_file())
+    found |= read_project(project_folder) if project_folder is not None else {}
     for name in DEFAULTS:
         given = os.environ.get(variable(name))
         if given:
             origin = f"environment {variable(name)}"
-            found[name] = Setting(check(name, given, origin), origin)
+            found[name] = Setting(check(name, given, origin), origin, "environment")
     for name, value in flags.items():
         if value is not None:
             origin = f"flag --{name.removeprefix(service.PREFIX).replace('_', '-')}"
-            found[name] = Setting(check(name, value, origin), origin)
+            found[name] = Setting(check(name, value, origin), origin, "flag")
+    return found
+
+
+def _of_an_orchestra(project_folder: Path | None) -> dict[str, Setting]:
+    """What AI_ROOT and AGENT_TYPE say, the variables of shell scripts that move task folders in
+    `ai_comms`. A project that has a store of its own keeps it."""
+    root, agent = os.environ.get("AI_ROOT", ""), os.environ.get("AGENT_TYPE", "")
+    if not os.path.isabs(root) or not os.path.isdir(f"{root}/ai_comms"):
+        return {}
+    if project_folder is not None and project_folder.is_dir():
+        return {}
+    from urllib.parse import quote  # late: most calls of the command line have no AI_ROOT
+
+    url = f"folder://{quote(os.path.realpath(root))}?layout=spool"
+    found = {"url": Setting(url, "environment AI_ROOT", "environment")}
+    if agent:
+        origin = "environment AGENT_TYPE"
+        found["agent"] = Setting(check("agent", agent, origin), origin, "environment")
     return found
 
 
@@ -137,19 +215,52 @@ def _names(wrong: str) -> str:
     """The names there are, as far as they could have been meant."""
     if wrong.startswith(service.PREFIX):
         return ", ".join(service.CHECKS)
-    return ", ".join(name for name in CHECKS if name not in service.CHECKS) + f", and those of a service, which begin with {service.PREFIX}"
+    return (
+        ", ".join(name for name in CHECKS if name not in service.CHECKS)
+        + f", and those of a service, which begin with {service.PREFIX}"
+    )
 
 
-def read(path: Path) -> dict[str, Setting]:
+def read(path: Path, *, follow: bool = True) -> dict[str, Setting]:
     """The settings in a file; {} if it does not exist."""
-    text = text_of(path)
+    text = text_of(path, follow=follow)
     return parse(text, path) if text else {}  # most have none, and need no parser
 
 
-def text_of(path: Path) -> str:
-    """A file's text, with the ends of its lines as they are; "" if it does not exist."""
+def read_project(folder: Path) -> dict[str, Setting]:
+    """The settings in a project's file; an error if it sets what is the user's to set."""
+    path = folder / FILE
+    if path.is_symlink():
+        raise BadSetting(
+            f"{path} is a symbolic link, and a project's settings are not read through one; put "
+            "the file itself there"
+        )
+    found = read(path, follow=False)
+    for name, setting in found.items():
+        check_project_may_set(name, setting.origin)
+    return {name: setting._replace(source="project") for name, setting in found.items()}
+
+
+def check_project_may_set(name: str, origin: str) -> None:
+    """`BadSetting` if this setting is the user's and not the project's."""
+    if name == "api_key":
+        raise BadSetting(
+            f"{origin}: api_key cannot be set by a project: a key belongs to a user and an "
+            "address; to store yours, type: genlock login ADDRESS"
+        )
+    if name not in PROJECT_MAY_SET:
+        raise BadSetting(
+            f"{origin}: {name} cannot be set by a project, only by its user; "
+            f"to set it in your own file, {user_file()}, type: genlock config set --user {name} "
+            "VALUE"
+        )
+
+
+def text_of(path: Path, *, follow: bool = True) -> str:
+    """A file's text, with the ends of its lines as they are; "" if it does not exist. Without
+    `follow` a symbolic link is an error."""
     try:
-        return path.read_bytes().decode()
+        return read_regular(path, follow=follow).decode()
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
@@ -173,7 +284,7 @@ def parse(text: str, path: Path) -> dict[str, Setting]:
             raise BadSetting(f"{origin}: {name} cannot be set in a file: {NOT_IN_FILES[name]}")
         if not isinstance(value, (str, int, float)):
             raise BadSetting(f"{origin}: {name} is one value, not {type(value).__name__}")
-        found[name] = Setting(check(name, value, origin), origin)
+        found[name] = Setting(check(name, value, origin), origin, "user")
     return found
 
 

@@ -1,7 +1,9 @@
-"""JSON and plain values to types. All that do it come here, as one thread at a time may make a decoder.
+"""JSON, MessagePack and plain values to types. All that do it come here, as one thread at a time
+may make a decoder.
 
-msgspec notes at a struct how it is decoded when it first meets it, and notes it before the note is whole, so that a type may hold itself.
-A second thread that meets the struct meanwhile takes the half-made note, and the process crashes. Once made, a note is never touched again.
+msgspec notes at a struct how it is decoded when it first meets it, and notes it before the note is
+whole, so that a type may hold itself. A second thread that meets the struct meanwhile takes the
+half-made note, and the process crashes. Once made, a note is never touched again.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
             if found is None:
                 found = _made[kind] = msgspec.json.Decoder(kind)
     return found
+
+
+def packed_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """A decoder of a type from MessagePack."""
+    with _making:
+        return msgspec.msgpack.Decoder(kind)
 
 
 @overload

@@ -1,4 +1,5 @@
-"""A worker that makes history until its standard input ends: tasks, large results, refusals, discards.
+"""A worker that makes history until its standard input ends: tasks, large results, refusals,
+discards.
 
 python busy_worker.py URL NAME      says "at work" when its first task is done
 """
@@ -17,7 +18,9 @@ PACE_SECONDS = 0.02
 def main(url: str, name: str) -> None:
     leaving = threading.Event()
     threading.Thread(target=leave, args=[leaving], daemon=True).start()
-    with genlock.connect(url, session_id=name, agent_id=name, deadline_seconds=60) as fleet:
+    with genlock.connect(
+        url, create=True, session_id=name, agent_id=name, deadline_seconds=60
+    ) as fleet:
         number = 0
         while not leaving.wait(PACE_SECONDS):
             number += 1
@@ -26,11 +29,15 @@ def main(url: str, name: str) -> None:
             claim = fleet.claim_task(task_id=task).claim
             assert claim is not None
             text = f"{task} " * 6000  # too much for a record
-            late = fleet.submit_result(task_id=task, generation=claim.generation + 1, result_data={"refused": text})
+            late = fleet.submit_result(
+                task_id=task, generation=claim.generation + 1, result_data={"refused": text}
+            )
             assert late.refused_id is not None
             if number % 2:
                 fleet.discard_result(task_id=task, refused_id=late.refused_id)
-            assert fleet.submit_result(task_id=task, generation=claim.generation, result_data={"accepted": text}).accepted
+            assert fleet.submit_result(
+                task_id=task, generation=claim.generation, result_data={"accepted": text}
+            ).accepted
             if number == 1:
                 print("at work", flush=True)
 

@@ -1,4 +1,5 @@
-"""The command line as a test sees it: a real process, a clean environment, what it wrote and how it ended."""
+"""The command line as a test sees it: a real process, a clean environment, what it wrote and how it
+ended."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ SESSION = "test-session"
 """The session of every call that does not name another."""
 
 COMMAND = [sys.executable, "-m", "genlock.cli"]
-"""How the command is started; not by the script beside the interpreter, which need not be installed."""
+"""How the command is started; not by the script beside the interpreter, which need not be
+installed."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ def run(
     input: str | None = None,
     timeout: float = 60,
 ) -> Ran:
-    """Call `genlock` with these arguments, in `cwd` (else in an empty folder of no project); `input` is its stdin, else there is none."""
+    """Call `genlock` with these arguments, in `cwd` (else in an empty folder of no project);
+    `input` is its stdin, else there is none."""
     ended = subprocess.run(
         [*COMMAND, *map(str, args)],
         cwd=home() if cwd is None else cwd,
@@ -61,13 +64,19 @@ def run(
 
 
 def environment(changes: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """The environment of a call: nothing of Genlock's or git's, a home of its own, a fixed session; with `changes`, None removes."""
+    """The environment of a call: nothing of Genlock's or git's, a home of its own, a fixed session;
+    with `changes`, None removes.
+
+    The state folder is the tests' own, so that they find the tokens of the services that they
+    start.
+    """
     clean = {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "HOME": str(home()),
         "XDG_CONFIG_HOME": str(home() / ".config"),
+        "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],
         "GENLOCK_SESSION": SESSION,
         "PYTHONWARNINGS": "error",
     }

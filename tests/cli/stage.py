@@ -1,7 +1,8 @@
 """A project on which the verbs of workers, readers and operators are tried.
 
-What a test looks at is done by the command; what must be there before is set up by the library, on the same file. Its clock may be
-put back, so that a lease that began then is over by now: no test waits for one.
+What a test looks at is done by the command; what must be there before is set up by the library, on
+the same file. Its clock may be put back, so that a lease that began then is over by now: no test
+waits for one.
 """
 
 from __future__ import annotations
@@ -27,14 +28,25 @@ class Stage:
         with self.library():
             pass
 
-    def run(self, *args: object, as_: str = "s1", env: dict[str, str | None] | None = None, input: str | None = None) -> Ran:
+    def run(
+        self,
+        *args: object,
+        as_: str = "s1",
+        env: dict[str, str | None] | None = None,
+        input: str | None = None,
+    ) -> Ran:
         """The command, as a session whose agent has the same name."""
-        return run(*args, cwd=self.folder, env={"GENLOCK_SESSION": as_, "GENLOCK_AGENT": as_, **(env or {})}, input=input)
+        return run(
+            *args,
+            cwd=self.folder,
+            env={"GENLOCK_SESSION": as_, "GENLOCK_AGENT": as_, **(env or {})},
+            input=input,
+        )
 
     def library(self, as_: str = "s1", *, ago: float = 0) -> Coordinator:
         """The library on the same store, with its clock so many seconds back."""
         clock = ManualClock(datetime.now(UTC) - timedelta(seconds=ago)) if ago else None
-        return genlock.connect(self.url, session_id=as_, agent_id=as_, clock=clock)
+        return genlock.connect(self.url, create=True, session_id=as_, agent_id=as_, clock=clock)
 
     def add(self, *tasks: dict[str, Any] | str) -> None:
         """Tasks to begin with."""

@@ -24,7 +24,13 @@ PATIENCE = 60
 class Terminal:
     """A call whose stdin, stdout and stderr are one terminal."""
 
-    def __init__(self, *args: object, cwd: Path, columns: int = 80, env: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        *args: object,
+        cwd: Path,
+        columns: int = 80,
+        env: Mapping[str, str | None] | None = None,
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         self.process = subprocess.Popen(
@@ -79,14 +85,21 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._watchdog.cancel()
         self.process.kill()
         self.process.wait()
         os.close(self._master)
 
 
-def shown(*args: object, cwd: Path, columns: int = 80, env: Mapping[str, str | None] | None = None) -> tuple[int, list[str]]:
+def shown(
+    *args: object, cwd: Path, columns: int = 80, env: Mapping[str, str | None] | None = None
+) -> tuple[int, list[str]]:
     """The exit code and the lines of a call on a terminal."""
     with Terminal(*args, cwd=cwd, columns=columns, env=env) as terminal:
         code = terminal.end()

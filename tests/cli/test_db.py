@@ -1,4 +1,5 @@
-"""The store itself, by the real command: create, migrate, check, status; and the doctor on a server."""
+"""The store itself, by the real command: create, migrate, check, status; and the doctor on a
+server."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 
 import genlock
-from genlock.cli.doctoring.replay import replay
-from genlock.cli.wording import without_password
-from genlock.engine.check import check
+from genlock.engine.replay_check import check
 from genlock.errors import CursorLost
+from genlock.safe_text import without_password
 from genlock.stores.postgres import PostgresStore
+from genlock.transfer.verification import verify
 from tests.cli.console import Ran, run
 from tests.cli.terminal import shown
 from tests.servers import stores
@@ -52,7 +53,7 @@ def _server(postgres: Postgres) -> str:
 
 
 def fill(url: str) -> None:
-    with genlock.connect(url, session_id="s1", agent_id="ada") as fleet:
+    with genlock.connect(url, create=True, session_id="s1", agent_id="ada") as fleet:
         fleet.add_tasks(tasks=["A-001-x", {"id": "A-002-y", "depends_on": ["A-001-x"]}])
         fleet.claim_task(task_id="A-001-x")
         fleet.add_tasks(tasks=["B-001-x"], project_id="other")
@@ -81,30 +82,45 @@ class TestCreate:
         assert "name one" in ran.error()["message"]
         assert list(tmp_path.iterdir()) == []
 
-    @pytest.mark.parametrize("verb", ["ready", "doctor", "export", "db status", "db check", "db migrate", "db raise-epoch"])
+    @pytest.mark.parametrize(
+        "verb",
+        ["ready", "doctor", "export", "db status", "db check", "db migrate", "db raise-epoch"],
+    )
     def test_no_other_verb_makes_one(self, verb: str, url: str, tmp_path: Path) -> None:
         ran = run(*verb.split(), "--url", url)
         assert (ran.code, ran.out, ran.error()["code"]) == (3, "", "STORE_MISSING")
-        assert ("genlock init --url sqlite://" if url.startswith("sqlite") else "genlock db create URL") in ran.error()["message"]
+        assert (
+            "genlock init --url sqlite://" if url.startswith("sqlite") else "genlock db create URL"
+        ) in ran.error()["message"]
         assert list(tmp_path.iterdir()) == []
         assert run("db", "create", url).json()["made"] is True
 
 
 class TestRaiseEpoch:
-    def test_what_is_granted_then_is_above_all_that_was_granted_before_and_cursors_are_lost(self, url: str) -> None:
+    def test_what_is_granted_then_is_above_all_that_was_granted_before_and_cursors_are_lost(
+        self, url: str
+    ) -> None:
         fill(url)
-        with genlock.connect(url, session_id="s1", agent_id="ada") as fleet:
+        with genlock.connect(url, create=True, session_id="s1", agent_id="ada") as fleet:
             cursor = fleet.read_events().cursor
         ran = run("db", "raise-epoch", url)
-        assert (ran.code, ran.json()) == (0, {"url": without_password(url), "before": 0, "after": 1})
-        assert run("db", "raise-epoch", "--url", url).json()["after"] == 2
-        with genlock.connect(url, session_id="s2", agent_id="bob") as fleet:
+        epoch = ran.json()["after"]
+        assert (ran.code, ran.json()) == (
+            0,
+            {"url": without_password(url), "before": 0, "after": epoch},
+        )
+        assert epoch > 444_000_000, (
+            "made of the time, so that two copies of a store never begin the same one"
+        )
+        again = run("db", "raise-epoch", "--url", url).json()
+        assert again["before"] == epoch < again["after"]
+        with genlock.connect(url, create=True, session_id="s2", agent_id="bob") as fleet:
             with pytest.raises(CursorLost):
                 fleet.read_events(after=cursor)
-            fleet.force_release(task_id="A-001-x")
+            fleet.force_release(task_id="A-001-x", take_over=True)
             claim = fleet.claim_task(task_id="A-001-x").claim
             assert claim is not None
-            assert claim.generation == 2_000_001
+            assert claim.generation == again["after"] * 1_000_000 + 1
 
 
 class TestMigrate:
@@ -115,39 +131,54 @@ class TestMigrate:
             {
                 "url": without_password(old),
                 "before": 1,
-                "after": 5,
-                "applied": ["0002_migrations", "0003_servers", "0004_numbers", "0005_large_plans"],
+                "after": 6,
+                "applied": [
+                    "0002_migrations",
+                    "0003_servers",
+                    "0004_numbers",
+                    "0005_large_plans",
+                    "0006_epochs",
+                ],
             },
         )
         again = run("db", "migrate", old)
-        assert (again.code, again.json()) == (0, {"url": without_password(old), "before": 5, "after": 5, "applied": []})
+        assert (again.code, again.json()) == (
+            0,
+            {"url": without_password(old), "before": 6, "after": 6, "applied": []},
+        )
 
-    def test_a_server_s_store_of_an_older_format_is_refused_with_what_to_type(self, server: str) -> None:
+    def test_a_server_s_store_of_an_older_format_is_refused_with_what_to_type(
+        self, server: str
+    ) -> None:
         DIALECTS["postgres"].make_first(server)
         ran = run("ready", "--url", server)
         assert (ran.code, ran.error()["code"]) == (1, "STORE_OUTDATED")
         assert "type: genlock db migrate URL" in ran.error()["message"]
         ill = run("doctor", "--url", server)
         assert ill.code == 1
-        assert ill.json()["findings"][-1]["try_next"] == [f"genlock db migrate --url {shlex.quote(without_password(server))}"]
+        assert ill.json()["findings"][-1]["try_next"] == [
+            f"genlock db migrate --url {shlex.quote(without_password(server))}"
+        ]
         assert run("db", "migrate", server).code == 0
         assert run("ready", "--url", server).code == 0
 
-    def test_the_doctor_fixes_a_file_of_an_older_format_only_when_told_to(self, tmp_path: Path) -> None:
+    def test_the_doctor_fixes_a_file_of_an_older_format_only_when_told_to(
+        self, tmp_path: Path
+    ) -> None:
         url = f"sqlite://{tmp_path}/old.db"
         fill(url)
         DIALECTS["sqlite"].make_old(url)
         assert not_ok(run("doctor", "--url", url)) == [("format", "trouble")]
         assert run("db", "status", url).json()["format"] == 1
         assert not_ok(run("doctor", "--fix", "--url", url)) == []
-        assert run("db", "status", url).json()["format"] == 5
+        assert run("db", "status", url).json()["format"] == 6
 
     def test_a_file_of_an_older_format_can_be_backed_up_and_restored(self, tmp_path: Path) -> None:
         url = f"sqlite://{tmp_path}/old.db"
         fill(url)
         DIALECTS["sqlite"].make_old(url)
         assert run("backup", tmp_path / "copy.db", "--url", url).code == 0
-        assert run("db", "status", f"sqlite://{tmp_path}/copy.db").json()["format"] == 5
+        assert run("db", "status", f"sqlite://{tmp_path}/copy.db").json()["format"] == 6
         assert run("db", "status", url).json()["format"] == 1, "a backup changes nothing"
         DIALECTS["sqlite"].make_old(f"sqlite://{tmp_path}/copy.db")
         new = f"sqlite://{tmp_path}/new.db"
@@ -171,9 +202,13 @@ class TestCheck:
         dialect.spoil(url)
         ran = run("db", "check", url)
         assert ran.code == 1
-        assert {fault["where"] for fault in ran.json()["faults"]} == {"default/default task A-001-x"}
+        assert {fault["where"] for fault in ran.json()["faults"]} == {
+            "default/default task A-001-x"
+        }
         quiet = run("db", "check", url, "-q")
-        assert quiet.out.splitlines() == [f"{fault['where']}: {fault['what']}" for fault in ran.json()["faults"]]
+        assert quiet.out.splitlines() == [
+            f"{fault['where']}: {fault['what']}" for fault in ran.json()["faults"]
+        ]
 
 
 class TestStatus:
@@ -182,17 +217,36 @@ class TestStatus:
         ran = run("db", "status", url)
         answer = ran.json()
         assert ran.code == 0
-        assert list(answer) == ["contents", "format", "migrations", "newest", "scheme", "server", "url"]
-        assert (answer["format"], answer["newest"], answer["scheme"]) == (5, 5, url.partition("://")[0])
-        assert [(each["number"], each["name"], each["applied_by"]) for each in answer["migrations"]] == [
+        assert list(answer) == [
+            "contents",
+            "format",
+            "migrations",
+            "newest",
+            "scheme",
+            "server",
+            "url",
+        ]
+        assert (answer["format"], answer["newest"], answer["scheme"]) == (
+            6,
+            6,
+            url.partition("://")[0],
+        )
+        assert [
+            (each["number"], each["name"], each["applied_by"]) for each in answer["migrations"]
+        ] == [
             (1, "initial", genlock.__version__),
             (2, "migrations", genlock.__version__),
             (3, "servers", genlock.__version__),
             (4, "numbers", genlock.__version__),
             (5, "large_plans", genlock.__version__),
+            (6, "epochs", genlock.__version__),
         ]
         inside = answer["contents"]
-        assert (inside["epoch"], inside["shared"], inside["read_only"]) == (0, not url.startswith("sqlite"), False)
+        assert (inside["epoch"], inside["shared"], inside["read_only"]) == (
+            0,
+            not url.startswith("sqlite"),
+            False,
+        )
         assert [(each["project"], each["tasks"]) for each in inside["projects"]] == [
             ("default", {"BLOCKED": 1, "IN_PROGRESS": 1}),
             ("other", {"PENDING": 1}),
@@ -223,14 +277,20 @@ class TestStatus:
     @pytest.mark.parametrize("columns", [100, 40])
     def test_on_a_terminal_it_fits(self, url: str, tmp_path: Path, columns: int) -> None:
         fill(url)
-        code, lines = shown("db", "status", url, cwd=tmp_path, columns=columns, env={"NO_COLOR": "1"})
+        code, lines = shown(
+            "db", "status", url, cwd=tmp_path, columns=columns, env={"NO_COLOR": "1"}
+        )
         assert code == 0
         assert max(map(len, lines)) <= columns
         assert any(line.startswith("0002_migrations") for line in lines)
 
 
 def not_ok(ran: Ran) -> list[tuple[str, str]]:
-    return [(finding["check"], finding["level"]) for finding in ran.json()["findings"] if finding["level"] != "ok"]
+    return [
+        (finding["check"], finding["level"])
+        for finding in ran.json()["findings"]
+        if finding["level"] != "ok"
+    ]
 
 
 class TestDoctorOnAServer:
@@ -240,7 +300,7 @@ class TestDoctorOnAServer:
         answer: dict[str, Any] = ran.json()
         assert [finding["check"] for finding in answer["findings"]] == [
             *("versions", "server", "format", "durable", "server clock", "replay", "payloads"),
-            *("claims", "clock", "reactions", "dependencies", "held", "refused"),
+            *("claims", "clock", "reactions", "dependencies", "held", "reviews", "refused"),
         ]
         # The tests' server does not sync.
         assert (ran.code, not_ok(ran)) == (0, [("durable", "note")])
@@ -263,12 +323,16 @@ class TestDoctorOnAServer:
                 calls = count(1)
 
                 def add(done: int) -> None:
-                    if next(calls) == 2:  # the first record is the tenant's, which is of another feed
+                    if (
+                        next(calls) == 2
+                    ):  # the first record is the tenant's, which is of another feed
                         fleet.add_tasks(tasks=[task])
 
                 return add
 
-            assert [fault.what for fault in check(store, progress=add_once("A-900-x"))] != [], "looking once sees half of it"
+            assert [fault.what for fault in check(store, progress=add_once("A-900-x"))] != [], (
+                "looking once sees half of it"
+            )
             adding = add_once("A-901-x")
-            found = replay(store, lambda _, done, __: adding(done), still=False)
+            found = verify(store, lambda _, done, __: adding(done), still=False)
         assert (found.faults, found.lost) == ([], [])

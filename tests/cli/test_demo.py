@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import genlock
-from genlock.cli.demo import examine
+from genlock.cli.sample_fleet import demo as examine
 from genlock.core.results import FeedEvent
 from tests.cli.console import COMMAND, Ran, environment, run
 from tests.cli.terminal import shown
@@ -46,7 +46,9 @@ class TestOffATerminal:
     def test_every_promise_held(self, ran: Ran) -> None:
         assert ran.code == 0, ran.err
         assert ran.json()["held"] is True
-        assert ran.json()["invariants"] == [{"promise": promise, "faults": []} for promise in PROMISES]
+        assert ran.json()["invariants"] == [
+            {"promise": promise, "faults": []} for promise in PROMISES
+        ]
 
     def test_the_answer_is_json_and_the_story_is_told_beside_it(self, ran: Ran) -> None:
         assert list(ran.json()) == ["held", "invariants", "lineages", "seconds", "store"]
@@ -56,7 +58,9 @@ class TestOffATerminal:
     def test_the_killed_workers_task_was_taken_over_before_its_lease_ended(self, ran: Ran) -> None:
         killed = re.search(r"kill -9 (\w+), in the middle of A-002", ran.err)
         assert killed is not None
-        gone = re.search(rf"{killed[1]} is found gone: A-002 is free, (\d+) s before its lease ends", ran.err)
+        gone = re.search(
+            rf"{killed[1]} is found gone: A-002 is free, (\d+) s before its lease ends", ran.err
+        )
         assert gone is not None
         assert int(gone[1]) > 0
         assert re.search(r"\w+ takes over A-002 at generation 2", ran.err)
@@ -66,11 +70,17 @@ class TestOffATerminal:
         assert stopped is not None
         assert f"{stopped[1]} submits B-002: STALE_GENERATION (1 < 2), result kept" in ran.err
         zombie = ran.json()["lineages"][0]
-        assert [(entry["generation"], entry["release_reason"], entry["result_accepted"]) for entry in zombie["generations"]] == [
+        assert [
+            (entry["generation"], entry["release_reason"], entry["result_accepted"])
+            for entry in zombie["generations"]
+        ] == [
             (1, "EXPIRED", False),
             (2, "COMPLETED", True),
         ]
-        assert [(result["agent_id"], result["generation"], result["state"]) for result in zombie["refused"]] == [(stopped[1], 1, "KEPT")]
+        assert [
+            (result["agent_id"], result["generation"], result["state"])
+            for result in zombie["refused"]
+        ] == [(stopped[1], 1, "KEPT")]
 
     def test_an_operator_adopted_a_refused_result(self, ran: Ran) -> None:
         assert "olga adopts the refused result of generation 1: B-001 is done" in ran.err
@@ -83,13 +93,17 @@ class TestOffATerminal:
     def test_the_store_it_keeps_can_be_opened_again(self, ran: Ran, folder: Path) -> None:
         url = ran.json()["store"]
         assert Path(url.removeprefix("sqlite://")).is_relative_to(folder)
-        with genlock.connect(url) as fleet:
-            assert {track: progress.completed for track, progress in fleet.track_progress().items()} == {"A": 3, "B": 3, "F": 4}
+        with genlock.connect(url, create=True) as fleet:
+            assert {
+                track: progress.completed for track, progress in fleet.track_progress().items()
+            } == {"A": 3, "B": 3, "F": 4}
         assert run("doctor", "--url", url).code == 0
 
 
 def test_on_a_terminal_it_moves_and_nothing_is_wider_than_it(tmp_path: Path) -> None:
-    code, lines = shown("demo", "--quick", cwd=tmp_path, env={"TMPDIR": str(tmp_path), "NO_COLOR": "1"})
+    code, lines = shown(
+        "demo", "--quick", cwd=tmp_path, env={"TMPDIR": str(tmp_path), "NO_COLOR": "1"}
+    )
     assert code == 0, lines
     text = "\n".join(lines)
     assert "\x1b[1A" in text  # the picture is drawn over itself
@@ -110,14 +124,19 @@ def test_a_terminal_without_room_for_the_picture_gets_lines(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("tampering", "promise"),
     [
-        ("UPDATE record SET state = 'HELD' WHERE name = 'A-001-core-framework'", "replaying the events gives the records"),
+        (
+            "UPDATE record SET state = 'HELD' WHERE name = 'A-001-core-framework'",
+            "replaying the events gives the records",
+        ),
         ("DELETE FROM record WHERE kind = 'refused'", "every event can be read"),
     ],
 )
-def test_a_run_that_was_tampered_with_exits_with_1_and_names_the_broken_promise(tmp_path: Path, tampering: str, promise: str) -> None:
+def test_a_run_that_was_tampered_with_exits_with_1_and_names_the_broken_promise(
+    tmp_path: Path, tampering: str, promise: str
+) -> None:
     program = f"""if True:
         import apsw
-        from genlock.cli.demo import play
+        from genlock.cli.sample_fleet import demo as play
         from genlock.cli.main import main
         honest = play.examine
         def tampered(fleet, states):
@@ -129,7 +148,11 @@ def test_a_run_that_was_tampered_with_exits_with_1_and_names_the_broken_promise(
         main(["demo", "--quick", "--json"])
     """
     ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment({"TMPDIR": str(tmp_path)}), check=False
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment({"TMPDIR": str(tmp_path)}),
+        check=False,
     )
     assert ended.returncode == 1, ended.stderr
     answer = json.loads(ended.stdout)
@@ -138,9 +161,15 @@ def test_a_run_that_was_tampered_with_exits_with_1_and_names_the_broken_promise(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_leaves_no_worker_and_no_folder(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_demo_leaves_no_worker_and_no_folder(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with subprocess.Popen(
-        [*COMMAND, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment({"TMPDIR": str(tmp_path)})
+        [*COMMAND, "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment({"TMPDIR": str(tmp_path)}),
     ) as playing:
         assert playing.stderr is not None
         for line in playing.stderr:
@@ -149,8 +178,10 @@ def test_an_interrupted_demo_leaves_no_worker_and_no_folder(tmp_path: Path, numb
         else:
             pytest.fail("no worker ever claimed anything")
         (store,) = tmp_path.glob("genlock-demo-*/genlock.db")
-        with genlock.connect(f"sqlite://{store}") as fleet:
-            pids = [session.pid for session in fleet.list_sessions() if session.agent_type == "demo"]
+        with genlock.connect(f"sqlite://{store}", create=True) as fleet:
+            pids = [
+                session.pid for session in fleet.list_sessions() if session.agent_type == "demo"
+            ]
         playing.send_signal(number)
         out, err = playing.communicate(timeout=60)
     assert (playing.returncode, out) == (130, "")
@@ -167,12 +198,18 @@ class TestTheReport:
     """It can find fault: it is no list of compliments."""
 
     def test_it_notices_a_second_accepted_result(self) -> None:
-        feed = [happened("CLAIM_ACQUIRED", 1), happened("RESULT_ACCEPTED", 1), happened("RESULT_ACCEPTED", 1)]
+        feed = [
+            happened("CLAIM_ACQUIRED", 1),
+            happened("RESULT_ACCEPTED", 1),
+            happened("RESULT_ACCEPTED", 1),
+        ]
         assert list(examine._accepted_once(feed)) == ["t has 2 accepted results"]
 
     def test_it_notices_a_result_of_a_lower_generation(self) -> None:
         feed = [happened("CLAIM_ACQUIRED", 2), happened("RESULT_ACCEPTED", 1)]
-        assert list(examine._accepted_once(feed)) == ["t took a result of generation 1, its highest is 2"]
+        assert list(examine._accepted_once(feed)) == [
+            "t took a result of generation 1, its highest is 2"
+        ]
 
     def test_it_notices_a_generation_granted_twice(self) -> None:
         feed = [happened("CLAIM_ACQUIRED", 1), happened("CLAIM_ACQUIRED", 1)]
@@ -185,9 +222,16 @@ class TestTheReport:
     def test_it_notices_a_refused_result_that_cannot_be_read(self) -> None:
         feed = [happened("RESULT_REJECTED", 1, agent_id="ada", digest="ab12")]
         with genlock.connect("memory://") as fleet:
-            assert list(examine._lost(fleet, feed)) == ["t: what ada submitted at generation 1 cannot be read any more"]
+            assert list(examine._lost(fleet, feed)) == [
+                "t: what ada submitted at generation 1 cannot be read any more"
+            ]
 
 
 def happened(event_type: str, generation: int, **more: str) -> FeedEvent:
-    event: dict[str, Any] = {"event_type": event_type, "task_id": "t", "generation": generation, **more}
+    event: dict[str, Any] = {
+        "event_type": event_type,
+        "task_id": "t",
+        "generation": generation,
+        **more,
+    }
     return FeedEvent(position=1, cursor="", kind="task", id="t", event_type=event_type, event=event)

@@ -1,4 +1,5 @@
-"""The doctor, by the real command: it names what is wrong, says what to type, and changes nothing unless told to."""
+"""The doctor, by the real command: it names what is wrong, says what to type, and changes nothing
+unless told to."""
 
 from __future__ import annotations
 
@@ -22,13 +23,25 @@ from genlock.core import events as e
 from genlock.testing.clock import ManualClock
 from tests.cli.console import Ran, environment, run
 from tests.cli.terminal import shown
-from tests.engine.gates import Home, writing
+from tests.engine.gated_store import Home, writing
 
 WORKER = Path(__file__).with_name("busy_worker.py")
 NOBODY = 65534
 CHECKS = [
-    *("versions", "file", "filesystem", "log", "gate", "users", "format", "structure", "replay", "payloads"),
-    *("claims", "clock", "reactions", "dependencies", "held", "refused"),
+    *(
+        "versions",
+        "file",
+        "filesystem",
+        "log",
+        "gate",
+        "permissions",
+        "users",
+        "format",
+        "structure",
+        "replay",
+        "payloads",
+    ),
+    *("claims", "clock", "reactions", "dependencies", "held", "reviews", "refused"),
 ]
 """What is looked at in a healthy store, in this order."""
 
@@ -39,7 +52,9 @@ def store(tmp_path: Path) -> Path:
 
 
 def connect(store: Path, **options: Any) -> genlock.Coordinator:
-    return genlock.connect(f"sqlite://{store}", **{"session_id": "s1", "agent_id": "ada", **options})
+    return genlock.connect(
+        f"sqlite://{store}", create=True, **{"session_id": "s1", "agent_id": "ada", **options}
+    )
 
 
 def doctor(store: Path, *options: str, **more: Any) -> Ran:
@@ -53,7 +68,11 @@ def found(ran: Ran, check: str) -> dict[str, Any]:
 
 
 def not_ok(ran: Ran) -> list[tuple[str, str]]:
-    return [(finding["check"], finding["level"]) for finding in ran.json()["findings"] if finding["level"] != "ok"]
+    return [
+        (finding["check"], finding["level"])
+        for finding in ran.json()["findings"]
+        if finding["level"] != "ok"
+    ]
 
 
 def sql(store: Path, statement: str) -> None:
@@ -70,10 +89,23 @@ class TestAHealthyStore:
         ran = doctor(store)
         assert (ran.code, ran.err) == (0, "")
         answer = ran.json()
-        assert [(finding["check"], finding["level"]) for finding in answer["findings"]] == [(check, "ok") for check in CHECKS]
+        assert [(finding["check"], finding["level"]) for finding in answer["findings"]] == [
+            (check, "ok") for check in CHECKS
+        ]
         assert list(answer) == ["url", "healthy", "findings", "fixed"]
-        assert (answer["url"], answer["healthy"], answer["fixed"]) == (f"sqlite://{store}", True, [])
-        assert list(answer["findings"][0]) == ["check", "level", "what", "means", "try_next", "items"]
+        assert (answer["url"], answer["healthy"], answer["fixed"]) == (
+            f"sqlite://{store}",
+            True,
+            [],
+        )
+        assert list(answer["findings"][0]) == [
+            "check",
+            "level",
+            "what",
+            "means",
+            "try_next",
+            "items",
+        ]
         assert found(ran, "replay")["what"] == "4 records are what their events amount to"
         assert found(ran, "dependencies")["what"] == "2 tasks, no circle, none missing"
 
@@ -87,14 +119,18 @@ class TestAHealthyStore:
 
     def test_no_alarm_is_raised_while_a_process_works(self, store: Path) -> None:
         command = [sys.executable, str(WORKER), f"sqlite://{store}", "w1"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as worker:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "at work\n"
             seen = [doctor(store) for _ in range(3)]
             assert worker.poll() is None
             worker.communicate(timeout=60)
         assert [ran.code for ran in seen] == [0, 0, 0], seen[-1].out
-        assert found(seen[0], "users")["what"] == f"process {worker.pid} has it open, and maybe others"
+        assert (
+            found(seen[0], "users")["what"] == f"process {worker.pid} has it open, and maybe others"
+        )
 
     def test_quiet_says_nothing_of_it(self, store: Path) -> None:
         connect(store).close()
@@ -105,22 +141,46 @@ class TestAHealthyStore:
     def test_on_a_terminal_it_fits(self, store: Path, columns: int) -> None:
         with connect(store) as fleet:
             fleet.add_tasks(tasks=["A-001-x"])
-            fleet.hold_task(task_id="A-001-x", reason="a question that is long enough to need more than one line of a narrow terminal")
-        code, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=columns, env={"NO_COLOR": "1"})
+            fleet.hold_task(
+                task_id="A-001-x",
+                reason="a question that is long enough to need more than one line of a narrow "
+                "terminal",
+            )
+        code, lines = shown(
+            "doctor",
+            "--url",
+            f"sqlite://{store}",
+            cwd=store.parent,
+            columns=columns,
+            env={"NO_COLOR": "1"},
+        )
         assert code == 0
-        assert f"  type: genlock reopen A-001-x --url sqlite://{store}" in lines, "what is copied is whole"
+        assert f"  type: genlock reopen A-001-x --url sqlite://{store}" in lines, (
+            "what is copied is whole"
+        )
         assert max(len(line) for line in lines if str(store) not in line) <= columns
         assert lines[-1].strip() == "troubles: 0, notes: 1"
         assert any(line.startswith("note  held") for line in lines)
 
-    def test_on_a_terminal_the_id_of_a_refused_result_stands_in_one_piece(self, store: Path) -> None:
+    def test_on_a_terminal_the_id_of_a_refused_result_stands_in_one_piece(
+        self, store: Path
+    ) -> None:
         task = "A-001-a-task-whose-name-is-rather-long-as-they-often-are"
         with connect(store) as fleet:
             fleet.add_tasks(tasks=[task])
-            refused = fleet.submit_result(task_id=task, generation=1, session_id="s", result_data="x").refused_id
+            refused = fleet.submit_result(
+                task_id=task, generation=1, session_id="s", result_data="x"
+            ).refused_id
         assert refused is not None
         for columns in (len(refused) + 6, 80, 40):
-            _, lines = shown("doctor", "--url", f"sqlite://{store}", cwd=store.parent, columns=columns, env={"NO_COLOR": "1"})
+            _, lines = shown(
+                "doctor",
+                "--url",
+                f"sqlite://{store}",
+                cwd=store.parent,
+                columns=columns,
+                env={"NO_COLOR": "1"},
+            )
             assert f"  - {refused}" in lines
 
 
@@ -130,7 +190,11 @@ class TestWhatIsNoStore:
         assert (ran.code, ran.out) == (3, "")
         assert ran.error() == {
             "code": "STORE_MISSING",
-            "message": f"there is no store at {tmp_path}/none/s.db; to make one, type: genlock init --url sqlite://{tmp_path}/none/s.db",
+            "message": (
+                f"there is no store at {tmp_path}/none/s.db; to make one, type: genlock "
+                f"init --url sqlite://{tmp_path}/none/s.db"
+            ),
+            "try_next": [["genlock", "init", "--url", f"sqlite://{tmp_path}/none/s.db"]],
         }
         assert list(tmp_path.iterdir()) == []
 
@@ -150,7 +214,10 @@ class TestWhatIsNoStore:
     def test_a_database_of_another_program_is_named(self, store: Path) -> None:
         sql(store, "CREATE TABLE mine (a)")
         ran = doctor(store, "--fix")
-        assert (ran.code, found(ran, "open")["what"]) == (1, f"{store} is an SQLite database of another program: name another file")
+        assert (ran.code, found(ran, "open")["what"]) == (
+            1,
+            f"{store} is an SQLite database of another program: name another file",
+        )
         assert ran.err == "nothing was fixed: a damaged store is not written to\n"
 
     def test_a_store_of_a_newer_format_is_named(self, store: Path) -> None:
@@ -173,7 +240,10 @@ class TestDamage:
         ran = doctor(store)
         assert (ran.code, not_ok(ran)) == (1, [("replay", "trouble")])
         assert found(ran, "replay")["items"] == [
-            "default/default task A-001-x: index field state is 'COMPLETED', the record says 'PENDING'",
+            (
+                "default/default task A-001-x: index field state is 'COMPLETED', the record says "
+                "'PENDING'"
+            ),
         ]
         assert found(ran, "replay")["try_next"] == [
             f"genlock backup COPY --url sqlite://{store}, to keep what there is",
@@ -191,7 +261,9 @@ class TestDamage:
 
     def test_damaged_pages_are_found_and_the_doctor_survives_them(self, store: Path) -> None:
         with connect(store) as fleet:
-            fleet.add_tasks(tasks=[{"id": f"task-{number}", "description": "y" * 3000} for number in range(60)])
+            fleet.add_tasks(
+                tasks=[{"id": f"task-{number}", "description": "y" * 3000} for number in range(60)]
+            )
         data = bytearray(store.read_bytes())
         for page in range(4, len(data) // 4096, 3):
             data[page * 4096 : page * 4096 + 200] = bytes(200)
@@ -199,7 +271,12 @@ class TestDamage:
         ran = doctor(store)
         assert ran.code == 1
         assert ran.json()["healthy"] is False
-        assert {check for check, level in not_ok(ran) if level == "trouble"} & {"structure", "open", "replay", "records"}
+        assert {check for check, level in not_ok(ran) if level == "trouble"} & {
+            "structure",
+            "open",
+            "replay",
+            "records",
+        }
 
     def test_a_missing_payload_is_named(self, store: Path) -> None:
         with connect(store) as fleet:
@@ -208,16 +285,62 @@ class TestDamage:
             fleet.submit_result(task_id="A-001-x", generation=1, result_data={"text": "x" * 40_000})
         shutil.rmtree(f"{store}.payloads")
         ran = doctor(store)
-        assert (ran.code, not_ok(ran), found(ran, "payloads")["what"]) == (1, [("payloads", "trouble")], "1 payload is missing")
+        assert (ran.code, not_ok(ran), found(ran, "payloads")["what"]) == (
+            1,
+            [("payloads", "trouble")],
+            "1 payload is missing",
+        )
 
-    def test_payloads_whose_bytes_are_not_what_was_submitted_are_named_and_left_as_they_are(self, store: Path) -> None:
+    def test_payloads_that_nothing_refers_to_are_named_and_others_are_not(
+        self, store: Path
+    ) -> None:
+        """One is the task's result, one counted before a reset, one is a refused result's, and one
+        is left over."""
+        with connect(store) as fleet:
+            fleet.add_tasks(tasks=["A-001-x"])
+            for generation, letter in ((1, "x"), (2, "y")):
+                assert fleet.claim_task(task_id="A-001-x").claim is not None
+                assert fleet.submit_result(
+                    task_id="A-001-x", generation=generation, result_data={"text": letter * 40_000}
+                ).accepted
+                if generation == 1:
+                    fleet.reset_task(task_id="A-001-x")
+            assert fleet.submit_result(
+                task_id="A-001-x", generation=1, result_data={"text": "z" * 40_000}
+            ).kept
+        assert len(list(Path(f"{store}.payloads").glob("??/*"))) == 3
+        assert not_ok(doctor(store)) == [("refused", "note")]
+
+        left = Path(f"{store}.payloads/ab/{'c' * 62}")
+        left.parent.mkdir(exist_ok=True)
+        left.write_bytes(b"left over")
+        ran = doctor(store)
+
+        assert (ran.code, not_ok(ran)) == (0, [("unused payloads", "note"), ("refused", "note")])
+        told = found(ran, "unused payloads")
+        assert (told["what"], told["items"]) == ("1 payload that nothing refers to", [str(left)])
+        again = f"genlock doctor --url sqlite://{store}"
+        assert told["try_next"] == [
+            "end whatever works on the store",
+            again,
+            "remove the files that are still named",
+        ]
+        assert doctor(store, "--fix").code == 0
+        assert left.read_bytes() == b"left over", "nothing is ever removed"
+
+    def test_payloads_whose_bytes_are_not_what_was_submitted_are_named_and_left_as_they_are(
+        self, store: Path
+    ) -> None:
         tasks = [f"A-00{number}-x" for number in range(1, 5)]
         with connect(store) as fleet:
             fleet.add_tasks(tasks=tasks)
             for task in tasks:
                 fleet.claim_task(task_id=task)
                 fleet.submit_result(task_id=task, generation=1, result_data={"text": task * 10_000})
-        files = {file.read_bytes()[9:16].decode(): file for file in Path(f"{store}.payloads").glob("??/*")}
+        files = {
+            file.read_bytes()[9:16].decode(): file
+            for file in Path(f"{store}.payloads").glob("??/*")
+        }
         cut, changed, gone, whole = (files[task] for task in tasks)
         cut.write_bytes(cut.read_bytes()[:-1])
         changed.write_bytes(changed.read_bytes()[:-1] + b"!")
@@ -269,30 +392,48 @@ def as_nobody(open_place: Path, tmp_path: Path) -> Callable[[], Ran]:
 
     def ask() -> Ran:
         open_place.chmod(0o555)
-        command = [sys.executable, "-c", program, f"sqlite://{warm}", f"sqlite://{open_place / 's.db'}"]
+        command = [
+            sys.executable,
+            "-c",
+            program,
+            f"sqlite://{warm}",
+            f"sqlite://{open_place / 's.db'}",
+        ]
         env = environment({"HOME": "/", "XDG_CONFIG_HOME": "/nowhere"})
-        ended = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/", check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, env=env, cwd="/", check=False
+        )
         return Ran(ended.returncode, ended.stdout, ended.stderr)
 
     return ask
 
 
-def test_a_folder_that_cannot_be_written_is_a_note(open_place: Path, as_nobody: Callable[[], Ran]) -> None:
+def test_a_folder_that_cannot_be_written_is_a_note(
+    open_place: Path, as_nobody: Callable[[], Ran]
+) -> None:
     with connect(open_place / "s.db") as fleet:
         fleet.add_tasks(tasks=["A-001-x"])
     (open_place / "s.db").chmod(0o444)
     ran = as_nobody()
     assert ran.code == 0, ran.err
-    assert (not_ok(ran), found(ran, "replay")["level"]) == ([("file", "note")], "ok")
+    assert (not_ok(ran), found(ran, "replay")["level"]) == (
+        [("file", "note"), ("permissions", "note")],
+        "ok",
+    )
 
 
-def test_a_store_that_may_not_be_read_is_said_to_be_so_and_not_to_be_locked(open_place: Path, as_nobody: Callable[[], Ran]) -> None:
+def test_a_store_that_may_not_be_read_is_said_to_be_so_and_not_to_be_locked(
+    open_place: Path, as_nobody: Callable[[], Ran]
+) -> None:
     store = open_place / "s.db"
     connect(store).close()
     store.chmod(0)
     ran = as_nobody()
     trouble = found(ran, "open")
-    assert (ran.code, trouble["what"]) == (1, f"{store} cannot be opened: this user may not read it")
+    assert (ran.code, trouble["what"]) == (
+        1,
+        f"{store} cannot be opened: this user may not read it",
+    )
     assert trouble["try_next"] == [f"ls -l {store}"]
 
 
@@ -303,8 +444,8 @@ def test_a_process_that_was_stopped_inside_the_gate_is_named_with_what_to_type(s
     program = f"""if True:
         import os, signal
         from pathlib import Path
-        from genlock.stores.sqlite.gate import Gate
-        Gate(Path("{store}.gate"), 5).pass_through(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+        from genlock.stores.sqlite.write_lock import WriteLock
+        WriteLock(Path("{store}.gate"), 5).pass_through(lambda: os.kill(os.getpid(), signal.SIGSTOP))
     """
     with subprocess.Popen([sys.executable, "-c", program]) as inside:
         try:
@@ -314,11 +455,15 @@ def test_a_process_that_was_stopped_inside_the_gate_is_named_with_what_to_type(s
         finally:
             inside.send_signal(signal.SIGCONT)
     gate = found(ran, "gate")
-    assert (ran.code, not_ok(ran)) == (1, [("gate", "trouble"), ("over-due", "note")])
+    assert (ran.code, not_ok(ran)) == (1, [("gate", "trouble"), ("overdue", "note")])
     assert gate["what"] == f"process {inside.pid} is inside, and stopped"
     assert gate["try_next"] == [f"kill -CONT {inside.pid}", f"or end it: kill {inside.pid}"]
     # What can be fixed needs the gate.
-    assert (fixing.code, not_ok(fixing), fixing.json()["fixed"]) == (1, [("gate", "trouble"), ("over-due", "note")], [])
+    assert (fixing.code, not_ok(fixing), fixing.json()["fixed"]) == (
+        1,
+        [("gate", "trouble"), ("overdue", "note")],
+        [],
+    )
     assert fixing.err == "nothing was fixed: nobody can write before the gate is free\n"
     assert doctor(store).code == 0
 
@@ -333,7 +478,9 @@ def test_a_store_that_another_process_keeps_for_itself_is_named(store: Path) -> 
         print("locked", flush=True)
         sys.stdin.read()
     """
-    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "locked\n"
         ran = doctor(store)
@@ -343,12 +490,14 @@ def test_a_store_that_another_process_keeps_for_itself_is_named(store: Path) -> 
 
 
 class TestClaims:
-    def test_a_holder_that_was_killed_is_an_orphan_and_fix_says_so_in_the_history(self, store: Path) -> None:
+    def test_a_holder_that_was_killed_is_an_orphan_and_fix_says_so_in_the_history(
+        self, store: Path
+    ) -> None:
         with connect(store) as fleet:
             fleet.add_tasks(tasks=["A-001-x"])
         program = f"""if True:
             import genlock, os
-            fleet = genlock.connect("sqlite://{store}", session_id="s2", agent_id="bob")
+            fleet = genlock.connect("sqlite://{store}", create=True, session_id="s2", agent_id="bob")
             fleet.register_session()
             fleet.claim_task(task_id="A-001-x")
             os.kill(os.getpid(), 9)
@@ -356,7 +505,9 @@ class TestClaims:
         subprocess.run([sys.executable, "-c", program], check=False)
         ran = doctor(store)
         assert (ran.code, not_ok(ran)) == (0, [("orphans", "note")])
-        assert found(ran, "orphans")["items"] == ["A-001-x: bob (session s2) at generation 1, process gone"]
+        assert found(ran, "orphans")["items"] == [
+            "A-001-x: bob (session s2) at generation 1, process gone"
+        ]
         fixed = doctor(store, "--fix")
         assert (fixed.code, not_ok(fixed)) == (0, [])
         assert fixed.json()["fixed"][0] == "swept default/default: 1 claims orphaned"
@@ -368,9 +519,13 @@ class TestClaims:
             fleet.add_tasks(tasks=["A-001-x"])
             fleet.claim_task(task_id="A-001-x")
         ran = doctor(store)
-        assert (ran.code, not_ok(ran)) == (0, [("over-due", "note")])
-        assert found(ran, "over-due")["items"] == ["A-001-x: ada (session s1) at generation 1, lease over"]
-        assert doctor(store, "--fix").json()["fixed"][0] == "swept default/default: 1 claims expired"
+        assert (ran.code, not_ok(ran)) == (0, [("overdue", "note")])
+        assert found(ran, "overdue")["items"] == [
+            "A-001-x: ada (session s1) at generation 1, lease over"
+        ]
+        assert (
+            doctor(store, "--fix").json()["fixed"][0] == "swept default/default: 1 claims expired"
+        )
 
     def test_events_from_the_future_are_trouble(self, store: Path) -> None:
         with connect(store, clock=ManualClock(datetime.now(UTC) + timedelta(days=400))) as fleet:
@@ -378,27 +533,37 @@ class TestClaims:
             fleet.claim_task(task_id="A-001-x")
         ran = doctor(store)
         assert (ran.code, not_ok(ran)) == (1, [("clock", "trouble")])
-        assert found(ran, "clock")["items"] == ["A-001-x: ada (session s1) at generation 1, clock stepped"]
+        assert found(ran, "clock")["items"] == [
+            "A-001-x: ada (session s1) at generation 1, clock stepped"
+        ]
 
 
 class TestPlans:
-    def test_a_completion_whose_dependents_never_heard_of_it_is_found_and_fixed(self, store: Path) -> None:
+    def test_a_completion_whose_dependents_never_heard_of_it_is_found_and_fixed(
+        self, store: Path
+    ) -> None:
         with connect(store) as fleet:
             fleet.add_tasks(tasks=["A-001-x", {"id": "A-002-y", "depends_on": ["A-001-x"]}])
             fleet.claim_task(task_id="A-001-x")
         program = f"""if True:
             import genlock
-            fleet = genlock.connect("sqlite://{store}", session_id="s1", agent_id="ada")
+            fleet = genlock.connect("sqlite://{store}", create=True, session_id="s1", agent_id="ada")
             fleet.submit_result(task_id="A-001-x", generation=1, result_data=[1])
         """
         env = {**os.environ, "GENLOCK_FAILPOINT": "sqlite.commit.after_commit"}
-        assert subprocess.run([sys.executable, "-c", program], env=env, check=False).returncode == -signal.SIGKILL
+        assert (
+            subprocess.run([sys.executable, "-c", program], env=env, check=False).returncode
+            == -signal.SIGKILL
+        )
         ran = doctor(store)
         assert (ran.code, not_ok(ran)) == (1, [("reactions", "trouble")])
         assert found(ran, "reactions")["items"] == ["A-002-y waits for A-001-x, which is completed"]
         fixed = doctor(store, "--fix")
         assert (fixed.code, not_ok(fixed)) == (0, [])
-        assert fixed.json()["fixed"][0] == "swept default/default: 1 events from reactions that were cut off"
+        assert (
+            fixed.json()["fixed"][0]
+            == "swept default/default: 1 events from reactions that were cut off"
+        )
         with connect(store) as fleet:
             assert fleet.get_task_state(task_id="A-002-y").state == "PENDING"
 
@@ -437,7 +602,9 @@ class TestPlans:
         assert (ran.code, not_ok(ran)) == (0, [("held", "note"), ("refused", "note")])
         assert found(ran, "held")["items"] == ["A-001-x: a question"]
         assert found(ran, "held")["try_next"] == [f"genlock reopen A-001-x --url sqlite://{store}"]
-        assert run("doctor", env={"GENLOCK_URL": f"sqlite://{store}"}).json()["findings"][-2]["try_next"] == ["genlock reopen A-001-x"]
+        assert run("doctor", env={"GENLOCK_URL": f"sqlite://{store}"}).json()["findings"][-3][
+            "try_next"
+        ] == ["genlock reopen A-001-x"]
         assert found(ran, "refused")["items"] == [late.refused_id]
 
     def test_other_projects_are_looked_at_too_and_named(self, store: Path) -> None:
@@ -463,12 +630,19 @@ def test_fix_removes_no_file_and_no_lock(store: Path) -> None:
 
 
 def test_fix_empties_the_log_that_a_killed_process_left(store: Path) -> None:
-    program = f"import genlock, os\nf = genlock.connect('sqlite://{store}')\nf.add_tasks(tasks=['x'])\nos.kill(os.getpid(), 9)"
+    program = (
+        f"import genlock, os\nf = genlock.connect('sqlite://{store}', "
+        "create=True)\nf.add_tasks(tasks=['x'])\nos.kill(os.getpid(), 9)"
+    )
     subprocess.run([sys.executable, "-c", program], check=False)
     log = Path(f"{store}-wal")
     size = log.stat().st_size
     assert size > 0
     ran = doctor(store)
-    assert (ran.code, found(ran, "log")["what"], log.stat().st_size) == (0, f"{size:,} bytes in the write-ahead log", size)
+    assert (ran.code, found(ran, "log")["what"], log.stat().st_size) == (
+        0,
+        f"{size:,} bytes in the write-ahead log",
+        size,
+    )
     assert doctor(store, "--fix").code == 0
     assert not log.exists() or log.stat().st_size == 0

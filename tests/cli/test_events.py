@@ -19,7 +19,14 @@ from tests.cli.stage import Stage
 
 TASK = "A-001-core"
 PATIENCE = 60
-STORY = ["PROJECT_CHANGED", "TASK_ADDED", "TASK_ADDED", "CLAIM_ACQUIRED", "SESSION_REGISTERED", "RESULT_ACCEPTED"]
+STORY = [
+    "PROJECT_CHANGED",
+    "TASK_ADDED",
+    "TASK_ADDED",
+    "CLAIM_ACQUIRED",
+    "SESSION_REGISTERED",
+    "RESULT_ACCEPTED",
+]
 
 
 @pytest.fixture
@@ -32,10 +39,16 @@ def stage(tmp_path: Path) -> Stage:
 
 
 @contextmanager
-def following(stage: Stage, *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
+def following(
+    stage: Stage, *arguments: str, stdout: int | IO[bytes] = subprocess.PIPE
+) -> Iterator[subprocess.Popen[bytes]]:
     """`events --follow` as a process; killed if it outlives the test's patience."""
     process = subprocess.Popen(
-        [*COMMAND, "events", "--follow", *arguments], cwd=stage.folder, env=environment(), stdout=stdout, stderr=subprocess.PIPE
+        [*COMMAND, "events", "--follow", *arguments],
+        cwd=stage.folder,
+        env=environment(),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
     )
     watchdog = threading.Timer(PATIENCE, process.kill)
     watchdog.start()
@@ -77,8 +90,15 @@ def test_events_go_on_after_a_cursor_and_quiet_prints_cursors(stage: Stage) -> N
 
 
 def test_events_are_narrowed_by_task_type_and_limit(stage: Stage) -> None:
-    assert types(lines(stage, "--task", TASK)) == ["TASK_ADDED", "CLAIM_ACQUIRED", "RESULT_ACCEPTED"]
-    assert types(lines(stage, "--type", "claim-acquired", "--type", "RESULT_ACCEPTED")) == ["CLAIM_ACQUIRED", "RESULT_ACCEPTED"]
+    assert types(lines(stage, "--task", TASK)) == [
+        "TASK_ADDED",
+        "CLAIM_ACQUIRED",
+        "RESULT_ACCEPTED",
+    ]
+    assert types(lines(stage, "--type", "claim-acquired", "--type", "RESULT_ACCEPTED")) == [
+        "CLAIM_ACQUIRED",
+        "RESULT_ACCEPTED",
+    ]
     assert types(lines(stage, "--limit", 2)) == STORY[:2]
 
 
@@ -100,13 +120,25 @@ def test_a_cursor_of_another_store_is_lost_and_says_so(stage: Stage, tmp_path: P
     for arguments in (["--after", foreign], ["--after", foreign, "--follow"]):
         ran = stage.run("events", *arguments)
         assert (ran.code, ran.out, ran.error()["code"]) == (1, "", "CURSOR_LOST")
-        assert ran.error()["message"].endswith("to read from the beginning of what is kept, leave --after out")
+        assert ran.error()["message"].endswith(
+            "to read from the beginning of what is kept, leave --after out"
+        )
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["--type", "CLAIM_EATEN"], 2, "there is no event 'CLAIM_EATEN'; there are: ASSIGNMENT_LAPSED, CHILD_ADDED"),
+        (
+            ["--type", "CLAIM_EATEN"],
+            2,
+            (
+                "there is no event 'CLAIM_EATEN'; did you mean CLAIM_STALE or CLAIM_RELEASED or "
+                "CLAIM_DENIED? There are: ASSIGNMENT_LAPSED, CHILDREN_ANNOUNCED, CHILD_ADDED"
+            ),
+        ),
+        (["--type", "CLAIMED"], 2, "no event 'CLAIMED'; did you mean CLAIM_ACQUIRED?"),
+        (["--type", "released"], 2, "no event 'released'; did you mean CLAIM_RELEASED? There"),
+        (["--type", "XYZZY"], 2, "no event 'XYZZY'; there are: ASSIGNMENT_LAPSED, "),
         (["--limit", "0"], 2, "--limit is 1 or more, not 0"),
         (["--limit", "few"], 2, "'few' is not a valid integer"),
         (["--task", "C-404-nowhere"], 3, "there is no task 'C-404-nowhere'"),
@@ -114,7 +146,9 @@ def test_a_cursor_of_another_store_is_lost_and_says_so(stage: Stage, tmp_path: P
         (["--after", "no cursor"], 2, "no cursor"),
     ],
 )
-def test_wrong_options_are_told(stage: Stage, arguments: list[str], code: int, complaint: str) -> None:
+def test_wrong_options_are_told(
+    stage: Stage, arguments: list[str], code: int, complaint: str
+) -> None:
     ran = stage.run("events", *arguments)
     assert (ran.code, ran.out) == (code, "")
     assert complaint in ran.err
@@ -148,7 +182,11 @@ def test_follow_ends_after_its_limit(stage: Stage) -> None:
 def test_follow_ends_when_its_reader_has_gone(stage: Stage, busy: bool) -> None:
     first = stage.run("events", "-q", "--limit", 1).out.strip()
     reader, writer = os.pipe()
-    with open(reader, "rb") as pipe, open(writer, "wb") as end, following(stage, "--after", first, stdout=end) as process:
+    with (
+        open(reader, "rb") as pipe,
+        open(writer, "wb") as end,
+        following(stage, "--after", first, stdout=end) as process,
+    ):
         end.close()
         assert json.loads(pipe.readline())["event_type"] == "TASK_ADDED"
         pipe.close()
@@ -163,5 +201,7 @@ def test_a_reader_that_goes_away_from_past_events_brings_no_traceback(tmp_path: 
     stage = Stage(tmp_path / "long")
     stage.add(*(f"task-{number}" for number in range(2500)))
     shell = f"{' '.join(COMMAND)} events | head -1"
-    ran = subprocess.run(["bash", "-c", shell], cwd=stage.folder, env=environment(), capture_output=True, check=False)
+    ran = subprocess.run(
+        ["bash", "-c", shell], cwd=stage.folder, env=environment(), capture_output=True, check=False
+    )
     assert (ran.returncode, len(ran.stdout.splitlines()), ran.stderr) == (0, 1, b"")

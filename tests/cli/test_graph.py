@@ -11,7 +11,7 @@ import genlock
 from genlock.core.commands import EditTask
 from genlock.core.keys import TASK, Key
 from tests.cli.console import run
-from tests.cli.drawn import draw
+from tests.cli.screen import draw
 
 PLAN = r"""
 tracks:
@@ -37,13 +37,13 @@ tasks:
 """
 
 TEXT = """\
-A · Core Architecture (1 of 4 done)
+A (1 of 4 done)
   ✓ A-001-core-framework  completed
   └ ▶ A-002-di-container  in progress, alice
     ├ · A-003-event-bus   blocked
     └ · A-004-logging     blocked  ← B-001
 
-B · Data Layer (0 of 3 done)
+B (0 of 3 done)
   ○ B-001-schema-design     pending
   └ · B-002-entity-models   blocked  ← A-001
     └ · B-003-repositories  blocked  ← A-002
@@ -59,7 +59,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project in which A-001 is done and alice works on A-002. Nobody changes it."""
     folder = tmp_path_factory.mktemp("graph")
     assert run("init", cwd=folder).code == 0
-    with genlock.connect(f"sqlite://{folder / '.genlock' / 'genlock.db'}", session_id="s", agent_id="alice") as fleet:
+    with genlock.connect(
+        f"sqlite://{folder / '.genlock' / 'genlock.db'}",
+        create=True,
+        session_id="s",
+        agent_id="alice",
+    ) as fleet:
         fleet.import_plan(source=PLAN)
         granted = fleet.claim_task(task_id="A-001-core-framework")
         assert granted.claim is not None
@@ -111,7 +116,11 @@ def test_off_a_terminal_the_graph_is_json(folder: Path) -> None:
         "waits_for": [],
         "distance": 0,
     }
-    assert {"from": "A-001-core-framework", "to": "A-002-di-container", "kind": "dependency"} in answer["edges"]
+    assert {
+        "from": "A-001-core-framework",
+        "to": "A-002-di-container",
+        "kind": "dependency",
+    } in answer["edges"]
     assert {"from": "0001_t1", "to": "0001", "kind": "child"} in answer["edges"]
     assert len(answer["edges"]) == 10
     assert (answer["cycles"], answer["around"]) == ([], None)
@@ -164,16 +173,27 @@ def test_every_line_for_graphviz_is_a_statement_of_its_language(folder: Path) ->
     lines = [line.strip() for line in ran.out.splitlines()]
     assert [line for line in lines if not STATEMENT.fullmatch(line)] == []
     assert sum(line.endswith("{") for line in lines) == lines.count("}") == 3
-    assert r'"A-003-event-bus" [label="A-003-event-bus\nSay \"hi\" [x] \\ & <b> #1; %%", fillcolor="#ffffff"];' in lines
+    assert (
+        r'"A-003-event-bus" [label="A-003-event-bus\nSay \"hi\" [x] \\ & <b> #1; %%", '
+        r'fillcolor="#ffffff"];'
+    ) in lines
     assert '"A-001-core-framework" -> "A-002-di-container";' in lines
     assert '"0001_t1" -> "0001" [style=dashed];' in lines
 
 
 def test_around_a_task_lies_what_is_so_many_steps_away(folder: Path) -> None:
     def around(*options: object) -> list[str]:
-        return sorted(run("graph", "-q", "--around", "A-002-di-container", *options, cwd=folder).out.split())
+        return sorted(
+            run("graph", "-q", "--around", "A-002-di-container", *options, cwd=folder).out.split()
+        )
 
-    near = ["A-001-core-framework", "A-002-di-container", "A-003-event-bus", "A-004-logging", "B-003-repositories"]
+    near = [
+        "A-001-core-framework",
+        "A-002-di-container",
+        "A-003-event-bus",
+        "A-004-logging",
+        "B-003-repositories",
+    ]
     assert around("--depth", 1) == around() == near
     assert around("--depth", 0) == ["A-002-di-container"]
     behind = run("graph", "--around", "A-001-core-framework", "--depth", 2, cwd=folder).json()
@@ -197,8 +217,13 @@ def test_blocking_says_what_a_task_waits_for_and_what_waits_for_it(folder: Path)
         ("A-001-core-framework", "COMPLETED", -1),
         ("B-001-schema-design", "PENDING", -1),
     ]
-    assert [(task["id"], task["distance"]) for task in answer["waited_for_by"]] == [("B-003-repositories", 1)]
-    assert run("blocking", "B-002-entity-models", "-q", cwd=folder).out.split() == ["A-001-core-framework", "B-001-schema-design"]
+    assert [(task["id"], task["distance"]) for task in answer["waited_for_by"]] == [
+        ("B-003-repositories", 1)
+    ]
+    assert run("blocking", "B-002-entity-models", "-q", cwd=folder).out.split() == [
+        "A-001-core-framework",
+        "B-001-schema-design",
+    ]
 
 
 def test_blocking_on_a_terminal_is_two_trees(folder: Path) -> None:
@@ -212,23 +237,40 @@ def test_blocking_on_a_terminal_is_two_trees(folder: Path) -> None:
         "    └ ✓ A-001-core-framework  as above",
         "is waited for by: nothing",
     ]
-    assert draw("blocking", "0001_t1", cwd=folder).lines[-2:] == ["is waited for by:", "  └ · 0001  blocked"]
+    assert draw("blocking", "0001_t1", cwd=folder).lines[-2:] == [
+        "is waited for by:",
+        "  └ · 0001  blocked",
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["graph", "--depth", "3"], 2, "--depth says how far to go from a task: name it with --around"),
+        (
+            ["graph", "--depth", "3"],
+            2,
+            "--depth says how far to go from a task: name it with --around",
+        ),
         (["graph", "--format", "svg"], 2, "'svg' is not one of 'text', 'mermaid', 'dot', 'json'"),
-        (["graph", "--track", "core"], 2, "track 'core': character 1 is 'c'; allowed are the capitals A-Z"),
-        (["graph", "--around", "A-002-di-container", "--depth", "-1"], 2, "depth is a whole number from 0 to 1,000, not -1"),
+        (
+            ["graph", "--track", "c0re"],
+            2,
+            "track 'C0RE': character 2 is '0'; allowed are the letters A-Z",
+        ),
+        (
+            ["graph", "--around", "A-002-di-container", "--depth", "-1"],
+            2,
+            "depth is a whole number from 0 to 1,000, not -1",
+        ),
         (["graph", "--around", "nobody"], 3, "there is no task 'nobody'"),
         (["blocking", "nobody"], 3, "there is no task 'nobody'"),
         (["blocking", "a b"], 2, "character 2 is ' ' (whitespace)"),
         (["blocking"], 2, "Missing argument 'TASK'"),
     ],
 )
-def test_a_call_that_is_wrong_says_what_is_wrong(folder: Path, arguments: list[str], code: int, complaint: str) -> None:
+def test_a_call_that_is_wrong_says_what_is_wrong(
+    folder: Path, arguments: list[str], code: int, complaint: str
+) -> None:
     ran = run(*arguments, cwd=folder)
     assert (ran.code, ran.out) == (code, "")
     assert complaint in ran.err
@@ -236,17 +278,30 @@ def test_a_call_that_is_wrong_says_what_is_wrong(folder: Path, arguments: list[s
 
 def test_without_tasks_there_is_an_empty_graph(tmp_path: Path) -> None:
     assert run("init", cwd=tmp_path).code == 0
-    assert run("graph", cwd=tmp_path).json() == {"tasks": [], "edges": [], "cycles": [], "around": None}
+    assert run("graph", cwd=tmp_path).json() == {
+        "tasks": [],
+        "edges": [],
+        "cycles": [],
+        "around": None,
+    }
     ran = run("graph", "--format", "text", cwd=tmp_path)
-    assert (ran.code, ran.out, ran.err) == (0, "", "there are no tasks here; to import a plan, type: genlock plan import FILE\n")
+    assert (ran.code, ran.out, ran.err) == (
+        0,
+        "",
+        "there are no tasks here; to import a plan, type: genlock plan import FILE\n",
+    )
 
 
 def test_a_circle_is_drawn_and_named(tmp_path: Path) -> None:
     assert run("init", cwd=tmp_path).code == 0
-    with genlock.connect(f"sqlite://{tmp_path / '.genlock' / 'genlock.db'}") as fleet:
-        fleet.add_tasks(tasks=["a", {"id": "b", "depends_on": ["a"]}, {"id": "c", "depends_on": ["b"]}])
+    with genlock.connect(f"sqlite://{tmp_path / '.genlock' / 'genlock.db'}", create=True) as fleet:
+        fleet.add_tasks(
+            tasks=["a", {"id": "b", "depends_on": ["a"]}, {"id": "c", "depends_on": ["b"]}]
+        )
         # As two edits at the same time would close it; one alone is refused.
-        fleet.engine.submit([EditTask(Key("default", "default", TASK, "a"), changes={"depends_on": ("c",)})]).wait()
+        fleet.engine.submit(
+            [EditTask(Key("default", "default", TASK, "a"), changes={"depends_on": ("c",)})]
+        ).wait()
     ran = run("graph", "--format", "text", cwd=tmp_path)
     assert (
         ran.out
@@ -277,12 +332,35 @@ these wait for each other: a → c → b → a
 def test_a_long_chain_stays_within_the_page(tmp_path: Path) -> None:
     assert run("init", cwd=tmp_path).code == 0
     lines = "".join(
-        f"  - {{id: a-rather-long-name-of-a-task-{n}, depends_on: [a-rather-long-name-of-a-task-{n - 1}]}}\n" for n in range(1, 200)
+        f"  - {{id: a-rather-long-name-of-a-task-{n}, depends_on: "
+        f"[a-rather-long-name-of-a-task-{n - 1}]}}\n"
+        for n in range(1, 200)
     )
-    ran = run("plan", "import", "-", cwd=tmp_path, input=f"tasks:\n  - id: a-rather-long-name-of-a-task-0\n{lines}")
+    ran = run(
+        "plan",
+        "import",
+        "-",
+        cwd=tmp_path,
+        input=f"tasks:\n  - id: a-rather-long-name-of-a-task-0\n{lines}",
+    )
     assert ran.code == 0
     text = run("graph", "--format", "text", cwd=tmp_path).out.splitlines()
     assert len(text) == 201
     assert max(map(len, text)) <= 80
-    assert [len(line) - len(line.lstrip()) for line in text[1:15]] == [2, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 22, 22]
+    assert [len(line) - len(line.lstrip()) for line in text[1:15]] == [
+        2,
+        2,
+        4,
+        6,
+        8,
+        10,
+        12,
+        14,
+        16,
+        18,
+        20,
+        22,
+        22,
+        22,
+    ]
     assert text[1].split() == ["○", "a-rather-long-name-of-a-task-0", "pending"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -14,14 +15,16 @@ from typing import Any
 
 import pytest
 
-from genlock.cli import identity
-from genlock.cli.identity import NoSession, Seen, nearest, process_of, session_of
+from genlock import identity
 from genlock.core.model import Process
-from genlock.engine.processes import boot, host, start_time
+from genlock.engine.processes import INITIAL_NAMESPACE, boot, host, namespace, start_time
+from genlock.identity import NoSession, SeenProcess, nearest, process_of, session_of
 from tests.cli.console import environment, run
+from tests.servers import namespaces
 
 PYTHON = sys.executable
 GENLOCK = f'"{PYTHON}" -m genlock.cli'
+SHOW = f"{GENLOCK} config get session -q"
 NAMELESS = {"GENLOCK_SESSION": None}
 
 
@@ -33,7 +36,8 @@ def project(tmp_path: Path) -> Path:
 
 
 class Agent:
-    """A process that lives on and runs what it is told, each command in a fresh `bash -c`, as an agent's tool does."""
+    """A process that lives on and runs what it is told, each command in a fresh `bash -c`, as an
+    agent's tool does."""
 
     PROGRAM = """
 import json, subprocess, sys
@@ -44,9 +48,18 @@ for line in sys.stdin:
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(
-            [PYTHON, "-c", self.PROGRAM], cwd=folder, env=environment(NAMELESS), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [PYTHON, "-c", self.PROGRAM],
+            cwd=folder,
+            env=environment(NAMELESS),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
-        self.session = session_of(Process(host(), boot(), self.process.pid, start_time(self.process.pid) or 0))
+        self.session = session_of(
+            Process(
+                host(), boot(), self.process.pid, start_time(self.process.pid) or 0, namespace()
+            )
+        )
 
     def run(self, command: str) -> tuple[int, Any]:
         """The exit code, and the answer."""
@@ -81,7 +94,11 @@ def test_a_claim_outlives_the_command_and_ends_with_its_agent(agent: Agent, proj
     agent.run("genlock claim task --lease 3600")
     rival = {"GENLOCK_SESSION": "rival"}
     denied = run("claim", "task", cwd=project, env=rival)
-    assert (denied.code, denied.json()["reason"], denied.json()["holder"]["looks_alive"]) == (5, "DENIED_ACTIVE_CLAIM", True)
+    assert (denied.code, denied.json()["reason"], denied.json()["holder"]["looks_alive"]) == (
+        5,
+        "DENIED_ACTIVE_CLAIM",
+        True,
+    )
     agent.die()
     granted = run("claim", "task", cwd=project, env=rival)
     assert (granted.code, granted.json()["claim"]["generation"]) == (0, 2)
@@ -89,7 +106,9 @@ def test_a_claim_outlives_the_command_and_ends_with_its_agent(agent: Agent, proj
     assert '"PROCESS_GONE"' in events
 
 
-def test_what_a_session_does_on_its_claim_is_done_by_the_agent_that_the_claim_was_granted_to(agent: Agent, project: Path) -> None:
+def test_what_a_session_does_on_its_claim_is_done_by_the_agent_that_the_claim_was_granted_to(
+    agent: Agent, project: Path
+) -> None:
     assert agent.run("genlock next --agent ada")[0] == 0
     assert agent.run("genlock renew task -g 1")[0] == 0
     assert agent.run("genlock release task -g 1")[0] == 0
@@ -97,18 +116,26 @@ def test_what_a_session_does_on_its_claim_is_done_by_the_agent_that_the_claim_wa
     spawned = agent.run("genlock spawn task -g 2 part --keep")[1]
     assert run("cancel", *spawned["children"], cwd=project).code == 0
     assert agent.run("genlock submit task -g 2 --text hi")[1]["accepted"] is True
-    told = [json.loads(line) for line in run("events", "--task", "task", cwd=project).out.splitlines()]
+    told = [
+        json.loads(line) for line in run("events", "--task", "task", cwd=project).out.splitlines()
+    ]
     done = [told for told in told if told["event"].get("session_id") == agent.session]
-    assert {"CLAIM_ACQUIRED", "LEASE_RENEWED", "CLAIM_RELEASED", "RESULT_ACCEPTED"} <= {event["event_type"] for event in done}
+    assert {"CLAIM_ACQUIRED", "LEASE_RENEWED", "CLAIM_RELEASED", "RESULT_ACCEPTED"} <= {
+        event["event_type"] for event in done
+    }
     assert {event["event"]["agent_id"] for event in done} == {"ada"}
     assert run("show", "task", cwd=project).json()["result"]["agent_id"] == "ada"
 
 
-def test_a_result_that_comes_too_late_is_kept_under_the_agent_whose_claim_it_was(agent: Agent, project: Path) -> None:
+def test_a_result_that_comes_too_late_is_kept_under_the_agent_whose_claim_it_was(
+    agent: Agent, project: Path
+) -> None:
     assert agent.run("genlock next --agent ada")[0] == 0
     assert run("unlock", "task", "--force", cwd=project).code == 0
     assert agent.run("genlock submit task -g 1 --text late")[0] == 5
-    assert [refused["agent_id"] for refused in run("refused", cwd=project).json()["refused"]] == ["ada"]
+    assert [refused["agent_id"] for refused in run("refused", cwd=project).json()["refused"]] == [
+        "ada"
+    ]
 
 
 def test_a_name_that_is_given_counts_more_than_the_claims(agent: Agent, project: Path) -> None:
@@ -127,70 +154,65 @@ def test_two_agents_are_two_sessions(agent: Agent, project: Path) -> None:
         other.die()
 
 
-def test_a_named_session_is_what_it_is_called_and_its_process_is_not_known(agent: Agent, project: Path) -> None:
+def test_a_named_session_is_what_it_is_called_and_its_process_is_not_known(
+    agent: Agent, project: Path
+) -> None:
     _, answer = agent.run("GENLOCK_SESSION=named genlock claim task")
     assert (answer["claim"]["session_id"], answer["claim"]["agent_id"]) == ("named", "named")
     agent.die()
-    assert run("claim", "task", cwd=project, env={"GENLOCK_SESSION": "rival"}).code == 5, "only its lease decides"
+    assert run("claim", "task", cwd=project, env={"GENLOCK_SESSION": "rival"}).code == 5, (
+        "only its lease decides"
+    )
     sessions = run("sessions", cwd=project).json()["sessions"]
-    assert [(line["session_id"], line["pid"], line["process_gone"]) for line in sessions] == [("named", None, False)]
+    assert [(line["session_id"], line["pid"], line["process_gone"]) for line in sessions] == [
+        ("named", None, False)
+    ]
 
 
 def test_a_flag_counts_more_than_the_environment(project: Path) -> None:
-    assert run("claim", "task", "--session", "by-flag", cwd=project).json()["claim"]["session_id"] == "by-flag"
+    assert (
+        run("claim", "task", "--session", "by-flag", cwd=project).json()["claim"]["session_id"]
+        == "by-flag"
+    )
 
 
-def sessions_of(project: Path, script: str, *, shell: str = "bash", background: bool = False) -> list[str]:
-    """What `config get session` says wherever the script calls SHOW, in order of the lines' numbers."""
+STARTED = {
+    "foreground": "{}",
+    "background": "{} & wait",
+    "nohup": "nohup {} & wait",
+    "setsid": "setsid --wait {}",
+    "signals ignored": "trap '' INT QUIT HUP; {}",
+}
+"""The ways in which a script may be started: a session is the same in all of them."""
+
+
+def sessions_of(
+    project: Path, script: str, *, shell: str = "bash", started: str = "foreground"
+) -> list[str]:
+    """The answers of `config get session` wherever the script calls `show NAME`, by name."""
     out = project / "sessions"
     out.mkdir()
     file = project / "fleet.sh"
-    file.write_text(f'show() {{ "{PYTHON}" -m genlock.cli config get session -q > "{out}/$1"; }}\n{script}\nwait\n')
-    starter = f'{shell} "{file}" &\nwait' if background else f'{shell} "{file}"'
-    subprocess.run(["bash", "-c", starter], cwd=project, env=environment(NAMELESS), check=True, timeout=60, stdin=subprocess.DEVNULL)
+    file.write_text(f'show() {{ {SHOW} > "{out}/$1"; }}\n{script}\nwait\n')
+    subprocess.run(
+        ["bash", "-c", STARTED[started].format(f'{shell} "{file}"')],
+        cwd=project,
+        env=environment(NAMELESS),
+        check=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
     return [path.read_text().strip() for path in sorted(out.iterdir())]
 
 
-@pytest.mark.parametrize(
-    ("shell", "claimer"),
-    [
-        ("bash", '( show "$i"; true ) &'),
-        ("bash", 'worker() { show "$1"; true; }; worker "$i" &'),
-        ("bash", 'bash worker.sh "$i" &'),
-        ("bash", f"""bash -c '"$1" -m genlock.cli config get session -q > "sessions/$0"; true' "$i" "{PYTHON}" &"""),
-        ("sh", 'worker() { show "$1"; true; }; worker "$i" &'),
-        ("bash", f'"{PYTHON}" -m genlock.cli config get session -q > "sessions/$i" &'),
-        ("sh", f'"{PYTHON}" -m genlock.cli config get session -q > "sessions/$i" &'),
-        ("bash", f"""bash -c '"$1" -m genlock.cli config get session -q > "sessions/$0"' "$i" "{PYTHON}" &"""),
-        (
-            "bash",
-            f"""[ "$i" = 8 ] && seq 8 | xargs -P 8 -I N sh -c '"{PYTHON}" -m genlock.cli config get session -q > sessions/N; true';""",
-        ),
-    ],
-    ids=["subshell", "function", "script", "bash -c", "function of sh", "itself", "itself of sh", "bash -c of one", "xargs -P"],
-)
-def test_eight_claimers_started_by_one_script_are_eight(project: Path, shell: str, claimer: str) -> None:
-    (project / "worker.sh").write_text(f'"{PYTHON}" -m genlock.cli config get session -q > "sessions/$1"\n')
-    found = sessions_of(project, f"for i in 1 2 3 4 5 6 7 8; do {claimer} done", shell=shell)
-    assert len(found) == len(set(found)) == 8
-
-
-def test_of_eight_claims_that_a_script_puts_into_the_background_one_is_granted_and_stays(project: Path) -> None:
-    """Each ends at once: what is granted to it must not be taken for an orphan's."""
-    script = project / "fleet.sh"
-    script.write_text(f'for i in 1 2 3 4 5 6 7 8; do {GENLOCK} claim task > "answer-$i" & done\nwait\n')
-    subprocess.run(["bash", str(script)], cwd=project, env=environment(NAMELESS), check=True, timeout=60, stdin=subprocess.DEVNULL)
-    answers = [json.loads(path.read_text()) for path in project.glob("answer-*")]
-    assert sorted(answer["reason"] for answer in answers) == ["DENIED_ACTIVE_CLAIM"] * 7 + ["GRANTED"]
-    assert run("claim", "task", cwd=project, env={"GENLOCK_SESSION": "late"}).json()["reason"] == "DENIED_ACTIVE_CLAIM"
-
-
+@pytest.mark.parametrize("started", STARTED)
 @pytest.mark.parametrize("shell", ["bash", "sh"])
-@pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
-def test_all_that_a_script_does_itself_is_one_session(project: Path, shell: str, background: bool) -> None:
+def test_a_script_is_one_session_however_it_is_started(
+    project: Path, shell: str, started: str
+) -> None:
     found = sessions_of(
         project,
-        """
+        f"""
 show 1
 x=$(show 2; true)
 x=$(show 3 | cat)
@@ -198,39 +220,90 @@ x=$(show 3 | cat)
 echo a | while read -r line; do show 5; done
 bash -c '"$@"; true' bash env A=1 sh -c 'exit 0'
 if show 6; then show 7; fi
+( show 8; true ) &
+worker() {{ show "$1"; x=$(show "$1a" | cat); }}
+worker 9 &
+{SHOW} > sessions/b &
+bash -c '{SHOW} > sessions/c; true' &
+nohup {SHOW} > sessions/d 2> nohup.err &
 """,
         shell=shell,
-        background=background,
+        started=started,
     )
-    assert len(found) == 7
+    assert len(found) == 13
     assert len(set(found)) == 1
 
 
-@pytest.mark.parametrize("shell", ["bash", "sh"])
-def test_a_worker_in_the_background_is_one_session_whatever_it_does(project: Path, shell: str) -> None:
-    found = sessions_of(
-        project,
-        """
-worker() { show "$1a"; x=$(show "$1b" | cat); ( show "$1c"; true ); echo a | while read -r line; do show "$1d"; done; }
-worker 1 &
-worker 2 &
-show 3
-""",
-        shell=shell,
+@pytest.mark.parametrize("started", ["foreground", "background"])
+@pytest.mark.parametrize(
+    "claimer",
+    [
+        'bash worker.sh "$i" &',
+        """[ "$i" = 4 ] && seq 4 | xargs -P 4 -I N sh -c 'bash worker.sh N; true';""",
+        f"""[ "$i" = 4 ] && seq 4 | xargs -P 4 -I N sh -c '{SHOW} > sessions/N; true';""",
+    ],
+    ids=["script", "script below xargs -P", "xargs -P"],
+)
+def test_each_worker_script_and_each_child_of_xargs_is_a_session(
+    project: Path, claimer: str, started: str
+) -> None:
+    (project / "worker.sh").write_text(f'{SHOW} > "sessions/$1"\n')
+    found = sessions_of(project, f"for i in 1 2 3 4; do {claimer} done", started=started)
+    assert len(found) == len(set(found)) == 4
+
+
+@pytest.mark.parametrize(
+    ("names", "others"),
+    [
+        ("", (6, True, "GRANTED")),
+        ('GENLOCK_AGENT="w$i"', (5, False, "DENIED_ACTIVE_CLAIM")),
+        ('GENLOCK_SESSION="w$i"', (5, False, "DENIED_ACTIVE_CLAIM")),
+    ],
+    ids=["no names", "GENLOCK_AGENT", "GENLOCK_SESSION"],
+)
+def test_the_exit_code_stops_every_background_worker_of_a_script_but_one(
+    project: Path, names: str, others: tuple[int, bool, str]
+) -> None:
+    """Workers without names share a session: the claim is `already_held` for all but the first."""
+    script = project / "fleet.sh"
+    script.write_text(
+        "worker() {\n"
+        f'  {names} {GENLOCK} claim task > "answer-$i"; code=$?\n'
+        '  echo $code > "code-$i"\n'
+        '  [ $code = 0 ] && touch "worked-$i"\n'
+        "}\n"
+        "for i in 1 2 3 4 5; do worker & done\nwait\n"
     )
-    first, second, script = found[:4], found[4:8], found[8]
-    assert (len(set(first)), len(set(second))) == (1, 1)
-    assert len({first[0], second[0], script}) == 3
+    subprocess.run(
+        ["bash", str(script)],
+        cwd=project,
+        env=environment(NAMELESS),
+        check=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    ended = []
+    for at in range(1, 6):
+        answer = json.loads((project / f"answer-{at}").read_text())
+        code = int((project / f"code-{at}").read_text())
+        ended.append((code, answer["already_held"], answer["reason"]))
+    assert sorted(ended) == sorted([(0, False, "GRANTED"), *[others] * 4])
+    assert len(list(project.glob("worked-*"))) == 1
 
 
 def test_an_interactive_shell_counts_as_itself(project: Path) -> None:
-    """In a real terminal: what is typed, in pipes and substitutions too, is the shell's; a background loop is its own."""
+    """In a real terminal, every command that is typed is the shell's: in pipes, substitutions and
+    in the background too."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(project)
-        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], environment(NAMELESS | {"PS1": "$ ", "TERM": "dumb"}))
+        os.execvpe(
+            "bash",
+            ["bash", "--norc", "--noprofile", "-i"],
+            environment(NAMELESS | {"PS1": "$ ", "TERM": "dumb"}),
+        )
     try:
-        call = f"{GENLOCK} config get session -q"
+        call = f"{SHOW}"
         lines = [
             f"{call} > 1",
             f"x=$({call} | cat); echo $x > 2",
@@ -244,10 +317,11 @@ def test_an_interactive_shell_counts_as_itself(project: Path) -> None:
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
-    typed, substituted, grouped, background = ((project / name).read_text().strip() for name in "1234")
+    typed, substituted, grouped, background = (
+        (project / name).read_text().strip() for name in "1234"
+    )
     assert typed.startswith(f"{host()}-{pid}-")
-    assert typed == substituted == grouped
-    assert background != typed
+    assert typed == substituted == grouped == background
 
 
 def _read(terminal: int) -> bytes:
@@ -261,11 +335,14 @@ def _read(terminal: int) -> bytes:
 
 
 def tree(*commands: str | tuple[str, ...]) -> Any:
-    """Processes from the command's own upwards, numbered from OWN down, which no real process has; the last is the system."""
+    """Processes from the command's own upwards, numbered from OWN down, which no real process has;
+    the last is the system."""
     seen = {}
     for at, command in enumerate([("genlock", "next"), *commands]):
-        seen[OWN - at] = Seen(OWN - at, OWN - at - 1, 50, -1, (command,) if isinstance(command, str) else command)
-    seen[OWN - len(commands) - 1] = Seen(1, 0, 1, -1, ("/sbin/init",))
+        seen[OWN - at] = SeenProcess(
+            OWN - at, OWN - at - 1, (command,) if isinstance(command, str) else command
+        )
+    seen[OWN - len(commands) - 1] = SeenProcess(1, 0, ("/sbin/init",))
     return seen.get
 
 
@@ -330,7 +407,14 @@ def test_whoever_works_is_itself(agent: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "above",
-    [[], ["sshd: vera@pts/0"], [("cron", "-f")], [("bash", "-c", "x"), ("sh", "-c", "y")], ["containerd-shim"], [("systemd", "--user")]],
+    [
+        [],
+        ["sshd: vera@pts/0"],
+        [("cron", "-f")],
+        [("bash", "-c", "x"), ("sh", "-c", "y")],
+        ["containerd-shim"],
+        [("systemd", "--user")],
+    ],
     ids=str,
 )
 def test_where_nobody_stands_above_it_stops_and_says_what_to_set(above: list[Any]) -> None:
@@ -342,7 +426,7 @@ def test_where_nobody_stands_above_it_stops_and_says_what_to_set(above: list[Any
 
 CHILD_OF_INIT = """
 import os, sys
-from genlock.cli import identity
+from genlock import identity
 from genlock.cli.group import run
 
 really = identity.look
@@ -352,9 +436,15 @@ sys.exit(run(sys.argv[1:]))
 
 
 def test_at_pid_1_the_command_stops(project: Path) -> None:
-    """Whose child an orphan becomes depends on the machine, so this one is told that it is init's."""
+    """Whose child an orphan becomes depends on the machine, so this one is told that it is
+    init's."""
     done = subprocess.run(
-        [PYTHON, "-c", CHILD_OF_INIT, "claim", "task"], cwd=project, env=environment(NAMELESS), capture_output=True, text=True, check=False
+        [PYTHON, "-c", CHILD_OF_INIT, "claim", "task"],
+        cwd=project,
+        env=environment(NAMELESS),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert json.loads(done.stderr)["error"]["code"] == "NO_SESSION"
@@ -363,21 +453,111 @@ def test_at_pid_1_the_command_stops(project: Path) -> None:
 
 def test_reading_needs_no_identity(project: Path) -> None:
     done = subprocess.run(
-        [PYTHON, "-c", CHILD_OF_INIT, "ready", "-q"], cwd=project, env=environment(NAMELESS), capture_output=True, text=True, check=False
+        [PYTHON, "-c", CHILD_OF_INIT, "ready", "-q"],
+        cwd=project,
+        env=environment(NAMELESS),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "task\n")
 
 
 def test_a_reused_pid_is_not_mistaken() -> None:
-    mine = Process(host(), boot(), os.getpid(), start_time(os.getpid()) or 0)
-    earlier = Process(host(), boot(), os.getpid(), mine.started - 1)
+    mine = Process(host(), boot(), os.getpid(), start_time(os.getpid()) or 0, namespace())
+    earlier = Process(host(), boot(), os.getpid(), mine.started - 1, namespace())
     assert session_of(mine) != session_of(earlier)
     assert process_of(session_of(mine)) == mine
     assert process_of(session_of(earlier)) is None
-    assert session_of(Process(mine.host, "0000-another-boot", mine.pid, mine.started)) != session_of(mine)
+    assert session_of(
+        Process(mine.host, "0000-another-boot", mine.pid, mine.started, mine.namespace)
+    ) != session_of(mine)
 
 
-@pytest.mark.parametrize("name", ["alice", "a-1-2", "vm-1-x", "a-99999999999-1", "-", "", "host-1-1-ffff"])
+@pytest.mark.parametrize(
+    ("namespace", "name"),
+    [
+        (
+            "4026531836",
+            "box-7-900-b9f5",
+        ),  # that of the machine itself: called as before there were namespaces in names
+        ("4026532178", "box-7-900-b9f5-4026532178"),
+        ("4026531836.4026532180", "box-7-900-b9f5-4026531836.4026532180"),
+        ("none", "box-7-900-b9f5"),
+        ("", "box-7-900-b9f5"),
+    ],
+)
+def test_the_same_pid_in_two_containers_is_two_sessions(namespace: str, name: str) -> None:
+    assert session_of(Process("box", "b9f5d605", 7, 900, namespace)) == name
+
+
+LASTING_PARENT = "import subprocess, sys; sys.exit(subprocess.run(sys.argv[1:]).returncode)"
+
+
+def in_namespace(
+    folder: Path, options: tuple[str, ...], *words: str
+) -> subprocess.CompletedProcess[str]:
+    """`genlock` in namespaces of its own, called by a shell that stays."""
+    command = [
+        *namespaces.into(*options),
+        "sh",
+        "-c",
+        '"$@"; exit',
+        "sh",
+        PYTHON,
+        "-c",
+        LASTING_PARENT,
+        PYTHON,
+        "-m",
+        "genlock.cli",
+        *words,
+    ]
+    return subprocess.run(
+        command, cwd=folder, env=environment(NAMELESS), capture_output=True, text=True, check=False
+    )
+
+
+def test_a_session_in_a_container_has_the_namespace_in_its_name(project: Path) -> None:
+    done = in_namespace(project, namespaces.SANDBOX, "claim", "task")
+    assert done.returncode == 0, done.stderr
+    session = json.loads(done.stdout)["claim"]["session_id"]
+    assert re.search(r"-[0-9]+$", session)
+    assert not session.endswith(f"-{INITIAL_NAMESPACE}")
+    assert process_of(session) is None, "outside it is nobody's name"
+    (line,) = run("sessions", cwd=project).json()["sessions"]
+    assert (line["session_id"], line["process_gone"]) == (session, False)
+
+
+def test_where_proc_shows_another_namespace_the_command_stops_and_says_what_to_set(
+    project: Path,
+) -> None:
+    """What has our pid there is somebody else, and would be taken for the session of all who run
+    so."""
+    done = in_namespace(project, namespaces.BORROWED_PROC, "claim", "task")
+    assert (done.returncode, done.stdout) == (2, "")
+    error = json.loads(done.stderr)["error"]
+    assert error["code"] == "NO_SESSION"
+    assert error["message"].startswith(
+        "cannot tell which agent this is: /proc shows another pid namespace than the one this "
+        "command runs in; say who you are: set GENLOCK_SESSION"
+    )
+    assert run("show", "task", cwd=project).json()["generation"] == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alice",
+        "a-1-2",
+        "vm-1-x",
+        "a-99999999999-1",
+        "-",
+        "",
+        "host-1-1-ffff",
+        f"{os.uname().nodename}-9999999999-1",
+        f"{os.uname().nodename}-0-1",
+    ],
+)
 def test_a_name_that_only_looks_like_a_process_is_none(name: str) -> None:
     assert process_of(name) is None
 
@@ -386,13 +566,9 @@ def test_ps_sees_what_proc_sees() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         try:
             assert identity.look_by_ps(child.pid) == identity.look(child.pid)
-            assert identity.look_by_ps(child.pid) == Seen(child.pid, os.getpid(), os.getpgrp(), _foreground(), ("sleep", "60"))
+            assert identity.look_by_ps(child.pid) == SeenProcess(
+                child.pid, os.getpid(), ("sleep", "60")
+            )
         finally:
             child.kill()
     assert identity.look_by_ps(2**22 - 1) is None
-
-
-def _foreground() -> int:
-    seen = identity.look(os.getpid())
-    assert seen is not None
-    return seen.foreground

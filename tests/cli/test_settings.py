@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,12 +30,28 @@ def test_the_first_that_says_something_counts(project: Path, own: dict[str, str 
     assert agent() == [SESSION, "default"]
     assert run("config", "set", "--user", "agent", "by-user", cwd=project, env=own).code == 0
     assert agent() == ["by-user", f"{project}/own/genlock/config.toml:1"]
-    assert run("config", "set", "agent", "by-project", cwd=project, env=own).code == 0
-    assert agent() == ["by-project", f"{project}/.genlock/config.toml:1"]
     assert agent(GENLOCK_AGENT="by-environment") == ["by-environment", "environment GENLOCK_AGENT"]
-    assert agent("--agent", "by-flag", GENLOCK_AGENT="by-environment") == ["by-flag", "flag --agent"]
-    assert run("config", "unset", "agent", cwd=project, env=own).json()["changed"] is True
-    assert agent() == ["by-user", f"{project}/own/genlock/config.toml:1"]
+    assert agent("--agent", "by-flag", GENLOCK_AGENT="by-environment") == [
+        "by-flag",
+        "flag --agent",
+    ]
+    assert run("config", "unset", "--user", "agent", cwd=project, env=own).json()["changed"] is True
+    assert agent() == [SESSION, "default"]
+
+
+def test_the_projects_file_comes_before_the_users(
+    project: Path, own: dict[str, str | None]
+) -> None:
+    def tenant() -> list[str]:
+        found = run("config", "get", "tenant", cwd=project, env=own).json()
+        return [found["value"], found["origin"]]
+
+    assert run("config", "set", "--user", "tenant", "by-user", cwd=project, env=own).code == 0
+    assert tenant() == ["by-user", f"{project}/own/genlock/config.toml:1"]
+    assert run("config", "set", "tenant", "by-project", cwd=project, env=own).code == 0
+    assert tenant() == ["by-project", f"{project}/.genlock/config.toml:1"]
+    assert run("config", "unset", "tenant", cwd=project, env=own).json()["changed"] is True
+    assert tenant() == ["by-user", f"{project}/own/genlock/config.toml:1"]
 
 
 def test_show_says_what_counts_and_with_origin_why(project: Path) -> None:
@@ -49,7 +66,9 @@ def test_show_says_what_counts_and_with_origin_why(project: Path) -> None:
         "api_key": None,
         "lease_seconds": None,
     }
-    assert run("config", "show", "--origin", cwd=project, env={"GENLOCK_LEASE_SECONDS": "60"}).json()["lease_seconds"] == {
+    assert run(
+        "config", "show", "--origin", cwd=project, env={"GENLOCK_LEASE_SECONDS": "60"}
+    ).json()["lease_seconds"] == {
         "value": 60,
         "origin": "environment GENLOCK_LEASE_SECONDS",
     }
@@ -64,22 +83,32 @@ def test_genlock_url_names_the_store(project: Path, tmp_path: Path) -> None:
     assert run("ready", "-q", "--url", elsewhere["GENLOCK_URL"], cwd=project).out == "there\n"
 
 
-def test_what_is_set_is_used(project: Path) -> None:
+def test_what_is_set_is_used(project: Path, own: dict[str, str | None]) -> None:
     run("config", "set", "lease_seconds", "42", cwd=project)
-    run("config", "set", "agent", "vera", cwd=project)
+    run("config", "set", "--user", "agent", "vera", cwd=project, env=own)
     run("add", "task", cwd=project)
-    claim = run("claim", "task", cwd=project).json()["claim"]
-    assert (claim["lease_seconds"], claim["agent_id"], claim["session_id"]) == (42.0, "vera", SESSION)
+    claim = run("claim", "task", cwd=project, env=own).json()["claim"]
+    assert (claim["lease_seconds"], claim["agent_id"], claim["session_id"]) == (
+        42.0,
+        "vera",
+        SESSION,
+    )
 
 
 def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
     file = project / ".genlock" / "config.toml"
     file.write_text('# ours\nproject = "web"  # the shop\n\nlease_seconds = 60', encoding="utf-8")
     assert run("config", "set", "lease_seconds", "90", cwd=project).code == 0
-    assert run("config", "set", "user", "jürgen", cwd=project).code == 0
-    assert file.read_text(encoding="utf-8") == '# ours\nproject = "web"  # the shop\n\nlease_seconds = 90\nuser = "jürgen"\n'
+    assert run("config", "set", "tenant", "shops", cwd=project).code == 0
+    assert (
+        file.read_text(encoding="utf-8")
+        == '# ours\nproject = "web"  # the shop\n\nlease_seconds = 90\ntenant = "shops"\n'
+    )
     assert run("config", "unset", "lease_seconds", cwd=project).code == 0
-    assert file.read_text(encoding="utf-8") == '# ours\nproject = "web"  # the shop\n\nuser = "jürgen"\n'
+    assert (
+        file.read_text(encoding="utf-8")
+        == '# ours\nproject = "web"  # the shop\n\ntenant = "shops"\n'
+    )
     assert run("config", "unset", "lease_seconds", cwd=project).json()["changed"] is False
 
 
@@ -90,33 +119,62 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
             "colour",
             "red",
             (
-                "there is no setting 'colour'; there are: url, tenant, project, session, agent, user, api_key, lease_seconds, "
+                "there is no setting 'colour'; there are: url, tenant, project, session, agent, "
+                "user, api_key, lease_seconds, "
                 "and those of a service, which begin with serve_"
             ),
         ),
-        ("tenant", "a/b", "config set: tenant 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -"),
-        ("url", "genlock.db", "config set: url is a store's URL such as sqlite:///path/genlock.db, or a service's, not 'genlock.db'"),
-        ("lease_seconds", "soon", "config set: lease_seconds is a number of seconds over 0 and up to a year, not 'soon'"),
-        ("lease_seconds", "-1", "config set: lease_seconds is a number of seconds over 0 and up to a year, not '-1'"),
+        (
+            "tenant",
+            "a/b",
+            "config set: tenant 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -",
+        ),
+        (
+            "url",
+            "genlock.db",
+            (
+                "config set: url is a store's URL such as sqlite:///path/genlock.db, or a "
+                "service's, not 'genlock.db'"
+            ),
+        ),
+        (
+            "lease_seconds",
+            "soon",
+            "config set: lease_seconds is a number of seconds over 0 and up to a year, not 'soon'",
+        ),
+        (
+            "lease_seconds",
+            "-1",
+            "config set: lease_seconds is a number of seconds over 0 and up to a year, not '-1'",
+        ),
         (
             "session",
             "me",
-            "session cannot be set in a file: all that read the file would be one session; set GENLOCK_SESSION for each agent",
+            (
+                "session cannot be set in a file: all that read the file would be one session; set "
+                "GENLOCK_SESSION for each agent"
+            ),
         ),
     ],
 )
 def test_a_wrong_value_is_not_written(project: Path, key: str, value: str, says: str) -> None:
     ran = run("config", "set", key, "--", value, cwd=project)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.error() == {"code": "BAD_SETTING", "message": says}
+    assert ran.error() == {"code": "BAD_SETTING", "message": says, "try_next": []}
     assert not (project / ".genlock" / "config.toml").exists()
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('project = "web"\ncolour = "red"\n', ":2: there is no setting 'colour'; there are: url, tenant, project, "),
-        ("\n\nlease_seconds = 0\n", ":3: lease_seconds is a number of seconds over 0 and up to a year, not 0"),
+        (
+            'project = "web"\ncolour = "red"\n',
+            ":2: there is no setting 'colour'; there are: url, tenant, project, ",
+        ),
+        (
+            "\n\nlease_seconds = 0\n",
+            ":3: lease_seconds is a number of seconds over 0 and up to a year, not 0",
+        ),
         ("project = [1]\n", ":1: project is one value, not list"),
         ('[agent]\nname = "x"\n', ":1: agent is one value, not dict"),
         ('session = "me"\n', ":1: session cannot be set in a file: "),
@@ -132,7 +190,9 @@ def test_a_wrong_file_is_named_with_its_line(project: Path, text: str, says: str
     assert ran.error()["message"].startswith(f"{file}{says}")
 
 
-def test_a_link_stays_a_link_and_lines_keep_their_ends(project: Path, own: dict[str, str | None], tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_lines_keep_their_ends(
+    project: Path, own: dict[str, str | None], tmp_path: Path
+) -> None:
     kept = tmp_path / "dotfiles" / "genlock.toml"
     kept.parent.mkdir()
     kept.write_bytes(b'# mine\r\nproject = "web"\r\n')
@@ -141,13 +201,16 @@ def test_a_link_stays_a_link_and_lines_keep_their_ends(project: Path, own: dict[
     link.symlink_to(kept)
     assert run("config", "set", "--user", "agent", "ada", cwd=project, env=own).code == 0
     assert run("config", "set", "--user", "project", "shop", cwd=project, env=own).code == 0
-    assert (link.readlink(), kept.read_bytes()) == (kept, b'# mine\r\nproject = "shop"\r\nagent = "ada"\r\n')
+    assert (link.readlink(), kept.read_bytes()) == (
+        kept,
+        b'# mine\r\nproject = "shop"\r\nagent = "ada"\r\n',
+    )
 
 
 def test_a_file_that_cannot_be_read_is_not_written(project: Path) -> None:
     file = project / ".genlock" / "config.toml"
     file.write_bytes(b"project = '\xff'\n")
-    for words in (["set", "agent", "ada"], ["unset", "agent"]):
+    for words in (["set", "tenant", "shops"], ["unset", "tenant"]):
         ran = run("config", *words, cwd=project)
         assert (ran.code, ran.error()["code"]) == (2, "BAD_SETTING")
         assert ran.error()["message"].startswith(f"{file} cannot be read: ")
@@ -168,8 +231,10 @@ def test_bytes_that_are_no_text_are_refused(project: Path) -> None:
     assert "cannot be read" in ran.error()["message"]
 
 
-def test_without_a_project_only_ones_own_file_can_be_written(tmp_path: Path, own: dict[str, str | None]) -> None:
-    ran = run("config", "set", "agent", "vera", cwd=tmp_path, env=own)
+def test_without_a_project_only_ones_own_file_can_be_written(
+    tmp_path: Path, own: dict[str, str | None]
+) -> None:
+    ran = run("config", "set", "tenant", "shops", cwd=tmp_path, env=own)
     assert (ran.code, ran.error()["code"]) == (3, "NO_PROJECT")
     assert "genlock init" in ran.error()["message"]
     assert run("config", "set", "--user", "agent", "vera", cwd=tmp_path, env=own).json() == {
@@ -185,12 +250,49 @@ def test_path_says_where_the_files_are(project: Path) -> None:
         "project": f"{project}/.genlock/config.toml",
         "user": f"{home()}/.config/genlock/config.toml",
     }
-    assert run("config", "path", "-q", cwd=project).out == f"{project}/.genlock/config.toml\n{home()}/.config/genlock/config.toml\n"
+    assert (
+        run("config", "path", "-q", cwd=project).out
+        == f"{project}/.genlock/config.toml\n{home()}/.config/genlock/config.toml\n"
+    )
 
 
 def test_without_xdg_the_users_file_is_in_dot_config(tmp_path: Path) -> None:
     found = run("config", "path", cwd=tmp_path, env={"XDG_CONFIG_HOME": None}).json()
     assert found["user"] == f"{home()}/.config/genlock/config.toml"
+
+
+def test_a_relative_xdg_folder_is_ignored(project: Path) -> None:
+    """It would be in the project, where a clone has brought the user's own settings along."""
+    theirs = project / "config" / "genlock"
+    theirs.mkdir(parents=True)
+    (theirs / "config.toml").write_text('url = "http://127.0.0.1:9"\n')
+    found = run("config", "path", cwd=project, env={"XDG_CONFIG_HOME": "config"}).json()
+    assert found["user"] == f"{home()}/.config/genlock/config.toml"
+    assert run("ready", "--json", cwd=project, env={"XDG_CONFIG_HOME": "config"}).code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [["config", "set", "--user", "agent", "a"], ["login", "http://127.0.0.1:9"]]
+)
+def test_the_users_folders_are_made_for_the_user_alone(words: list[str], tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert (
+            run(
+                *words,
+                cwd=tmp_path,
+                env={"XDG_CONFIG_HOME": str(tmp_path / "a" / "b")},
+                input="glk_key\n",
+            ).code
+            == 0
+        )
+    finally:
+        os.umask(before)
+    modes = [
+        oct(each.stat().st_mode & 0o777)
+        for each in (tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/genlock")
+    ]
+    assert modes == ["0o700", "0o700", "0o700"]
 
 
 def test_get_answers_bare_for_scripts(project: Path) -> None:
@@ -200,23 +302,18 @@ def test_get_answers_bare_for_scripts(project: Path) -> None:
 
 
 def test_show_shows_neither_keys_nor_passwords(project: Path, own: dict[str, str | None]) -> None:
-    secrets = {"GENLOCK_API_KEY": "glk_abc_verysecret_1234", "GENLOCK_URL": "postgresql://ada:verysecret@db.example.com/plans"}
+    secrets = {
+        "GENLOCK_API_KEY": "glk_abc_verysecret_1234",
+        "GENLOCK_URL": "postgresql://ada:verysecret@db.example.com/plans",
+    }
     shown = run("config", "show", cwd=project, env=secrets)
     assert "verysecret" not in shown.out
     assert shown.json()["api_key"] == "glk_abc_…"
     assert shown.json()["url"] == "postgresql://ada:…@db.example.com/plans"
-    assert run("config", "get", "api_key", cwd=project, env=secrets).json()["value"] == "glk_abc_verysecret_1234"
-
-
-def test_a_key_is_kept_in_one_s_own_file_which_nobody_else_can_read(project: Path, own: dict[str, str | None], tmp_path: Path) -> None:
-    refused = run("config", "set", "api_key", "glk_abc_verysecret_1234", cwd=project, env=own)
-    assert refused.code == 2
-    assert "--user" in refused.error()["message"]
-    written = run("config", "set", "--user", "api_key", "glk_abc_verysecret_1234", cwd=project, env=own)
-    assert written.code == 0
-    assert "verysecret" not in written.out
-    assert (tmp_path / "own/genlock/config.toml").stat().st_mode & 0o777 == 0o600
-    assert run("config", "show", cwd=project, env=own).json()["api_key"] == "glk_abc_…"
+    assert (
+        run("config", "get", "api_key", cwd=project, env=secrets).json()["value"]
+        == "glk_abc_verysecret_1234"
+    )
 
 
 def test_a_key_that_is_none_is_refused_without_being_shown(project: Path) -> None:

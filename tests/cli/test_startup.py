@@ -1,4 +1,5 @@
-"""A call pays for itself alone: what each imports. How long it takes is measured by bench/startup.py."""
+"""A call pays for itself alone: what each imports. How long it takes is measured by
+bench/startup.py."""
 
 from __future__ import annotations
 
@@ -27,14 +28,23 @@ NEVER_TO_READ = {
 def imported(folder: Path, *arguments: str) -> set[str]:
     """The modules that are there when the command ends."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stderr.split())
 
 
 def test_version_needs_next_to_nothing(tmp_path: Path) -> None:
     found = imported(tmp_path, "version")
-    assert {name for name in found if name.startswith("genlock")} == {"genlock", "genlock.cli", "genlock.cli.main"}
+    assert {name for name in found if name.startswith("genlock")} == {
+        "genlock",
+        "genlock.cli",
+        "genlock.cli.main",
+    }
     assert not found & {"click", "msgspec", "typing", "re", "enum", "pathlib"}
 
 
@@ -51,13 +61,15 @@ def test_the_library_imports_no_event_loop_before_one_is_used(tmp_path: Path) ->
 import sys
 import genlock
 assert "genlock.coordinator" not in sys.modules
-with genlock.connect("sqlite://{tmp_path}/x.db", session_id="s", agent_id="a") as fleet:
+with genlock.connect("sqlite://{tmp_path}/x.db", create=True, session_id="s", agent_id="a") as fleet:
     fleet.add_tasks(tasks=["task"])
     assert fleet.claim_task(task_id="task").success
 assert "asyncio" not in sys.modules
 assert genlock.aio.connect
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -84,7 +96,10 @@ def test_the_version_is_told_in_every_style(arguments: list[str], answer: str | 
     ran = run(*arguments)
     assert (ran.code, ran.err) == (0, "")
     if answer is None:
-        assert ran.json() == {"version": "0.1.0", "python": ".".join(map(str, sys.version_info[:3]))}
+        assert ran.json() == {
+            "version": "0.1.0",
+            "python": ".".join(map(str, sys.version_info[:3])),
+        }
     else:
         assert ran.out == answer
 
@@ -92,4 +107,6 @@ def test_the_version_is_told_in_every_style(arguments: list[str], answer: str | 
 def test_a_call_that_is_answered_early_is_answered_like_any_other() -> None:
     ran = run("version", "--nonsense")
     assert (ran.code, ran.out) == (2, "")
-    assert run("version", "--help").out.startswith("Usage: genlock version [OPTIONS]\n\n  The version.\n")
+    assert run("version", "--help").out.startswith(
+        "Usage: genlock version [OPTIONS]\n\n  Print the version.\n"
+    )

@@ -6,10 +6,11 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from genlock.places import sqlite_url
+from genlock.project_folder import sqlite_url
 from tests.cli.console import run
 from tests.cli.stage import Stage
 from tests.cli.terminal import Terminal, shown
@@ -21,13 +22,25 @@ PLAIN: dict[str, str | None] = {"NO_COLOR": "1", "GENLOCK_SESSION": "dave", "GEN
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    """A project with long names, foreign letters, a takeover and refused results; the tests only look at it."""
+    """A project with long names, foreign letters, a takeover and refused results; the tests only
+    look at it."""
     stage = Stage(tmp_path_factory.mktemp("terminals") / "project")
     stage.add(
         {"id": CORE, "title": "The core framework", "priority": "high"},
         {"id": "A-002-api", "title": "The API", "depends_on": [CORE]},
-        {"id": LONG, "title": "A title, too, that is much longer than what a line of eighty columns could ever hold", "priority": "low"},
-        {"id": "C-001-docs", "title": "文档 [bold]and[/] \x1b[31mred\x1b[0m\nlines", "description": "word " * 40},
+        {
+            "id": LONG,
+            "title": (
+                "A title, too, that is much longer than what a line of eighty columns could "
+                "ever hold"
+            ),
+            "priority": "low",
+        },
+        {
+            "id": "C-001-docs",
+            "title": "文档 [bold]and[/] \x1b[31mred\x1b[0m\nlines",
+            "description": "word " * 40,
+        },
         {"id": "D-001-late", "depends_on": ["A-002-api", LONG]},
     )
     stage.claim(CORE, "alice", ago=3600, lease=60)
@@ -35,7 +48,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     stage.submit(CORE, 1, "alice", {"by": "alice"})
     with stage.library() as fleet:
         for name in ("ci", LONG):
-            fleet.create_key(name=name, role="agent", projects="team-*", session_id="s1", expires_in_seconds=60)
+            fleet.create_key(
+                name=name, role="agent", projects="team-*", session_id="s1", expires_in_seconds=60
+            )
     return stage
 
 
@@ -64,7 +79,7 @@ VERBS = [
 @pytest.mark.parametrize("arguments", VERBS, ids=" ".join)
 def test_what_is_shown_fits_the_terminal(stage: Stage, arguments: list[str], columns: int) -> None:
     code, lines = shown(*arguments, cwd=stage.folder, columns=columns, env=PLAIN)
-    assert code == {"claim": 5, "unlock": 2}.get(arguments[0], 0)
+    assert code == {"claim": 5, "unlock": 4}.get(arguments[0], 0)
     assert lines
     # Commands stay whole, so that they can be copied.
     ours = [line for line in lines if "genlock " not in line]
@@ -76,18 +91,29 @@ def test_a_sentence_is_broken_at_blanks_and_its_command_stays_whole(tmp_path: Pa
     folder.mkdir()
     code, lines = shown("status", cwd=folder, columns=len(str(folder)) + 60, env=PLAIN)
     store = folder / ".genlock" / "genlock.db"
-    assert (code, lines) == (3, [f"genlock: there is no store at {store}; to make", "  one, type:", "  genlock init"])
+    assert (code, lines) == (
+        3,
+        [f"genlock: there is no store at {store}; to make", "  one, type:", "  genlock init"],
+    )
     code, lines = shown("status", cwd=folder, columns=len(str(folder)) + 90, env=PLAIN)
-    assert lines == [f"genlock: there is no store at {store}; to make one, type: genlock init"], "what fits stands in one line"
+    assert lines == [f"genlock: there is no store at {store}; to make one, type: genlock init"], (
+        "what fits stands in one line"
+    )
 
 
 def test_what_only_names_a_command_is_not_broken(stage: Stage) -> None:
-    _, lines = shown("claim", CORE, "--session", "another-session", cwd=stage.folder, columns=40, env=PLAIN)
-    assert lines[-1] == f"see: genlock explain {CORE} --session another-session"
+    _, lines = shown(
+        "claim", CORE, "--session", "another-session", cwd=stage.folder, columns=40, env=PLAIN
+    )
+    assert f"  genlock explain {CORE} --session another-session" in lines
 
 
-@pytest.mark.parametrize(("env", "escapes"), [({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, True)])
-def test_escape_codes_are_only_for_terminals_that_want_them(stage: Stage, env: dict[str, str | None], escapes: bool) -> None:
+@pytest.mark.parametrize(
+    ("env", "escapes"), [({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, True)]
+)
+def test_escape_codes_are_only_for_terminals_that_want_them(
+    stage: Stage, env: dict[str, str | None], escapes: bool
+) -> None:
     for arguments in (["ready"], ["history", CORE], ["explain", CORE]):
         _, lines = shown(*arguments, cwd=stage.folder, env=env)
         assert ("\x1b" in "".join(lines)) is escapes
@@ -127,7 +153,9 @@ def test_ready_is_a_table_on_a_terminal(stage: Stage) -> None:
 
 def test_history_is_the_lineage_with_the_rejected_submissions_below(stage: Stage) -> None:
     code, lines = shown("history", CORE, cwd=stage.folder, env=PLAIN)
-    told = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d", "WHEN", line) for line in lines]
+    told = [
+        re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d", "WHEN", line) for line in lines
+    ]
     told = [re.sub(r"[0-9a-f]{16}", "DIGEST", re.sub(" +", " ", line)) for line in told]
     assert (code, told) == (
         0,
@@ -144,7 +172,32 @@ def test_history_is_the_lineage_with_the_rejected_submissions_below(stage: Stage
     )
 
 
-def test_whoever_would_adopt_a_result_of_a_finished_task_is_told_to_reset_it_first(tmp_path: Path) -> None:
+def test_progress_and_cost_are_in_show_status_history_and_events(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    stage.add("T")
+    stage.claim("T", "alice")
+    with stage.library("alice") as fleet:
+        told: dict[str, Any] = {"task_id": "T", "generation": 1}
+        fleet.report_progress(**told, fraction=0.2, note="outline done", cost={"usd": 0.1})
+        fleet.report_progress(**told, fraction=0.4, note="tests pass", cost={"usd": 0.12})
+    text = {
+        verb[0]: "\n".join(shown(*verb, cwd=stage.folder, env=PLAIN)[1])
+        for verb in (["show", "T"], ["status"], ["history", "T"], ["events"])
+    }
+    assert re.search(r"progress +40%, \S+ ago", text["show"])
+    assert re.search(r"cost +0.12 usd", text["show"])
+    assert text["show"].index("outline done") < text["show"].index("tests pass")
+    assert "40%: tests pass" in text["status"]
+    assert "40%: tests pass (0.12 usd)" in text["history"]
+    assert text["events"].count("PROGRESS_REPORTED") == 2
+    (row,) = stage.run("status").json()["at_work"]
+    assert row["progress"]["fraction"] == 0.4
+    assert row["progress"]["cost"] == {"usd": 0.12}
+
+
+def test_whoever_would_adopt_a_result_of_a_finished_task_is_told_to_reset_it_first(
+    tmp_path: Path,
+) -> None:
     stage = Stage(tmp_path / "finished")
     stage.add(CORE)
     stage.claim(CORE, "alice", ago=3600, lease=60)
@@ -152,11 +205,30 @@ def test_whoever_would_adopt_a_result_of_a_finished_task_is_told_to_reset_it_fir
     stage.submit(CORE, 1, "alice", "late")
     stage.submit(CORE, 2, "bob", "good")
     digests = re.compile("[0-9a-f]{16}")
-    told = [f"  genlock reset {CORE}", f"  genlock adopt {CORE} 1/alice/DIGEST", f"  genlock discard {CORE} 1/alice/DIGEST"]
+    told = [
+        f"  genlock reset {CORE}",
+        f"  genlock adopt {CORE} 1/alice/DIGEST",
+        f"  genlock discard {CORE} 1/alice/DIGEST",
+    ]
     code, lines = shown("refused", cwd=stage.folder, env=PLAIN)
     assert (code, [digests.sub("DIGEST", line) for line in lines[-3:]]) == (0, told)
-    late = shown("submit", CORE, "-g", "1", "--text", "late", "--session", "alice", cwd=stage.folder, env=PLAIN)
-    assert (late[0], [digests.sub("DIGEST", line) for line in late[1][-3:]]) == (5, told)
+    late = shown(
+        "submit",
+        CORE,
+        "-g",
+        "1",
+        "--text",
+        "late",
+        "--session",
+        "alice",
+        cwd=stage.folder,
+        env=PLAIN,
+    )
+    assert (late[0], late[1][-2:]) == (
+        5,
+        ["  genlock next --session alice", f"  genlock history {CORE}"],
+    )
+    assert not any("adopt" in line for line in late[1]), "the zombie itself is not told to adopt"
 
 
 def test_explain_is_told_in_sentences(stage: Stage) -> None:
@@ -212,13 +284,51 @@ def test_what_is_said_to_be_typed_is_of_the_same_session_and_place(tmp_path: Pat
     place = ["--url", f"sqlite://{there.folder}/.genlock/genlock.db", "--project", "shop"]
     assert run("add", "one", *place).code == 0
     wide = {**PLAIN, "GENLOCK_SESSION": "s1"}
-    _, lines = shown("next", *place, "--session", "worker 7", "--agent", "ada", cwd=elsewhere.folder, columns=300, env=wide)
-    assert typed(lines, "when done: genlock ") == ["submit", "one", "-g", "1", *place, "--session", "worker 7"]
-    _, lines = shown("claim", "one", *place, "--session", "other", "--agent", "bob", cwd=elsewhere.folder, columns=300, env=wide)
-    asked = typed(lines, "see: genlock ")
-    assert asked == ["explain", "one", *place, "--session", "other", "--agent", "bob"]
+    _, lines = shown(
+        "next",
+        *place,
+        "--session",
+        "worker 7",
+        "--agent",
+        "ada",
+        cwd=elsewhere.folder,
+        columns=300,
+        env=wide,
+    )
+    assert typed(lines, "when done: genlock ") == [
+        "submit",
+        "one",
+        "-g",
+        "1",
+        *place,
+        "--session",
+        "worker 7",
+    ]
+    _, lines = shown(
+        "claim",
+        "one",
+        *place,
+        "--session",
+        "other",
+        "--agent",
+        "bob",
+        cwd=elsewhere.folder,
+        columns=300,
+        env=wide,
+    )
+    asked = typed(lines, "genlock explain ")
+    assert asked == ["one", *place, "--session", "other", "--agent", "bob"]
     as_ada = {**wide, "GENLOCK_AGENT": "ada"}
-    _, lines = shown("explain", "one", *place, "--session", "worker 7", cwd=elsewhere.folder, columns=300, env=as_ada)
+    _, lines = shown(
+        "explain",
+        "one",
+        *place,
+        "--session",
+        "worker 7",
+        cwd=elsewhere.folder,
+        columns=300,
+        env=as_ada,
+    )
     done = typed(lines, "genlock submit ")
     assert run("submit", *done, cwd=elsewhere.folder).json()["reason"] == "ACCEPTED"
 
@@ -226,15 +336,35 @@ def test_what_is_said_to_be_typed_is_of_the_same_session_and_place(tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["ready", "--limit", "1", "--track", "A"], "there are more: genlock ready --all --track A --project shop"),
-        (["ready", "--limit", "1", "--agent", "a b"], "there are more: genlock ready --all --agent 'a b' --project shop"),
-        (["edit", "A-001-x"], "name what is to be another: genlock edit A-001-x --title TEXT --project shop"),
-        (["spawn", "A-001-x", "-g", "1"], "genlock spawn A-001-x -g 1 'first part' 'second part' --project shop"),
-        (["graph", "--track", "Z"], "to import a plan, type: genlock plan import FILE --project shop"),
-        (["plan", "show", "--track", "Z"], "to import a plan, type: genlock plan import FILE --project shop"),
+        (
+            ["ready", "--limit", "1", "--track", "A"],
+            "there are more: genlock ready --all --track A --project shop",
+        ),
+        (
+            ["ready", "--limit", "1", "--agent", "a b"],
+            "there are more: genlock ready --all --agent 'a b' --project shop",
+        ),
+        (
+            ["edit", "A-001-x"],
+            "name what is to be another: genlock edit A-001-x --title TEXT --project shop",
+        ),
+        (
+            ["spawn", "A-001-x", "-g", "1"],
+            "genlock spawn A-001-x -g 1 'first part' 'second part' --project shop",
+        ),
+        (
+            ["graph", "--track", "Z"],
+            "to import a plan, type: genlock plan import FILE --project shop",
+        ),
+        (
+            ["plan", "show", "--track", "Z"],
+            "to import a plan, type: genlock plan import FILE --project shop",
+        ),
     ],
 )
-def test_what_is_said_to_be_typed_names_the_project(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_what_is_said_to_be_typed_names_the_project(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
     stage = Stage(tmp_path / "project")
     for name in ("A-001-x", "A-002-y"):
         assert stage.run("add", name, "--project", "shop").code == 0
@@ -278,11 +408,20 @@ def chain(tmp_path: Path) -> Stage:
 
 @pytest.mark.parametrize(
     ("typed", "code", "states"),
-    [("y\n", 0, ["PENDING", "BLOCKED"]), ("n\n", 1, ["COMPLETED", "COMPLETED"]), ("\n", 1, ["COMPLETED", "COMPLETED"])],
+    [
+        ("y\n", 0, ["PENDING", "BLOCKED"]),
+        ("n\n", 1, ["COMPLETED", "COMPLETED"]),
+        ("\n", 1, ["COMPLETED", "COMPLETED"]),
+    ],
 )
-def test_a_cascade_lists_what_it_would_reset_and_asks(chain: Stage, typed: str, code: int, states: list[str]) -> None:
+def test_a_cascade_lists_what_it_would_reset_and_asks(
+    chain: Stage, typed: str, code: int, states: list[str]
+) -> None:
     with Terminal("reset", "first", "--cascade", cwd=chain.folder, env=PLAIN) as terminal:
-        terminal.wait_for("first and what rests on it, 1 completed task, would be reset:\r\n  second\r\nReset them? [y/N]: ")
+        terminal.wait_for(
+            "first and what rests on it, 1 completed task, would be reset:\r\n  second\r\nReset "
+            "them? [y/N]: "
+        )
         terminal.press(typed)
         assert terminal.end() == code
     assert [chain.run("show", task, "-q").out.strip() for task in ("first", "second")] == states
@@ -293,7 +432,8 @@ def test_ctrl_c_at_the_question_changes_nothing(chain: Stage) -> None:
     with Terminal("reset", "first", "--cascade", cwd=chain.folder, env=PLAIN) as terminal:
         terminal.wait_for("[y/N]: ")
         terminal.interrupt()
-        # Not even a yes that comes right after it counts; and if Ctrl-C came just before the keyboard was read, the key wakes the reader.
+        # Not even a yes that comes right after it counts; and if Ctrl-C came just before the
+        # keyboard was read, the key wakes the reader.
         terminal.press("y\n")
         assert terminal.end() == 130
     assert chain.files() == before
@@ -304,31 +444,51 @@ def test_with_yes_nobody_is_asked(chain: Stage) -> None:
     assert (code, lines) == (0, ["first is to be done again, and second: PENDING, generation 2"])
 
 
-@pytest.mark.parametrize(("typed", "code", "state"), [("y\n", 0, "CANCELLED"), ("n\n", 1, "PENDING"), ("\n", 1, "PENDING")])
-def test_pruning_lists_what_it_would_cancel_and_asks(tmp_path: Path, typed: str, code: int, state: str) -> None:
+@pytest.mark.parametrize(
+    ("typed", "code", "state"),
+    [("y\n", 0, "CANCELLED"), ("n\n", 1, "PENDING"), ("\n", 1, "PENDING")],
+)
+def test_pruning_lists_what_it_would_cancel_and_asks(
+    tmp_path: Path, typed: str, code: int, state: str
+) -> None:
     stage = Stage(tmp_path / "pruning")
     stage.add("of-another-plan")
     (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
-    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
-        terminal.wait_for("1 task of project 'default' not in the plan would be cancelled:\r\n  of-another-plan\r\nCancel it? [y/N]: ")
+    with Terminal(
+        "plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN
+    ) as terminal:
+        terminal.wait_for(
+            "1 task of project 'default' not in the plan would be cancelled:\r\n  "
+            "of-another-plan\r\nCancel it? [y/N]: "
+        )
         terminal.press(typed)
         assert terminal.end() == code
     assert stage.run("show", "of-another-plan", "-q").out.strip() == state
-    assert stage.run("show", "mine", "-q").code == (0 if code == 0 else 3), "who does not agree has nothing imported"
+    assert stage.run("show", "mine", "-q").code == (0 if code == 0 else 3), (
+        "who does not agree has nothing imported"
+    )
 
 
 def test_what_is_added_while_the_question_stands_is_not_pruned_unasked(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "pruning")
     stage.add("old")
     (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
-    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
+    with Terminal(
+        "plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN
+    ) as terminal:
         terminal.wait_for("  old\r\nCancel it? [y/N]: ")
         stage.add("new")
         terminal.press("y\n")
-        terminal.wait_for("2 tasks of project 'default' not in the plan would be cancelled:\r\n  new\r\n  old\r\nCancel them? [y/N]: ")
+        terminal.wait_for(
+            "2 tasks of project 'default' not in the plan would be cancelled:\r\n  new\r\n  "
+            "old\r\nCancel them? [y/N]: "
+        )
         terminal.press("n\n")
         assert terminal.end() == 1
-    assert [stage.run("show", task, "-q").out for task in ("old", "new")] == ["PENDING\n", "PENDING\n"]
+    assert [stage.run("show", task, "-q").out for task in ("old", "new")] == [
+        "PENDING\n",
+        "PENDING\n",
+    ]
 
 
 def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> None:
@@ -336,7 +496,9 @@ def test_ctrl_c_at_the_question_of_an_import_changes_nothing(tmp_path: Path) -> 
     stage.add("of-another-plan")
     (stage.folder / "plan.yaml").write_text("tasks: [{id: mine}]\n", encoding="utf-8")
     before = stage.files()
-    with Terminal("plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN) as terminal:
+    with Terminal(
+        "plan", "import", "--prune", "plan.yaml", cwd=stage.folder, env=PLAIN
+    ) as terminal:
         terminal.wait_for("[y/N]: ")
         terminal.interrupt()
         terminal.press("y\n")
@@ -359,18 +521,24 @@ def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_pat
     def last(*words: str) -> str:
         return shown(*words, *place, cwd=stage.folder, env=PLAIN, columns=200)[1][-1].strip()
 
-    assert last("status") == "project web has no tasks; to import a plan, type: genlock plan import FILE --project web"
+    assert last("status") == (
+        "genlock: there is no project 'web' in this store, nor any other of tenant 'default'"
+    )
     assert stage.run("add", "a", *place).code == 0
     assert last("explain", "a") == "genlock claim a --project web"
-    assert last("claim", "a", "--session", "s1") == "when done: genlock submit a -g 1 --project web --session s1"
-    assert last("claim", "a", "--session", "s2") == "see: genlock explain a --project web --session s2"
-    assert last("unlock", "a") == "genlock unlock a --force --project web"
+    assert (
+        last("claim", "a", "--session", "s1")
+        == "when done: genlock submit a -g 1 --project web --session s1"
+    )
+    assert last("claim", "a", "--session", "s2") == "genlock next --project web --session s2"
+    assert last("unlock", "a").endswith(": genlock unlock a --force --project web")
     assert last("unlock", "a", "--force").startswith("its claim was taken away")
-    assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("submit", "a", "-g", "1", "--session", "s1", "--text", "x"))
+    late = last("submit", "a", "-g", "1", "--session", "s1", "--text", "x")
+    assert late == "genlock history a --project web"
     assert re.fullmatch(r"genlock adopt a 1/\S+ --project web", last("history", "a"))
     assert re.fullmatch(r"genlock discard a 1/\S+ --project web", last("refused"))
     assert last("status") == "genlock refused --project web"
-    assert last("renew", "a", "-g", "1", "--session", "s1") == "see: genlock history a --project web"
+    assert last("renew", "a", "-g", "1", "--session", "s1") == "genlock history a --project web"
     told = stage.run("reset", "a", "--cascade", *place, "--tenant", "default").error()["message"]
     assert told.endswith("type: genlock reset a --cascade --yes --tenant default --project web")
 
@@ -378,24 +546,39 @@ def test_what_is_to_be_typed_next_looks_where_this_call_was_told_to_look(tmp_pat
 def test_who_shows_a_generation_that_nobody_was_granted_is_told_to_claim(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "unclaimed")
     stage.add("a")
-    for verb, reason in (("submit", "FUTURE_GENERATION"), ("renew", "GENERATION_MISMATCH"), ("release", "GENERATION_MISMATCH")):
+    for verb, reason in (
+        ("submit", "FUTURE_GENERATION"),
+        ("renew", "GENERATION_MISMATCH"),
+        ("release", "GENERATION_MISMATCH"),
+    ):
         code, lines = shown(verb, "a", "-g", "1", cwd=stage.folder, env=PLAIN)
-        assert (code, lines[0]) == (5, f"refused, {reason}: nobody has been granted a yet: claim it first")
-        assert lines[1].endswith("genlock claim a")
+        assert (code, lines[0]) == (
+            5,
+            f"refused, {reason}: nobody has been granted a yet: claim it first",
+        )
+        assert lines[-1].endswith("genlock claim a")
     stage.claim("a", "s1")
     for verb, reason in (("submit", "FUTURE_GENERATION"), ("renew", "GENERATION_MISMATCH")):
         _, lines = shown(verb, "a", "-g", "2", cwd=stage.folder, env=PLAIN)
-        assert lines[0] == f"refused, {reason}: a has not been at that generation; it is at 1"
+        told = f"refused, {reason}: a has not been at this generation; did you mean 1?"
+        assert " ".join(line.strip() for line in lines).startswith(told)
 
 
 @pytest.mark.parametrize("verb", ["submit", "renew", "release"])
-def test_who_is_not_the_session_of_the_claim_is_told_which_one_he_is(tmp_path: Path, verb: str) -> None:
+def test_who_is_not_the_session_of_the_claim_is_told_which_one_he_is(
+    tmp_path: Path, verb: str
+) -> None:
     stage = Stage(tmp_path / "another")
     stage.add("a")
     stage.claim("a", "s1")
     code, lines = shown(verb, "a", "-g", "1", "--session", "s2", cwd=stage.folder, env=PLAIN)
-    assert (code, lines[0]) == (5, "refused, SESSION_MISMATCH: another session holds a at that generation, and you")
-    assert (lines[1].strip(), lines[2].split(": ")[-1].strip()) == ("are s2", "genlock agents")
+    assert (code, lines[0]) == (
+        5,
+        "refused, SESSION_MISMATCH: another session holds a at this generation, and you",
+    )
+    assert lines[1].strip().startswith("are s2")
+    typed = "genlock next --session s2" if verb == "submit" else "genlock agents"
+    assert f"  {typed}" in lines
 
 
 def test_who_follows_the_events_is_told_that_they_are_awaited(tmp_path: Path) -> None:
@@ -405,7 +588,9 @@ def test_who_follows_the_events_is_told_that_they_are_awaited(tmp_path: Path) ->
         terminal.wait_for("what comes is shown as it happens; Ctrl-C ends it")
         stage.add("after")
         assert terminal.end() == 0
-        assert [line.split()[1:] for line in terminal.lines()[1:]] == [["TASK_ADDED", "after", "s1"]]
+        assert [line.split()[1:] for line in terminal.lines()[1:]] == [
+            ["TASK_ADDED", "after", "s1"]
+        ]
 
 
 def test_next_waits_for_a_task_that_comes(tmp_path: Path) -> None:
@@ -432,7 +617,12 @@ def test_ctrl_c_while_waiting_leaves_nothing_claimed(tmp_path: Path) -> None:
 
 def test_events_are_followed_on_a_terminal_until_ctrl_c(stage: Stage) -> None:
     with Terminal(
-        "events", "--follow", "--after", stage.run("events", "-q", "--limit", 1).out.strip(), cwd=stage.folder, env=PLAIN
+        "events",
+        "--follow",
+        "--after",
+        stage.run("events", "-q", "--limit", 1).out.strip(),
+        cwd=stage.folder,
+        env=PLAIN,
     ) as terminal:
         terminal.wait_for("REJECTED")
         terminal.interrupt()

@@ -1,8 +1,10 @@
-"""The rules once more, in their own words: an independent model of a fleet, to compare the product with.
+"""The rules once more, in their own words: an independent model of a fleet, to compare the product
+with.
 
-Written from section 4 of the design and from the rulings; it shares no code with the core and keeps no events. There is one
-dictionary of tasks, and what the product learns by news between records the model simply looks up. Whatever time has brought is
-written down only when someone meets it, as the design has it ("what a command finds due it does write"): see `look`.
+Written from section 4 of the design and from the rulings; it shares no code with the core and keeps
+no events. There is one dictionary of tasks, and what the product learns by news between records the
+model simply looks up. Whatever time has brought is written down only when someone meets it, as the
+design has it ("what a command finds due it does write"): see `look`.
 """
 
 from __future__ import annotations
@@ -108,7 +110,7 @@ class Model:
         return task.early_until is not None or bool(self.unmet(task)) or bool(self.unfinished(task))
 
     def working(self, task: Task) -> bool:
-        """Is there a claim that nobody has found over-due yet?"""
+        """Is there a claim that nobody has found overdue yet?"""
         return task.claim is not None and not task.claim.lapsed
 
     def state(self, task: Task) -> str:
@@ -124,7 +126,12 @@ class Model:
 
     def overdue(self, claim: Claim) -> bool:
         left = claim.until - self.now
-        return claim.lapsed or left + claim.grace <= 0 or left > claim.lease + max(claim.lease / 10, SLACK) or self.ended(claim.session)
+        return (
+            claim.lapsed
+            or left + claim.grace <= 0
+            or left > claim.lease + max(claim.lease / 10, SLACK)
+            or self.ended(claim.session)
+        )
 
     def ended(self, session: str) -> bool:
         return self.sessions.get(session, False)
@@ -159,7 +166,8 @@ class Model:
         if self._breaks(task):
             return
         if self.rules.expired == "human":
-            until = None if self.rules.ttl is None else claim.since + self.rules.ttl
+            lapsed = min(self.now, claim.until)
+            until = None if self.rules.ttl is None else lapsed + self.rules.ttl
             if until is None or self.now < until:
                 # Time does not lift what a person holds besides.
                 task.held_until = until if task.held is None else None
@@ -199,14 +207,23 @@ class Model:
         """The last child of a fan-out completes its parent, in the coordinator's own name."""
         if task.fan_in and self.state(task) in ("PENDING", "BACKLOG"):
             self._grant(task, "genlock", "genlock", 0.0)
-            self._complete(task, {"session": "genlock", "generation": task.generation, "content": None})
+            self._complete(
+                task, {"session": "genlock", "generation": task.generation, "content": None}
+            )
 
     def _late_fan_in(self, task: Task) -> None:
-        """For one that was held back by something else when its last child finished, and that nobody has taken up since."""
-        if task.owed or (task.released is not None and task.released[2] == "SPAWNED" and task.released[0] == task.generation):
+        """For one that was held back by something else when its last child finished, and that
+        nobody has taken up since."""
+        if task.owed or (
+            task.released is not None
+            and task.released[2] == "SPAWNED"
+            and task.released[0] == task.generation
+        ):
             self._fan_in(task)
 
-    def _grant(self, task: Task, session: str, agent: str, lease: float, operation: str = "") -> None:
+    def _grant(
+        self, task: Task, session: str, agent: str, lease: float, operation: str = ""
+    ) -> None:
         if task.granted or task.generation == 0:
             task.generation += 1
         task.granted = True
@@ -214,9 +231,20 @@ class Model:
         task.grants += 1
         task.backlog = False
         task.held = task.held_until = None
-        task.changed = set()
+        if lease:  # an act of the coordinator's or an operator's own begins no work
+            task.changed = set()
         grace = self.rules.grace if self.rules.expired == "grace" and lease else 0.0
-        task.claim = Claim(session, agent, task.generation, self.now, self.now, self.now + lease, lease, grace, operation=operation)
+        task.claim = Claim(
+            session,
+            agent,
+            task.generation,
+            self.now,
+            self.now,
+            self.now + lease,
+            lease,
+            grace,
+            operation=operation,
+        )
 
     def _complete(self, task: Task, result: dict[str, Any]) -> None:
         task.end = "COMPLETED"
@@ -225,7 +253,6 @@ class Model:
         task.claim = None
         task.held = task.held_until = None
         task.failures = 0
-        task.changed = set()
         self._tell(task.id, over=True)
 
     # What planners ask
@@ -250,7 +277,11 @@ class Model:
         # Those that are done already are news to the task.
         if any(self.tasks[other].end is not None for other in new):
             idle = task.end is None and not self.working(task)
-            if idle and self.rules.hold_dependents and any(self.tasks[other].end == "CANCELLED" for other in new):
+            if (
+                idle
+                and self.rules.hold_dependents
+                and any(self.tasks[other].end == "CANCELLED" for other in new)
+            ):
                 task.held, task.held_until = "a dependency was cancelled", None
             self._late_fan_in(task)
         return "DONE"
@@ -272,7 +303,11 @@ class Model:
         if self.ended(session):
             raise Mistake("SessionEnded")
         claim = task.claim
-        if operation and claim is not None and (claim.operation, claim.session) == (operation, session):
+        if (
+            operation
+            and claim is not None
+            and (claim.operation, claim.session) == (operation, session)
+        ):
             if claim.agent != agent or (not claim.renewals and claim.lease != lease):
                 raise Mistake("OperationMismatch")
             if not self.overdue(claim):
@@ -293,7 +328,7 @@ class Model:
             return "DENIED_LIMIT"
         if claim is not None:
             self._extend(claim, lease)
-            return "GRANTED"
+            return "GRANTED, already held"
         if self.rules.most_grants is not None and task.grants >= self.rules.most_grants:
             task.held, task.held_until = "granted too often", None
             return "DENIED_HELD"
@@ -319,7 +354,9 @@ class Model:
     def ready(self) -> list[Task]:
         """What could be claimed, first things first, as things were last seen."""
         waiting = [task for task in self.tasks.values() if self.state(task) == "PENDING"]
-        return sorted(waiting, key=lambda task: (task.priority, task.sequence, _by_numbers(task.id)))
+        return sorted(
+            waiting, key=lambda task: (task.priority, task.sequence, _by_numbers(task.id))
+        )
 
     def renew(self, name: str, session: str, generation: int, lease: float | None = None) -> str:
         """Rule 5."""
@@ -332,14 +369,23 @@ class Model:
             return "SESSION_MISMATCH"
         if self.overdue(task.claim):
             return "ALREADY_EXPIRED"
-        self._extend(task.claim, max(lease if lease is not None else task.claim.lease, self.rules.shortest_lease))
+        self._extend(
+            task.claim,
+            max(lease if lease is not None else task.claim.lease, self.rules.shortest_lease),
+        )
         return "RENEWED"
 
-    def release(self, name: str, session: str, generation: int, reason: str, operation: str = "") -> str:
+    def release(
+        self, name: str, session: str, generation: int, reason: str, operation: str = ""
+    ) -> str:
         """Rule 5."""
         task = self.tasks[name]
         last = task.released
-        if operation and last is not None and (last[0], last[1], last[3]) == (generation, session, operation):
+        if (
+            operation
+            and last is not None
+            and (last[0], last[1], last[3]) == (generation, session, operation)
+        ):
             if last[2] != reason:
                 raise Mistake("OperationMismatch")
             return "RELEASED"
@@ -388,7 +434,9 @@ class Model:
         self._complete(task, same)
         return "ACCEPTED"
 
-    def spawn(self, name: str, session: str, generation: int, children: list[Task], mode: str, keep: bool) -> str:
+    def spawn(
+        self, name: str, session: str, generation: int, children: list[Task], mode: str, keep: bool
+    ) -> str:
         task = self.tasks[name]
         if keep and mode == "fan-out-fan-in":
             raise Mistake("BadArgument")
@@ -406,18 +454,31 @@ class Model:
             self.add(child)
         return "ACCEPTED"
 
-    def adopt(self, key: tuple[str, int, str, str], session: str, generation: int | None) -> str:
+    def adopt(
+        self,
+        key: tuple[str, int, str, str],
+        session: str,
+        generation: int | None,
+        take_over: bool = False,
+    ) -> str:
         """By the holder with its generation, or by an operator without one."""
+        if take_over and generation is not None:
+            raise Mistake("BadArgument")
         name, _, from_session, content = key
         task = self.tasks[name]
         if self.refused[key] == "DISCARDED":
             raise Mistake("NotAllowed")
         done = task.result
-        if task.end == "COMPLETED" and done is not None and (done["content"], done.get("adopted")) == (content, from_session):
+        if (
+            task.end == "COMPLETED"
+            and done is not None
+            and (done["content"], done.get("adopted")) == (content, from_session)
+        ):
             return "ACCEPTED"
         if generation is None:
-            if task.end is not None:
+            if task.end is not None or session == from_session:
                 raise Mistake("NotAllowed")
+            self._check_override(task, take_over)
             reason = None
         else:
             reason = self.fence(task, session, generation)
@@ -428,10 +489,16 @@ class Model:
         if generation is None:
             if task.claim is not None:
                 self._take_away(task)
-            self._grant(task, "genlock", "genlock", 0.0)
-            session = "genlock"
+            self._grant(task, session, "", 0.0)
         self._complete(
-            task, {"session": session, "generation": task.generation, "content": content, "adopted": from_session, "from": key[1]}
+            task,
+            {
+                "session": session,
+                "generation": task.generation,
+                "content": content,
+                "adopted": from_session,
+                "from": key[1],
+            },
         )
         self.refused[key] = "ADOPTED"
         return "ACCEPTED"
@@ -445,7 +512,11 @@ class Model:
         """Was it adopted, and is it still what the task came to?"""
         name, generation, session, content = key
         done = self.tasks[name].result
-        return done is not None and (done.get("from"), done.get("adopted"), done["content"]) == (generation, session, content)
+        return done is not None and (done.get("from"), done.get("adopted"), done["content"]) == (
+            generation,
+            session,
+            content,
+        )
 
     # What operators ask
 
@@ -457,24 +528,31 @@ class Model:
         task.claim = None
         self.raise_generation(task)
 
-    def unlock(self, name: str) -> str:
+    def _check_override(self, task: Task, take_over: bool) -> None:
+        if task.claim is not None and not self.overdue(task.claim) and not take_over:
+            raise Mistake("LiveClaim")
+
+    def unlock(self, name: str, take_over: bool) -> str:
         task = self.tasks[name]
         if task.claim is None:
             return "UNCHANGED"
+        self._check_override(task, take_over)
         self._take_away(task)
         return "DONE"
 
-    def assign(self, name: str, agent: str, hours: float) -> str:
+    def assign(self, name: str, agent: str, hours: float, take_over: bool) -> str:
         task = self.tasks[name]
         if task.end is not None:
             raise Mistake("NotAllowed")
+        self._check_override(task, take_over)
         if task.claim is not None:
             self._take_away(task)
         task.reserved = (agent, self.now + hours * 3600)
         return "DONE"
 
-    def reset(self, name: str) -> str:
+    def reset(self, name: str, take_over: bool) -> str:
         task = self.tasks[name]
+        self._check_override(task, take_over)
         was_over = task.end is not None
         self._take_away(task)
         task.end = task.result = task.held = task.held_until = None
@@ -485,12 +563,13 @@ class Model:
             self._tell(name, over=False)
         return "DONE"
 
-    def cancel(self, name: str) -> str:
+    def cancel(self, name: str, take_over: bool) -> str:
         task = self.tasks[name]
         if task.end == "COMPLETED":
             raise Mistake("NotAllowed")
         if task.end == "CANCELLED":
             return "UNCHANGED"
+        self._check_override(task, take_over)
         failures = task.failures
         self._take_away(task)
         task.failures = failures
@@ -526,7 +605,11 @@ class Model:
         if session not in self.sessions:
             raise Mistake("SessionNotFound")
         self.sessions[session] = True
-        mine = [task for task in self.tasks.values() if task.claim is not None and self.working(task) and task.claim.session == session]
+        mine = [
+            task
+            for task in self.tasks.values()
+            if task.claim is not None and self.working(task) and task.claim.session == session
+        ]
         for task in mine:
             assert self.release(task.id, session, task.generation, "VOLUNTARY") == "RELEASED"
         return sorted(task.id for task in mine)

@@ -1,4 +1,5 @@
-"""Bytes of records and events: what is read back is what was written, and what is damaged is called so and nothing else."""
+"""Bytes of records and events: what is read back is what was written, and what is damaged is called
+so and nothing else."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ from hypothesis import strategies as st
 
 from genlock.core import codec, keys
 from genlock.core import commands as c
-from genlock.core.access import Role
+from genlock.core.agent_roles import AgentRoles, EdgeRule
 from genlock.core.events import Event
+from genlock.core.key_roles import Role
 from genlock.core.model import Record, SessionRecord
 from genlock.core.policy import Policy
 from genlock.core.rules import evolve
@@ -27,10 +29,16 @@ from tests.core.world import START, World, by, content, key_of
 def a_life() -> World:
     """One record of every kind, and most kinds of event."""
     world = World(policy=Policy(stale_threshold_seconds=5.0))
-    world.add("D", metadata={"ümläut": [1, 2.5, None, {"x": "\U0001f600"}]}, tags=("a", "b"), roles=("coder",))
+    world.add(
+        "D",
+        metadata={"ümläut": [1, 2.5, None, {"x": "\U0001f600"}]},
+        tags=("a", "b"),
+        roles=("coder",),
+    )
     world.add("T", depends_on=("D",), description="é" * 100)
     world.settle()
-    world.finish("D")
+    world.ask(c.ClaimTask(key_of("D"), by("s9", "finisher"), role="coder"))
+    world.submit("D", "s9", 1)
     world.settle()
     world.claim("T")
     world.ask(c.RenewLease(key_of("T"), by("s1"), 1))
@@ -39,23 +47,46 @@ def a_life() -> World:
     world.pass_time(70)
     world.claim("T", "s2", "bob")
     world.submit("T", "s1", 1, {"late": "würk"})
-    world.ask(c.AssignTask(key_of("T"), agent="carol"))
+    world.ask(c.AssignTask(key_of("T"), agent="carol", take_over=True))
     world.ask(c.HoldTask(key_of("T")))
     world.ask(c.ReopenTask(key_of("T")))
-    world.ask(c.ResetTask(key_of("D")))
+    world.ask(c.ResetTask(key_of("D"), take_over=True))
     world.settle()
-    world.ask(c.CancelTask(key_of("D"), reason="no more"))
+    world.ask(c.CancelTask(key_of("D"), reason="no more", take_over=True))
     world.settle()
+    _review(world)
     world.ask(c.EndSession(key_of("s1", keys.SESSION), by("s1")))
     world.ask(c.TakeIds(key_of("T", keys.COUNTER), prefix="T", count=3))
-    world.ask(c.ChangeProject(key_of("shop", keys.PROJECT), policy={"grace_seconds": 5}, tracks={"A": "All"}))
+    world.ask(
+        c.ChangeProject(
+            key_of("shop", keys.PROJECT),
+            policy={"grace_seconds": 5},
+            tracks={"A": "All"},
+            agent_roles=AgentRoles({"coder": ("all",)}, {"code": EdgeRule(True, ("lint",))}),
+        )
+    )
     world.epoch = 2
     world.ask(c.NoteEpoch(key_of("shop", keys.PROJECT)))
     world.ask(c.ChangeTenant(key_of("acme", keys.TENANT), profile="default"))
-    world.ask(c.NoteDenials(key_of("h", keys.ACCESS), denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),)))
+    world.ask(
+        c.NoteDenials(
+            key_of("h", keys.ACCESS),
+            denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),),
+        )
+    )
     world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))
     key = keys.access_key("abcdefgh2345")
-    bound = c.CreateKey(key, by("s1"), "ümläut", "acme", "team-*", Role.AGENT, "s1", "ab" * 32, expires_in_seconds=90)
+    bound = c.CreateKey(
+        key,
+        by("s1"),
+        "ümläut",
+        "acme",
+        "team-*",
+        Role.AGENT,
+        "s1",
+        "ab" * 32,
+        expires_in_seconds=90,
+    )
     world.ask(bound)
     world.ask(c.RotateKey(key, tenant="acme", digest="cd" * 32, overlap_seconds=30))
     other = keys.access_key("bbcdefgh2345")
@@ -64,8 +95,25 @@ def a_life() -> World:
     return world
 
 
+def _review(world: World) -> None:
+    """A result is rejected, and the next one is evaluated and approved."""
+    world.agent_roles = AgentRoles({"coder": ("code",)}, {"code": EdgeRule(True, ("lint",))})
+    world.add("R", feature="F", edge="code", human_required=True)
+    digest = content({"work": "ü"}).digest
+    for generation in (1, 2):
+        world.claim("R", "s4", "dave")
+        world.submit("R", "s4", generation, {"work": "ü"})
+        if generation == 1:
+            world.ask(c.RejectReview(key_of("R"), by("", "eve"), 1, digest, "too shört"))
+            world.settle()
+    world.ask(c.ReportEvaluation(key_of("R"), by("ci"), 2, digest, "lint", True, "clean"))
+    world.ask(c.ApproveReview(key_of("R"), by("", "eve"), 2, digest))
+
+
 LIFE = a_life()
-RECORDS: list[tuple[str, Record]] = [(key.kind, cell.record) for key, cell in LIFE.cells.items() if cell.record is not None]
+RECORDS: list[tuple[str, Record]] = [
+    (key.kind, cell.record) for key, cell in LIFE.cells.items() if cell.record is not None
+]
 EVENTS: list[Event] = [event for cell in LIFE.cells.values() for event in cell.events]
 
 
@@ -74,7 +122,7 @@ def test_a_glance_at_an_event_sees_what_it_is_when_and_whose() -> None:
     world.add("T")
     world.claim("T")
     for number, event in enumerate(world.cell(key_of("T")).events):
-        seen = codec.glance_at_event(codec.seal(event, number + 1, b"").body)
+        seen = codec.glance_at_event(codec.encode_event(event, number + 1, b"").body)
         assert (seen.event_type, seen.timestamp, seen.session_id) == (
             event.__struct_config__.tag,
             event.timestamp,
@@ -88,7 +136,9 @@ def test_the_samples_have_every_kind_of_record() -> None:
     assert {kind for kind, _ in RECORDS} == set(keys.KINDS)
 
 
-@pytest.mark.parametrize(("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_record_reads_back_as_itself(kind: str, record: Record) -> None:
     body = codec.encode_record(record)
     assert body[:2] == b"1{"
@@ -98,22 +148,28 @@ def test_a_record_reads_back_as_itself(kind: str, record: Record) -> None:
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_reads_back_as_itself_with_its_place_in_the_chain(event: Event) -> None:
-    sealed = codec.seal(event, 3, b"\xab" * 32)
+    sealed = codec.encode_event(event, 3, b"\xab" * 32)
     assert sealed.version == 3
     assert sealed.digest == sha256(sealed.body).digest()
     envelope = codec.decode_event(sealed.body)
     assert (envelope.version, envelope.previous) == (3, "ab" * 32)
     assert type(envelope.event) is type(event)
-    assert codec.seal(envelope.event, 3, b"\xab" * 32) == sealed
+    assert codec.encode_event(envelope.event, 3, b"\xab" * 32) == sealed
 
 
 def test_the_digest_rests_on_the_event_its_number_and_its_predecessor() -> None:
     event, other = EVENTS[:2]
-    digests = {codec.seal(event, 1, b"").digest, codec.seal(event, 2, b"").digest, codec.seal(event, 1, b"x").digest}
-    assert len(digests | {codec.seal(other, 1, b"").digest}) == 4
+    digests = {
+        codec.encode_event(event, 1, b"").digest,
+        codec.encode_event(event, 2, b"").digest,
+        codec.encode_event(event, 1, b"x").digest,
+    }
+    assert len(digests | {codec.encode_event(other, 1, b"").digest}) == 4
 
 
-@pytest.mark.parametrize(("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("kind", "record"), RECORDS, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_a_base_holds_a_record_its_version_and_its_digest(kind: str, record: Record) -> None:
     base = codec.encode_base(7, b"\x01\x02", record)
     version, digest, read = codec.decode_base(kind, base)
@@ -150,14 +206,18 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
 }
 BODIES = {
     "record": [codec.encode_record(record) for kind, record in RECORDS if kind == keys.TASK],
-    "event": [codec.seal(event, 3, b"\xab" * 32).body for event in EVENTS],
-    "base": [codec.encode_base(7, b"\x01\x02", record) for kind, record in RECORDS if kind == keys.TASK],
+    "event": [codec.encode_event(event, 3, b"\xab" * 32).body for event in EVENTS],
+    "base": [
+        codec.encode_base(7, b"\x01\x02", record) for kind, record in RECORDS if kind == keys.TASK
+    ],
 }
 
 
 @pytest.mark.parametrize("what", DECODERS)
 @pytest.mark.parametrize("number", ["0", "2", "9", "10", "17", "23", "100", "1000000"])
-def test_another_format_number_is_foreign_and_the_message_says_which(what: str, number: str) -> None:
+def test_another_format_number_is_foreign_and_the_message_says_which(
+    what: str, number: str
+) -> None:
     body = number.encode() + BODIES[what][0][1:]
     with pytest.raises(StoreForeign, match=f"format {number}, this version knows 1"):
         DECODERS[what](body)
@@ -201,7 +261,7 @@ def test_a_base_whose_digest_is_no_digest_is_corrupt() -> None:
 
 def test_nesting_without_end_is_corrupt() -> None:
     deep = b"[" * 100_000 + b"]" * 100_000
-    body = codec.seal(EVENTS[0], 3, b"").body
+    body = codec.encode_event(EVENTS[0], 3, b"").body
     with pytest.raises(StoreCorrupt):
         codec.decode_event(body.replace(b'"task":{', b'"metadata":{"x":' + deep + b'},"task":{', 1))
 
@@ -250,7 +310,9 @@ mutations = st.lists(
 
 
 @pytest.mark.parametrize("what", DECODERS)
-def test_damaged_bytes_are_read_as_something_or_called_corrupt_or_foreign_and_nothing_else(what: str) -> None:
+def test_damaged_bytes_are_read_as_something_or_called_corrupt_or_foreign_and_nothing_else(
+    what: str,
+) -> None:
     @settings(max_examples=400, deadline=None)
     @given(st.sampled_from(BODIES[what]), mutations)
     def check(body: bytes, damage: list[Mutation]) -> None:
@@ -262,7 +324,9 @@ def test_damaged_bytes_are_read_as_something_or_called_corrupt_or_foreign_and_no
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("what", DECODERS)
-def test_bytes_damaged_many_times_over_are_called_corrupt_or_foreign_and_nothing_else(what: str) -> None:
+def test_bytes_damaged_many_times_over_are_called_corrupt_or_foreign_and_nothing_else(
+    what: str,
+) -> None:
     @settings(max_examples=50_000, deadline=None)
     @given(st.sampled_from(BODIES[what]), mutations)
     def check(body: bytes, damage: list[Mutation]) -> None:
@@ -302,7 +366,7 @@ from genlock.core import codec, keys
 from genlock.core.events import IdsTaken
 from genlock.core.model import CounterRecord
 
-event = codec.seal(IdsTaken(timestamp=datetime.now(UTC), tenant_id="t", project_id="p", prefix="x", value=1, count=1), 1, b"").body
+event = codec.encode_event(IdsTaken(timestamp=datetime.now(UTC), tenant_id="t", project_id="p", prefix="x", value=1, count=1), 1, b"").body
 record = codec.encode_record(CounterRecord("x", 1, datetime.now(UTC)))
 sys.setswitchinterval(1e-6)
 barrier = threading.Barrier(6)
@@ -325,14 +389,21 @@ print(len(read))
 def test_threads_that_read_their_first_records_and_events_at_once_do_so() -> None:
     # Made by each thread for itself, the decoders crash the process in most of such runs.
     for _ in range(3):
-        run = subprocess.run([sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60)
+        run = subprocess.run(
+            [sys.executable, "-c", AT_ONCE], capture_output=True, text=True, check=False, timeout=60
+        )
         assert (run.returncode, run.stdout) == (0, "120\n"), run.stderr[-2000:]
 
 
 @pytest.mark.parametrize("length", [4000, 4094, 4095, 4096, 4097, 5000, 100_000])
 def test_a_record_reads_back_as_itself_however_long_it_is(length: int) -> None:
     record = SessionRecord("s", START, START)
-    record = SessionRecord("s", START, START, user="x" * (length - len(codec.encode_record(record)) - len(',"user":""')))
+    record = SessionRecord(
+        "s",
+        START,
+        START,
+        user="x" * (length - len(codec.encode_record(record)) - len(',"user":""')),
+    )
     body = codec.encode_record(record)
     assert len(body) == length
     assert codec.decode_record(keys.SESSION, body) == record

@@ -1,4 +1,5 @@
-"""Counters: roots run from 0001 to ZZZ9, children from 1, and every child's id reads back as its parent's."""
+"""Counters: roots run from 0001 to ZZZ9, children from 1, and every child's id reads back as its
+parent's."""
 
 from typing import Any
 
@@ -6,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genlock.core.counters import LAST_CHILD, LAST_ROOT, child_id, format_root, parse_root
-from genlock.core.ids import Grammar, parse_task_id
+from genlock.core.ids import (
+    LAST_CHILD,
+    LAST_ROOT,
+    Grammar,
+    child_id,
+    format_root,
+    parse_root,
+    parse_task_id,
+)
 from genlock.errors import BadArgument, CounterExhausted
 
 TABLE = [
@@ -44,7 +52,11 @@ def test_every_root_reads_back_as_its_value_and_no_two_are_alike() -> None:
     assert {len(text) for text in texts} == {4}
 
 
-@given(text=st.from_regex(r"[A-Z]{0,3}[0-9]{1,4}", fullmatch=True).filter(lambda t: len(t) == 4 and t != "0000"))
+@given(
+    text=st.from_regex(r"[A-Z]{0,3}[0-9]{1,4}", fullmatch=True).filter(
+        lambda t: len(t) == 4 and t != "0000"
+    )
+)
 def test_every_text_of_a_roots_form_is_the_root_of_its_value(text: str) -> None:
     assert format_root(parse_root(text)) == text
 
@@ -84,7 +96,25 @@ def test_a_number_of_another_type_is_refused(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "0000", "1", "001", "00001", "a000", "AAAA", "0A00", "A0A0", "00-1", "0001 ", "0001\n", "１２３４", "🙂000", "..", "/\0"]
+    "bad",
+    [
+        "",
+        "0000",
+        "1",
+        "001",
+        "00001",
+        "a000",
+        "AAAA",
+        "0A00",
+        "A0A0",
+        "00-1",
+        "0001 ",
+        "0001\n",
+        "１２３４",
+        "🙂000",
+        "..",
+        "/\0",
+    ],
 )
 def test_a_text_that_is_no_root_is_refused(bad: str) -> None:
     with pytest.raises(BadArgument):
@@ -116,7 +146,9 @@ def test_a_root_that_is_not_a_string_is_refused(bad: Any) -> None:
         ("0001_t1", LAST_CHILD, f"0001_t1.{LAST_CHILD}"),
     ],
 )
-def test_a_childs_id_is_its_parents_with_a_number(parent: str | None, value: int, child: str) -> None:
+def test_a_childs_id_is_its_parents_with_a_number(
+    parent: str | None, value: int, child: str
+) -> None:
     assert child_id(parent, value) == child
 
 
@@ -144,12 +176,19 @@ def test_a_child_too_long_to_be_an_id_is_refused_when_it_is_named() -> None:
 
 
 @given(root=roots, path=st.lists(st.integers(1, 10**6), max_size=6))
-def test_a_hierarchical_child_reads_back_with_its_parent_and_depth(root: int, path: list[int]) -> None:
+def test_a_hierarchical_child_reads_back_with_its_parent_and_depth(
+    root: int, path: list[int]
+) -> None:
     text = child_id(None, root)
     for depth, number in enumerate(path, start=1):
         parent, text = text, child_id(text, number, hierarchical=True)
         read = parse_task_id(text, hierarchical=True)
-        assert (read.grammar, read.parent, read.depth, read.subtask_index) == (Grammar.HIERARCHICAL, parent, depth, None)
+        assert (read.grammar, read.parent, read.depth, read.subtask_index) == (
+            Grammar.HIERARCHICAL,
+            parent,
+            depth,
+            None,
+        )
 
 
 @given(
@@ -162,4 +201,8 @@ def test_a_subtask_reads_back_with_its_parent_depth_and_index(base: str, path: l
         parent, text = text, child_id(text, number)
         read = parse_task_id(text)
         assert (read.parent, read.depth, read.subtask_index) == (parent, depth, number)
-        assert (read.grammar, read.track, read.feature) == (start.grammar, start.track, start.feature)
+        assert (read.grammar, read.track, read.feature) == (
+            start.grammar,
+            start.track,
+            start.feature,
+        )

@@ -10,12 +10,25 @@ from genlock.core.graph import GraphTask, by_track, graph_of, in_order, lay_out,
 from genlock.core.reasons import Status
 
 
-def node(name: str, *depends_on: str, track: str | None = None, children: tuple[str, ...] = ()) -> GraphTask:
-    return GraphTask(id=name, title="", track=track, state=Status.PENDING, generation=0, depends_on=depends_on, children=children)
+def node(
+    name: str, *depends_on: str, track: str | None = None, children: tuple[str, ...] = ()
+) -> GraphTask:
+    return GraphTask(
+        id=name,
+        title="",
+        track=track,
+        state=Status.PENDING,
+        generation=0,
+        depends_on=depends_on,
+        children=children,
+    )
 
 
 def drawn(nodes: list[GraphTask], deepest: int = 8) -> list[str]:
-    return [f"{branch}{task.id}" + (f" < {' '.join(others)}" if others else "") for branch, task, others in lay_out(nodes, deepest)]
+    return [
+        f"{branch}{task.id}" + (f" < {' '.join(others)}" if others else "")
+        for branch, task, others in lay_out(nodes, deepest)
+    ]
 
 
 def test_tasks_come_after_what_they_wait_for_and_otherwise_by_track_and_number() -> None:
@@ -28,7 +41,15 @@ def test_tasks_come_after_what_they_wait_for_and_otherwise_by_track_and_number()
         node("0002", children=("0002_t1",)),
         node("0002_t1", "slug"),
     ]
-    assert [task.id for task in in_order(nodes)] == ["A-003-x", "B-002-x", "A-001-x", "B-010-x", "slug", "0002_t1", "0002"]
+    assert [task.id for task in in_order(nodes)] == [
+        "A-003-x",
+        "B-002-x",
+        "A-001-x",
+        "B-010-x",
+        "slug",
+        "0002_t1",
+        "0002",
+    ]
     assert list(by_track(in_order(nodes))) == ["A", "B", ""]
 
 
@@ -39,7 +60,14 @@ def test_what_is_in_a_circle_comes_last_and_the_circle_is_named() -> None:
 
 
 def test_a_forest_hangs_each_task_on_the_last_it_waits_for() -> None:
-    nodes = [node("a"), node("b", "a"), node("c", "b"), node("d", "a", "c"), node("e", "b", "elsewhere"), node("f")]
+    nodes = [
+        node("a"),
+        node("b", "a"),
+        node("c", "b"),
+        node("d", "a", "c"),
+        node("e", "b", "elsewhere"),
+        node("f"),
+    ]
     assert drawn(nodes) == ["a", "└ b", "  ├ c", "  │ └ d < a", "  └ e < elsewhere", "f"]
 
 
@@ -69,7 +97,9 @@ def test_a_tree_shows_what_is_reached_twice_once_only_with_its_branches() -> Non
         (["slug-with-parts", "0001_t1", "A-001-x::1", "AUTH:x"], {}),
     ],
 )
-def test_a_short_name_is_given_where_it_means_one_task(names: list[str], short: dict[str, str]) -> None:
+def test_a_short_name_is_given_where_it_means_one_task(
+    names: list[str], short: dict[str, str]
+) -> None:
     assert short_names(map(node, names)) == short
 
 
@@ -87,4 +117,9 @@ def test_whatever_the_graph_every_task_is_drawn_once(edges: dict[str, list[str]]
         assert len(list(tree(name, edges))) <= sum(map(len, edges.values()))
     if not graph.cycles:
         place = {task.id: at for at, task in enumerate(graph.tasks)}
-        assert all(place[other] < place[name] for name, others in edges.items() for other in others if other in place)
+        assert all(
+            place[other] < place[name]
+            for name, others in edges.items()
+            for other in others
+            if other in place
+        )

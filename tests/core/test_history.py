@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
 import genlock
 from genlock.core import commands as c
@@ -28,12 +30,15 @@ def a_world(policy: Policy = Policy()) -> World:  # noqa: B008 - frozen
     return world
 
 
-def history(world: World, refused: frozenset[tuple[int, str]] = frozenset()) -> tuple[ClaimHistory, ...]:
+def history(
+    world: World, refused: frozenset[tuple[int, str]] = frozenset()
+) -> tuple[ClaimHistory, ...]:
     return claim_history(world.task(NAME), world.cell(T).events, refused)
 
 
 def told(world: World, refused: frozenset[tuple[int, str]] = frozenset()) -> list[str]:
-    """Each entry as `generation:reason`, with a plus if its result was accepted and a minus if one was refused."""
+    """Each entry as `generation:reason`, with a plus if its result was accepted and a minus if one
+    was refused."""
     return [
         f"{entry.generation}:{entry.release_reason or 'open'}{'+' * entry.result_accepted}{'-' * entry.result_rejected}"
         for entry in history(world, refused)
@@ -41,7 +46,9 @@ def told(world: World, refused: frozenset[tuple[int, str]] = frozenset()) -> lis
 
 
 def refused_in(world: World) -> frozenset[tuple[int, str]]:
-    records = [cell.record for cell in world.cells.values() if isinstance(cell.record, RefusedRecord)]
+    records = [
+        cell.record for cell in world.cells.values() if isinstance(cell.record, RefusedRecord)
+    ]
     return frozenset((record.generation, record.session) for record in records)
 
 
@@ -57,14 +64,30 @@ def test_an_entry_says_who_held_the_task_from_when_to_when_and_how_it_ended() ->
     world.ask(c.RenewLease(T, caller, 1))
     world.ask(c.RenewLease(T, caller, 1))
     world.pass_time(20)
-    world.ask(c.SubmitResult(T, caller, 1, content("done"), "wp-mine"))
+    world.ask(c.SubmitResult(T, caller, 1, replace(content("done"), reference="s3://mine")))
     (entry,) = history(world)
     assert entry.id.startswith("claim-")
-    assert (entry.tenant_id, entry.project_id, entry.task_id, entry.track, entry.sequence) == ("acme", "shop", NAME, "A", 3)
-    assert (entry.generation, entry.session_id, entry.agent_id, entry.user_id) == (1, "s1", "alice", "alice@acme.com")
+    assert (entry.tenant_id, entry.project_id, entry.task_id, entry.track, entry.sequence) == (
+        "acme",
+        "shop",
+        NAME,
+        "A",
+        3,
+    )
+    assert (entry.generation, entry.session_id, entry.agent_id, entry.user_id) == (
+        1,
+        "s1",
+        "alice",
+        "alice@acme.com",
+    )
     assert (entry.acquired_at, entry.released_at) == (START, START + timedelta(seconds=40))
-    assert (entry.release_reason, entry.result_accepted, entry.result_rejected) == (ReleaseReason.COMPLETED, True, False)
-    assert (entry.work_product_ref, entry.renewals) == ("wp-mine", 2)
+    assert (entry.release_reason, entry.result_accepted, entry.result_rejected) == (
+        ReleaseReason.COMPLETED,
+        True,
+        False,
+    )
+    assert (entry.reference, entry.renewals) == ("s3://mine", 2)
+    assert re.fullmatch(f"wp-{NAME}-gen1-[0-9a-z]{{6}}", entry.work_product_ref or "")
 
 
 def test_gc_4_2_an_expired_claim_with_a_refused_result_and_the_one_that_completed() -> None:
@@ -95,7 +118,11 @@ def test_gc_4_3_three_generations() -> None:
         world.claim(NAME, session)
         world.pass_time(61)
     world.submit(NAME, "s3", 3)
-    assert told(world, frozenset({(1, "s1"), (2, "s2")})) == ["1:EXPIRED-", "2:EXPIRED-", "3:COMPLETED+"]
+    assert told(world, frozenset({(1, "s1"), (2, "s2")})) == [
+        "1:EXPIRED-",
+        "2:EXPIRED-",
+        "3:COMPLETED+",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,10 +130,10 @@ def test_gc_4_3_three_generations() -> None:
     [
         (c.ReleaseClaim(T, ALICE, 1), "1:VOLUNTARY"),
         (c.ReleaseClaim(T, ALICE, 1, ReleaseReason.ERROR), "1:ERROR"),
-        (c.ForceRelease(T), "1:SUPERSEDED"),
-        (c.AssignTask(T, agent="bob"), "1:SUPERSEDED"),
-        (c.ResetTask(T), "1:SUPERSEDED"),
-        (c.CancelTask(T), "1:SUPERSEDED"),
+        (c.ForceRelease(T, take_over=True), "1:SUPERSEDED"),
+        (c.AssignTask(T, agent="bob", take_over=True), "1:SUPERSEDED"),
+        (c.ResetTask(T, take_over=True), "1:SUPERSEDED"),
+        (c.CancelTask(T, take_over=True), "1:SUPERSEDED"),
         (c.SpawnSubtasks(T, ALICE, 1, (Task(id="x", parent=NAME, depth=1),)), "1:SPAWNED"),
         (c.SpawnSubtasks(T, ALICE, 1, (Task(id="x", parent=NAME, depth=1),), keep=True), "1:open"),
         (c.HoldTask(T), "1:open"),
@@ -140,7 +167,14 @@ def test_a_claim_that_expired_and_then_delivered_is_completed() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [c.ReleaseClaim(T, ALICE, 1), c.ForceRelease(T), c.ResetTask(T), c.CancelTask(T)], ids=lambda c: type(c).__name__
+    "command",
+    [
+        c.ReleaseClaim(T, ALICE, 1),
+        c.ForceRelease(T, take_over=True),
+        c.ResetTask(T, take_over=True),
+        c.CancelTask(T, take_over=True),
+    ],
+    ids=lambda c: type(c).__name__,
 )
 def test_what_has_expired_stays_so_whatever_comes_after(command: c.Command) -> None:
     world = a_world()
@@ -158,7 +192,7 @@ def test_a_completed_generation_stays_completed_after_a_reset() -> None:
     world = a_world()
     world.claim(NAME)
     world.submit(NAME, "s1", 1)
-    world.ask(c.ResetTask(T))
+    world.ask(c.ResetTask(T, take_over=True))
     world.claim(NAME, "s2")
     assert told(world) == ["1:COMPLETED+", "2:open"]
 
@@ -174,12 +208,19 @@ def test_a_hold_for_a_person_shows_as_expired() -> None:
 def test_adoption_by_an_operator_is_a_generation_of_its_own() -> None:
     world = a_world()
     world.claim(NAME)
-    world.ask(c.ForceRelease(T))
+    world.ask(c.ForceRelease(T, take_over=True))
     world.submit(NAME, "s1", 1, "found")
     (refused,) = [key.id for key in world.cells if key.kind == keys.REFUSED]
-    world.ask(c.AdoptResult(T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1"))
+    world.ask(
+        c.AdoptResult(
+            T, by("operations", "olga"), refused, None, content("found"), "wp-found", 1, "s1"
+        )
+    )
     assert told(world, frozenset({(1, "s1")})) == ["1:SUPERSEDED-", "2:COMPLETED+"]
-    assert [(entry.session_id, entry.work_product_ref) for entry in history(world)] == [("s1", None), ("operations", "wp-found")]
+    assert [(entry.session_id, entry.work_product_ref) for entry in history(world)] == [
+        ("s1", None),
+        ("operations", "wp-found"),
+    ]
 
 
 def test_a_fan_in_is_a_generation_of_the_coordinator_itself() -> None:
@@ -194,9 +235,15 @@ def test_a_fan_in_is_a_generation_of_the_coordinator_itself() -> None:
     assert history(world)[1].session_id == "genlock"
 
 
-@pytest.mark.parametrize(("keep", "log"), [(False, ["CLAIM_ACQUIRED", "CLAIM_RELEASED"]), (True, ["CLAIM_ACQUIRED"])])
-def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(keep: bool, log: list[str]) -> None:
-    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+@pytest.mark.parametrize(
+    ("keep", "log"), [(False, ["CLAIM_ACQUIRED", "CLAIM_RELEASED"]), (True, ["CLAIM_ACQUIRED"])]
+)
+def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(
+    keep: bool, log: list[str]
+) -> None:
+    with genlock.connect(
+        "memory://", clock=ManualClock(), session_id="s1", agent_id="alice"
+    ) as fleet:
         fleet.add_tasks(tasks=[NAME])
         fleet.claim_task(task_id=NAME)
         fleet.spawn_subtasks(task_id=NAME, generation=1, subtasks=["a part of it"], keep=keep)
@@ -204,18 +251,27 @@ def test_in_a_sessions_log_a_spawn_is_a_release_unless_the_parent_is_kept(keep: 
 
 
 def test_a_sessions_log_names_the_track_of_a_task_whose_id_does_not() -> None:
-    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
-        fleet.import_plan(source={"tracks": {"B": [{"id": "choose-a-database"}]}, "tasks": [{"id": "announce"}]})
+    with genlock.connect(
+        "memory://", clock=ManualClock(), session_id="s1", agent_id="alice"
+    ) as fleet:
+        fleet.import_plan(
+            source={"tracks": {"B": [{"id": "choose-a-database"}]}, "tasks": [{"id": "announce"}]}
+        )
         fleet.claim_task(task_id="choose-a-database")
         fleet.claim_task(task_id="announce")
         memory = fleet.get_session_memory()
-        assert [(entry.task_id, entry.track) for entry in memory.task_log] == [("choose-a-database", "B"), ("announce", None)]
+        assert [(entry.task_id, entry.track) for entry in memory.task_log] == [
+            ("choose-a-database", "B"),
+            ("announce", None),
+        ]
         assert memory.track_assignments == {"B": "alice"}
 
 
 @pytest.mark.parametrize("session", ['a "quoted" one', "back\\slash", "naïve", "plain"])
 def test_a_sessions_log_is_found_whatever_its_name_is_made_of(session: str) -> None:
-    with genlock.connect("memory://", clock=ManualClock(), session_id=session, agent_id="alice") as fleet:
+    with genlock.connect(
+        "memory://", clock=ManualClock(), session_id=session, agent_id="alice"
+    ) as fleet:
         fleet.add_tasks(tasks=[NAME])
         fleet.claim_task(task_id=NAME)
         fleet.submit_result(task_id=NAME, generation=1, result_data={"done": True})
@@ -239,11 +295,20 @@ def test_a_claim_that_was_lost_is_logged_under_the_agent_that_lost_it() -> None:
 
 @pytest.mark.parametrize("end", ["reset_task", "cancel_task"])
 def test_a_grant_after_a_reset_names_the_generation_before_it(end: str) -> None:
-    with genlock.connect("memory://", clock=ManualClock(), session_id="s1", agent_id="alice") as fleet:
+    with genlock.connect(
+        "memory://", clock=ManualClock(), session_id="s1", agent_id="alice"
+    ) as fleet:
         fleet.add_tasks(tasks=[NAME])
         fleet.claim_task(task_id=NAME)
-        getattr(fleet, end)(task_id=NAME)
+        getattr(fleet, end)(task_id=NAME, take_over=True)
         fleet.reset_task(task_id=NAME)
         fleet.claim_task(task_id=NAME)
-        granted = [event.event for event in fleet.read_events().events if event.event["event_type"] == "CLAIM_ACQUIRED"]
-        assert [(event["previous_generation"], event["previous_state"]) for event in granted] == [(0, "NO_CLAIM"), (1, "SUPERSEDED")]
+        granted = [
+            event.event
+            for event in fleet.read_events().events
+            if event.event["event_type"] == "CLAIM_ACQUIRED"
+        ]
+        assert [(event["previous_generation"], event["previous_state"]) for event in granted] == [
+            (0, "NO_CLAIM"),
+            (1, "SUPERSEDED"),
+        ]

@@ -18,7 +18,11 @@ def test_a_hold_that_added_its_reason_is_an_act_that_is_done_once() -> None:
     assert world.ask(budget).outcome.verdict is Verdict.DONE
     world.ask(c.ReopenTask(T))
     again = world.decide(budget)
-    assert (again.outcome.verdict, again.outcome.state, again.events) == (Verdict.DONE, Status.PENDING, ())
+    assert (again.outcome.verdict, again.outcome.state, again.events) == (
+        Verdict.DONE,
+        Status.PENDING,
+        (),
+    )
 
 
 def test_the_reasons_of_many_holds_have_an_end_and_the_last_is_whole() -> None:

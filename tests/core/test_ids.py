@@ -1,4 +1,5 @@
-"""Task ids: which grammar an id has, what is derived from it, and what is said about a text that is none."""
+"""Task ids: which grammar an id has, what is derived from it, and what is said about a text that is
+none."""
 
 import itertools
 from typing import Any
@@ -8,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genlock.core.counters import format_root
-from genlock.core.ids import LAST_CHILD, LAST_ROOT, Grammar, TaskId, parse_task_id, sort_path, sort_text
+from genlock.core.ids import (
+    LAST_CHILD,
+    LAST_ROOT,
+    Grammar,
+    TaskId,
+    format_root,
+    parse_task_id,
+    sort_path,
+    sort_text,
+)
 from genlock.errors import BadArgument
 
 DASHBOARD = "B-003-implement-user-dashboard"
@@ -76,7 +85,8 @@ READINGS = [
     TaskId("-", Grammar.SLUG),
 ]
 
-# They resemble an earlier grammar and miss it by a little; the slug's grammar admits them, so slugs they are.
+# They resemble an earlier grammar and miss it by a little; the slug's grammar admits them, so slugs
+# they are.
 NEAR_MISSES = [
     "A-1-x",
     "A-01-x",
@@ -196,7 +206,9 @@ def test_a_text_that_is_no_id_is_refused_with_the_reason(bad: str, said: str) ->
 
 
 def test_a_forbidden_character_is_answered_with_what_is_allowed() -> None:
-    with pytest.raises(BadArgument, match=r"TRACK-001-description, feature:edge, 0001_t1\.1 or a slug"):
+    with pytest.raises(
+        BadArgument, match=r"TRACK-001-description, feature:edge, 0001_t1\.1 or a slug"
+    ):
         parse_task_id("a/b")
 
 
@@ -231,19 +243,38 @@ def test_a_huge_id_makes_a_short_message(piece: str) -> None:
         ("A000", ()),
     ],
 )
-def test_the_sort_path_of_an_id_is_its_numbers_from_the_root_down(text: str, path: tuple[int, ...]) -> None:
+def test_the_sort_path_of_an_id_is_its_numbers_from_the_root_down(
+    text: str, path: tuple[int, ...]
+) -> None:
     assert sort_path(parse_task_id(text)) == path
 
 
 def test_hierarchical_ids_sort_by_value_where_text_would_err() -> None:
-    in_order = ["0001", "0001_t2", "0001_t10", "0001_t10.9", "0001_t10.10", "0002", "9999", "A000", "Z999", "AA00", "ZZ99", "AAA0"]
+    in_order = [
+        "0001",
+        "0001_t2",
+        "0001_t10",
+        "0001_t10.9",
+        "0001_t10.10",
+        "0002",
+        "9999",
+        "A000",
+        "Z999",
+        "AA00",
+        "ZZ99",
+        "AAA0",
+    ]
     read = [parse_task_id(text, hierarchical=True) for text in in_order]
     assert sorted(read, key=sort_path) == read
     assert sorted(in_order) != in_order
 
 
-slugs = st.from_regex(r"[A-Za-z0-9._-]{1,128}", fullmatch=True).filter(lambda text: text not in {".", ".."})
-parts = st.from_regex(r"[A-Za-z0-9._-]{1,60}", fullmatch=True).filter(lambda text: text not in {".", ".."})
+slugs = st.from_regex(r"[A-Za-z0-9._-]{1,128}", fullmatch=True).filter(
+    lambda text: text not in {".", ".."}
+)
+parts = st.from_regex(r"[A-Za-z0-9._-]{1,60}", fullmatch=True).filter(
+    lambda text: text not in {".", ".."}
+)
 tracks = st.builds(
     lambda track, sequence, description: f"{track}-{sequence:03d}-{description}",
     st.from_regex(r"[A-Z]{1,16}", fullmatch=True),
@@ -257,11 +288,18 @@ def hierarchical_text(root: int, children: list[int]) -> str:
     return format_root(root) + ("_t" if children else "") + ".".join(map(str, children))
 
 
-ids = st.one_of(slugs, tracks, st.builds("{}:{}".format, parts, parts), paths.map(lambda path: hierarchical_text(*path)))
+ids = st.one_of(
+    slugs,
+    tracks,
+    st.builds("{}:{}".format, parts, parts),
+    paths.map(lambda path: hierarchical_text(*path)),
+)
 
 
 @given(base=ids, subtasks=st.lists(st.integers(1, 10**6), max_size=4), hierarchical=st.booleans())
-def test_every_id_keeps_its_text_and_its_ancestors_are_ids_one_level_up_each(base: str, subtasks: list[int], hierarchical: bool) -> None:
+def test_every_id_keeps_its_text_and_its_ancestors_are_ids_one_level_up_each(
+    base: str, subtasks: list[int], hierarchical: bool
+) -> None:
     text = "::".join([base, *map(str, subtasks)])
     read = parse_task_id(text, hierarchical=hierarchical)
     assert read.text == text
@@ -276,7 +314,10 @@ def test_every_id_keeps_its_text_and_its_ancestors_are_ids_one_level_up_each(bas
 @given(text=tracks)
 def test_a_track_id_is_rebuilt_from_its_parts(text: str) -> None:
     read = parse_task_id(text)
-    assert (read.grammar, f"{read.track}-{read.sequence:03d}-{read.description}") == (Grammar.TRACK, text)
+    assert (read.grammar, f"{read.track}-{read.sequence:03d}-{read.description}") == (
+        Grammar.TRACK,
+        text,
+    )
 
 
 @given(feature=parts, edge=parts)
@@ -286,8 +327,13 @@ def test_a_feature_and_its_edge_are_read_apart(feature: str, edge: str) -> None:
 
 
 @given(first=paths, second=paths)
-def test_the_sort_path_gives_back_the_numbers_and_so_their_order(first: tuple[int, list[int]], second: tuple[int, list[int]]) -> None:
-    read = [sort_path(parse_task_id(hierarchical_text(*path), hierarchical=True)) for path in (first, second)]
+def test_the_sort_path_gives_back_the_numbers_and_so_their_order(
+    first: tuple[int, list[int]], second: tuple[int, list[int]]
+) -> None:
+    read = [
+        sort_path(parse_task_id(hierarchical_text(*path), hierarchical=True))
+        for path in (first, second)
+    ]
     numbers = [(root, *children) for root, children in (first, second)]
     assert read == numbers
     assert (read[0] < read[1]) == (numbers[0] < numbers[1])
@@ -297,18 +343,26 @@ numbers = st.lists(st.integers(1, 120) | st.integers(1, LAST_CHILD), max_size=4)
 
 
 @given(base=ids, first=numbers, second=numbers)
-def test_the_sort_text_of_subtasks_compares_as_bytes_as_their_numbers_do(base: str, first: list[int], second: list[int]) -> None:
-    one, other = (sort_text("::".join([base, *map(str, path)])).encode() for path in (first, second))
+def test_the_sort_text_of_subtasks_compares_as_bytes_as_their_numbers_do(
+    base: str, first: list[int], second: list[int]
+) -> None:
+    one, other = (
+        sort_text("::".join([base, *map(str, path)])).encode() for path in (first, second)
+    )
     assert (one < other, one == other) == (first < second, first == second)
 
 
 @given(root=st.integers(1, LAST_ROOT), first=numbers, second=numbers)
-def test_the_sort_text_of_hierarchical_children_compares_as_their_numbers_do(root: int, first: list[int], second: list[int]) -> None:
+def test_the_sort_text_of_hierarchical_children_compares_as_their_numbers_do(
+    root: int, first: list[int], second: list[int]
+) -> None:
     one, other = (sort_text(hierarchical_text(root, path)).encode() for path in (first, second))
     assert (one < other, one == other) == (first < second, first == second)
 
 
-@pytest.mark.parametrize("text", ["A-010-x", "x-10_t10", "f_t12:e", "slug_t1.10", "x::9", "0001_t9.9", "0012"])
+@pytest.mark.parametrize(
+    "text", ["A-010-x", "x-10_t10", "f_t12:e", "slug_t1.10", "x::9", "0001_t9.9", "0012"]
+)
 def test_the_sort_text_of_an_id_without_a_child_s_long_number_is_the_id(text: str) -> None:
     assert sort_text(text) == text
 
@@ -327,7 +381,9 @@ def test_an_id_given_as_a_subclass_of_str_is_kept_as_a_plain_string() -> None:
 
     for text in ("seen-in-yaml-first", "seen-in-yaml-first::1"):
         assert type(parse_task_id(QuotedScalar(text)).text) is str
-        assert msgspec.json.decode(msgspec.json.encode(parse_task_id(text)), type=TaskId) == parse_task_id(text)
+        assert msgspec.json.decode(
+            msgspec.json.encode(parse_task_id(text)), type=TaskId
+        ) == parse_task_id(text)
 
 
 def test_a_task_id_cannot_be_changed() -> None:

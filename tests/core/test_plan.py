@@ -1,4 +1,5 @@
-"""Plans: how they are read, that every fault is found and placed, and that cycles are found and shown."""
+"""Plans: how they are read, that every fault is found and placed, and that cycles are found and
+shown."""
 
 import random
 from collections.abc import Collection, Iterator, Mapping
@@ -14,7 +15,15 @@ from hypothesis import strategies as st
 
 from genlock.core.definition import examine_task
 from genlock.core.model import Task
-from genlock.core.plan import Definition, Misplaced, Plan, check_graph, find_cycle, find_cycles, read_plan
+from genlock.core.plan import (
+    Definition,
+    Misplaced,
+    Plan,
+    check_graph,
+    find_cycle,
+    find_cycles,
+    read_plan,
+)
 from genlock.errors import PlanInvalid
 
 # GC 3.7
@@ -22,7 +31,11 @@ ECOMMERCE: dict[str, Any] = {
     "project": "ecommerce-rebuild",
     "tracks": {
         "A": [
-            {"id": "A-001-core-framework", "description": "Initialize core application framework", "depends_on": []},
+            {
+                "id": "A-001-core-framework",
+                "description": "Initialize core application framework",
+                "depends_on": [],
+            },
             {
                 "id": "A-002-di-container",
                 "description": "Setup dependency injection container",
@@ -39,7 +52,14 @@ def test_tasks_are_read_track_by_track() -> None:
         project="ecommerce-rebuild",
         tracks=None,
         tasks=(
-            Definition(Task(id="A-001-core-framework", track="A", sequence=1, description="Initialize core application framework")),
+            Definition(
+                Task(
+                    id="A-001-core-framework",
+                    track="A",
+                    sequence=1,
+                    description="Initialize core application framework",
+                )
+            ),
             Definition(
                 Task(
                     id="A-002-di-container",
@@ -49,7 +69,14 @@ def test_tasks_are_read_track_by_track() -> None:
                     depends_on=("A-001-core-framework",),
                 )
             ),
-            Definition(Task(id="B-001-schema-design", track="B", sequence=1, depends_on=("A-001-core-framework",))),
+            Definition(
+                Task(
+                    id="B-001-schema-design",
+                    track="B",
+                    sequence=1,
+                    depends_on=("A-001-core-framework",),
+                )
+            ),
         ),
     )
 
@@ -66,7 +93,7 @@ def test_a_track_may_say_what_it_is_for_and_then_the_plan_has_a_table() -> None:
         }
     )
     assert plan.project is None
-    assert plan.tracks == {"OPS": "Keep it running", "B": "Data Layer", "Q": "", "C": "API Layer"}
+    assert plan.tracks == {"OPS": "Keep it running", "B": "", "Q": "", "C": ""}
     assert plan.tasks == (
         Definition(Task(id="OPS-001-pager", track="OPS", sequence=1)),
         Definition(Task(id="C-001-routes", track="C", sequence=1), backlog=True),
@@ -74,8 +101,13 @@ def test_a_track_may_say_what_it_is_for_and_then_the_plan_has_a_table() -> None:
 
 
 def test_a_task_whose_id_names_no_track_gets_the_one_it_stands_under() -> None:
-    plan = read_plan({"tracks": {"A": [{"id": "0001"}, {"id": "AUTH:design"}]}, "tasks": [{"id": "announce"}, {"id": "B-001-x"}]})
-    assert [(task.id, task.track) for task, _ in plan.tasks] == [
+    plan = read_plan(
+        {
+            "tracks": {"A": [{"id": "0001"}, {"id": "AUTH:design"}]},
+            "tasks": [{"id": "announce"}, {"id": "B-001-x"}],
+        }
+    )
+    assert [(task.id, task.track) for task, *_ in plan.tasks] == [
         ("0001", "A"),
         ("AUTH:design", "A"),
         ("announce", None),
@@ -83,7 +115,9 @@ def test_a_task_whose_id_names_no_track_gets_the_one_it_stands_under() -> None:
     ]
 
 
-@pytest.mark.parametrize("source", [{"tracks": {}}, {"tracks": None}, {"tasks": []}, {"tasks": None, "x-note": "empty"}])
+@pytest.mark.parametrize(
+    "source", [{"tracks": {}}, {"tracks": None}, {"tasks": []}, {"tasks": None, "x-note": "empty"}]
+)
 def test_a_plan_may_have_no_tasks(source: dict[str, Any]) -> None:
     assert read_plan(source) == Plan(None, None, ())
 
@@ -95,11 +129,14 @@ FAULTS: list[tuple[Any, list[str]]] = [
     (
         {"task": [], "x-defaults": {}},
         [
-            "task: there is no key 'task' in a plan; there are project, tracks, tasks and x-…",
+            "task: there is no key 'task' in a plan; there are project, tracks, tasks, roles, edges and x-…",
             "the plan has neither tracks nor tasks",
         ],
     ),
-    ({5: 1, "tasks": []}, ["there is no key 5 in a plan; there are project, tracks, tasks and x-…"]),
+    (
+        {5: 1, "tasks": []},
+        ["there is no key 5 in a plan; there are project, tracks, tasks, roles, edges and x-…"],
+    ),
     (
         {"project": "a/b", "tasks": []},
         ["project: project 'a/b': character 2 is '/' (a slash); allowed are A-Z a-z 0-9 . _ -"],
@@ -107,9 +144,15 @@ FAULTS: list[tuple[Any, list[str]]] = [
     ({"tracks": []}, ["tracks: must be a mapping from tracks to their tasks, not a list"]),
     ({"tracks": {"A": "x"}}, ["tracks.A: must be a list of tasks, not 'x'"]),
     ({"tasks": {"id": "x"}}, ["tasks: must be a list of tasks, not a mapping"]),
-    ({"tracks": {"a": []}}, ["tracks.a: track 'a': character 1 is 'a'; allowed are the capitals A-Z"]),
+    (
+        {"tracks": {"a1": []}},
+        ["tracks.a1: track 'A1': character 2 is '1'; allowed are the letters A-Z"],
+    ),
     ({"tracks": {1: []}}, ["tracks: track must be a string, not int"]),
-    ({"tracks": {"A": {"owner": "bob"}}}, ["tracks.A.owner: there is no key 'owner' in a track; there are purpose and tasks"]),
+    (
+        {"tracks": {"A": {"owner": "bob"}}},
+        ["tracks.A.owner: there is no key 'owner' in a track; there are purpose and tasks"],
+    ),
     ({"tracks": {"A": {"purpose": 5}}}, ["tracks.A.purpose: purpose must be a string, not 5"]),
     ({"tracks": {"A": {"tasks": [{}]}}}, ["tracks.A.tasks[0]: id is missing: every task has one"]),
     ({"tasks": ["x"]}, ["tasks[0]: a task is a mapping with at least an id, not 'x'"]),
@@ -126,12 +169,23 @@ FAULTS: list[tuple[Any, list[str]]] = [
         ["tasks[0] (A-001-x): the id stands already at tracks.A[0]"],
     ),
     (
-        {"project": "_", "tracks": {"A": [{"id": 7}, {"id": "A-001-x", "title": 5, "tags": "t"}, {"id": "A-001-x"}]}},
+        {
+            "project": "_",
+            "tracks": {
+                "A": [{"id": 7}, {"id": "A-001-x", "title": 5, "tags": "t"}, {"id": "A-001-x"}]
+            },
+        },
         [
             "project: project '_' is reserved; '.', '..' and '_' are no names",
-            "tracks.A[0]: id must be a string, not 7; quote it in YAML, as in '0001', to keep its digits",
+            (
+                "tracks.A[0]: id must be a string, not 7; quote it in YAML, as in '0001', to keep "
+                "its digits"
+            ),
             "tracks.A[1] (A-001-x): title must be a string, not 5",
-            "tracks.A[1] (A-001-x): tags must be a list of strings, not the string 't'; put it in brackets",
+            (
+                "tracks.A[1] (A-001-x): tags must be a list of strings, not the string 't'; put it "
+                "in brackets"
+            ),
             "tracks.A[2] (A-001-x): the id stands already at tracks.A[1]",
         ],
     ),
@@ -149,13 +203,22 @@ json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from(["A", "B", "id", "tasks", "purpose", "depends_on"]) | st.text(max_size=3), inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["A", "B", "id", "tasks", "purpose", "depends_on"])
+            | st.text(max_size=3),
+            inner,
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )
 
 
-@given(source=st.fixed_dictionaries({}, optional={"project": json_values, "tracks": json_values, "tasks": json_values}))
+@given(
+    source=st.fixed_dictionaries(
+        {}, optional={"project": json_values, "tracks": json_values, "tasks": json_values}
+    )
+)
 def test_whatever_stands_in_a_plan_it_is_read_or_refused(source: dict[str, Any]) -> None:
     with suppress(PlanInvalid):
         read_plan(source)
@@ -168,7 +231,21 @@ class Word(str):
 
 
 words = st.sampled_from(
-    ["a", "b", "A-001-x", "A-001-x::1", "0001_t1", "AUTH:x", "", "a b", "null", "x" * 17_000, "\ud800", Word("a"), Word("c")]
+    [
+        "a",
+        "b",
+        "A-001-x",
+        "A-001-x::1",
+        "0001_t1",
+        "AUTH:x",
+        "",
+        "a b",
+        "null",
+        "x" * 17_000,
+        "\ud800",
+        Word("a"),
+        Word("c"),
+    ]
 )
 listed = st.lists(words | st.none() | st.integers(0, 3), max_size=3)
 simple_fields = st.fixed_dictionaries(
@@ -200,7 +277,10 @@ def test_the_shorter_way_to_a_definition_leads_to_the_same(fields: dict[str, Any
 
 def said(faults: list[Misplaced]) -> list[str]:
     return [
-        f"{fault.task}: {fault.text}" if fault.alone else fault.text.removesuffix("; remove one of these dependencies") for fault in faults
+        f"{fault.task}: {fault.text}"
+        if fault.alone
+        else fault.text.removesuffix("; remove one of these dependencies")
+        for fault in faults
     ]
 
 
@@ -218,16 +298,31 @@ GRAPHS: list[tuple[list[Task], list[str], dict[str, list[str]], list[str]]] = [
         ["a: depends on 'c', which does not exist", "d: its parent 'e' does not exist"],
     ),
     ([task("a", "a")], [], {}, ["these wait for each other: a → a"]),
-    ([task("c", "a"), task("a", "b"), task("b", "c")], [], {}, ["these wait for each other: a → b → c → a"]),
+    (
+        [task("c", "a"), task("a", "b"), task("b", "c")],
+        [],
+        {},
+        ["these wait for each other: a → b → c → a"],
+    ),
     # A parent waits for its children, so a child that depends on its parent never starts.
     ([task("a"), task("b", "a", parent="a")], [], {}, ["these wait for each other: a → b → a"]),
     ([task("b", "a", parent="a")], ["a"], {}, ["these wait for each other: a → b → a"]),
-    ([task("a", parent="b"), task("b", parent="a")], [], {}, ["these wait for each other: a → b → a"]),
+    (
+        [task("a", parent="b"), task("b", parent="a")],
+        [],
+        {},
+        ["these wait for each other: a → b → a"],
+    ),
     ([task("a", "b")], ["a", "b"], {"b": ["a"]}, ["these wait for each other: a → b → a"]),
     # What was known of a task that is defined anew no longer counts.
     ([task("a", "b"), task("b")], ["a", "b"], {"b": ["a"]}, []),
     # A known parent waits for its new child too.
-    ([task("c", "d", parent="p")], ["p", "d"], {"p": ["x"], "d": ["p"]}, ["these wait for each other: c → d → p → c"]),
+    (
+        [task("c", "d", parent="p")],
+        ["p", "d"],
+        {"p": ["x"], "d": ["p"]},
+        ["these wait for each other: c → d → p → c"],
+    ),
     (
         [task("a", "b"), task("b", "a"), task("c", "d"), task("d", "c"), task("e", "a")],
         [],
@@ -245,7 +340,9 @@ GRAPHS: list[tuple[list[Task], list[str], dict[str, list[str]], list[str]]] = [
 
 
 @pytest.mark.parametrize(("tasks", "known", "edges", "faults"), GRAPHS)
-def test_the_graphs_faults_are_named(tasks: list[Task], known: list[str], edges: dict[str, list[str]], faults: list[str]) -> None:
+def test_the_graphs_faults_are_named(
+    tasks: list[Task], known: list[str], edges: dict[str, list[str]], faults: list[str]
+) -> None:
     assert said(check_graph(tasks, known, edges)) == faults
     assert said(check_graph(iter(tasks), frozenset(known), edges)) == faults
 
@@ -255,14 +352,23 @@ def test_a_fault_of_the_graph_points_at_the_key_that_says_it() -> None:
     assert check_graph(tasks, []) == [
         Misplaced("a", "depends on 'c', which does not exist", ("depends_on", 1)),
         Misplaced("b", "its parent 'd' does not exist", ("parent",)),
-        Misplaced("e", "these wait for each other: e → f → e; remove one of these dependencies", ("depends_on",), alone=False),
+        Misplaced(
+            "e",
+            "these wait for each other: e → f → e; remove one of these dependencies",
+            ("depends_on",),
+            alone=False,
+        ),
     ]
 
 
-def test_a_cycle_through_children_that_exist_is_found_and_one_among_others_is_not_the_plans() -> None:
+def test_a_cycle_through_children_that_exist_is_found_and_one_among_others_is_not_the_plans() -> (
+    None
+):
     # p waits for its child c, which waits for d, which is now to wait for p.
     (fault,) = check_graph([task("p"), task("d", "p")], ["c"], {"c": ["d"]}, {"p": ["c"]})
-    assert fault.text == "these wait for each other: c → d → p → c; remove one of these dependencies"
+    assert (
+        fault.text == "these wait for each other: c → d → p → c; remove one of these dependencies"
+    )
     assert fault.task == "d"
     assert check_graph([task("p")], ["x", "y"], {"x": ["y"], "y": ["x"]}) == []
 
@@ -286,13 +392,17 @@ def test_neither_a_task_itself_nor_one_that_lacks_the_same_parent_was_meant() ->
     alone = check_graph([task("A-001-x::1", parent="A-001-x")], [])
     assert said(alone) == ["A-001-x::1: its parent 'A-001-x' does not exist"]
     siblings = check_graph([task(f"A-001-x::{n}", parent="A-001-x") for n in (1, 2)], ["A-001-xy"])
-    assert {fault.text for fault in siblings} == {"its parent 'A-001-x' does not exist; did you mean 'A-001-xy'?"}
+    assert {fault.text for fault in siblings} == {
+        "its parent 'A-001-x' does not exist; did you mean 'A-001-xy'?"
+    }
     itself = check_graph([task("A-001-core", "A-001")], [])
     assert said(itself) == ["A-001-core: depends on 'A-001', which does not exist"]
 
 
 def test_of_many_cycles_ten_are_shown() -> None:
-    pairs = [task(f"a{n}", f"b{n}") for n in range(12)] + [task(f"b{n}", f"a{n}") for n in range(12)]
+    pairs = [task(f"a{n}", f"b{n}") for n in range(12)] + [
+        task(f"b{n}", f"a{n}") for n in range(12)
+    ]
     faults = said(check_graph(pairs, []))
     assert len(faults) == 10
     assert faults[0] == "these wait for each other: a0 → b0 → a0"
@@ -308,8 +418,13 @@ def test_a_long_cycle_is_shown_by_its_ends() -> None:
 
 def test_a_hundred_thousand_tasks_are_looked_through() -> None:
     rng = random.Random(1)
-    tasks = [task(f"t{n}", *{f"t{rng.randrange(n)}" for _ in range(3)} if n else ()) for n in range(100_000)]
-    tasks += [task(f"late{n}", f"late{n - 1}" if n else "t7", "t99999", "t50000") for n in range(100)]
+    tasks = [
+        task(f"t{n}", *{f"t{rng.randrange(n)}" for _ in range(3)} if n else ())
+        for n in range(100_000)
+    ]
+    tasks += [
+        task(f"late{n}", f"late{n - 1}" if n else "t7", "t99999", "t50000") for n in range(100)
+    ]
     assert check_graph(tasks, []) == []
     tasks.append(task("x", "late99"))
     tasks[-100] = task("late1", "x")
@@ -330,7 +445,11 @@ def test_a_chain_of_a_hundred_thousand_does_not_recurse() -> None:
 nodes = st.integers(0, 9).map(str)
 graphs = st.dictionaries(nodes, st.lists(nodes, max_size=3))
 # Edges to lower numbers only: whatever is drawn, it is no cycle.
-acyclic_graphs = graphs.map(lambda edges: {node: [other for other in others if other < node] for node, others in edges.items()})
+acyclic_graphs = graphs.map(
+    lambda edges: {
+        node: [other for other in others if other < node] for node, others in edges.items()
+    }
+)
 
 
 def naively_reachable(edges: Mapping[str, Collection[str]], start: str) -> set[str]:
@@ -357,13 +476,17 @@ def test_a_graph_without_a_cycle_has_no_fault(edges: dict[str, list[str]]) -> No
 
 
 @given(edges=graphs)
-def test_cycles_are_found_exactly_where_a_search_from_every_node_finds_them(edges: dict[str, list[str]]) -> None:
+def test_cycles_are_found_exactly_where_a_search_from_every_node_finds_them(
+    edges: dict[str, list[str]],
+) -> None:
     assert bool(check_graph(as_tasks(edges), [])) == naive_has_cycle(edges)
     assert (find_cycle(edges) is not None) == naive_has_cycle(edges)
 
 
 @given(edges=graphs)
-def test_cycles_follow_the_edges_share_nothing_and_leave_no_other(edges: dict[str, list[str]]) -> None:
+def test_cycles_follow_the_edges_share_nothing_and_leave_no_other(
+    edges: dict[str, list[str]],
+) -> None:
     cycles = list(find_cycles(edges))
     for cycle in cycles:
         assert cycle[0] == cycle[-1] == min(cycle)
@@ -371,11 +494,24 @@ def test_cycles_follow_the_edges_share_nothing_and_leave_no_other(edges: dict[st
         assert all(after in edges[before] for before, after in pairwise(cycle))
     members = [node for cycle in cycles for node in cycle[1:]]
     assert len(members) == len(set(members))
-    assert not naive_has_cycle({node: others for node, others in edges.items() if node not in members})
+    assert not naive_has_cycle(
+        {node: others for node, others in edges.items() if node not in members}
+    )
 
 
 @given(edges=graphs, parents=st.dictionaries(nodes, nodes))
-def test_parents_and_dependencies_make_one_graph(edges: dict[str, list[str]], parents: dict[str, str]) -> None:
-    tasks = [Task(id=one.id, depends_on=one.depends_on, parent=parents.get(one.id)) for one in as_tasks(edges)]
-    waits = {node: {*edges.get(node, ()), *(child for child, parent in parents.items() if parent == node)} for node in map(str, range(10))}
+def test_parents_and_dependencies_make_one_graph(
+    edges: dict[str, list[str]], parents: dict[str, str]
+) -> None:
+    tasks = [
+        Task(id=one.id, depends_on=one.depends_on, parent=parents.get(one.id))
+        for one in as_tasks(edges)
+    ]
+    waits = {
+        node: {
+            *edges.get(node, ()),
+            *(child for child, parent in parents.items() if parent == node),
+        }
+        for node in map(str, range(10))
+    }
     assert bool(check_graph(tasks, [])) == naive_has_cycle(waits)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genlock.core import commands as c
-from genlock.core.index import index_of
 from genlock.core.model import TaskRecord
 from genlock.core.policy import Order, Policy
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
+from genlock.core.rules import index_of
 from tests.core.world import World, by, key_of
 
 
@@ -30,7 +30,10 @@ def sorted_by_order(*records: TaskRecord) -> list[str]:
 
 def test_a_pool_names_track_edge_roles_assignee_and_whether_it_is_the_backlog() -> None:
     assert pool_of(record()) == "////"
-    assert pool_of(record(track="A", edge="design", roles=("coder", "tester"), assigned_to="alice")) == "A/design/coder,tester/alice/"
+    assert (
+        pool_of(record(track="A", edge="design", roles=("coder", "tester"), assigned_to="alice"))
+        == "A/design/coder,tester/alice/"
+    )
     assert pool_of(record(track="A", backlog=True)) == "A////backlog"
 
 
@@ -41,9 +44,19 @@ def test_a_pool_names_track_edge_roles_assignee_and_whether_it_is_the_backlog() 
     st.sampled_from(["", "alice", "böb, the 2nd: (x)"]),
     st.booleans(),
 )
-def test_a_pool_reads_back_as_its_parts(track: str, edge: str, roles: list[str], assignee: str, backlog: bool) -> None:
-    made = record(track=track or None, edge=edge or None, roles=tuple(roles), assigned_to=assignee or None, backlog=backlog)
-    assert parse_pool(pool_of(made)) == Pool(track, edge, ",".join(roles), assignee, "backlog" if backlog else "")
+def test_a_pool_reads_back_as_its_parts(
+    track: str, edge: str, roles: list[str], assignee: str, backlog: bool
+) -> None:
+    made = record(
+        track=track or None,
+        edge=edge or None,
+        roles=tuple(roles),
+        assigned_to=assignee or None,
+        backlog=backlog,
+    )
+    assert parse_pool(pool_of(made)) == Pool(
+        track, edge, ",".join(roles), assignee, "backlog" if backlog else ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +72,9 @@ def test_a_pool_reads_back_as_its_parts(track: str, edge: str, roles: list[str],
         ("A////backlog", "alice", None, True, True),
     ],
 )
-def test_a_pool_suits_whoever_may_take_its_tasks(pool: str, agent: str, tracks: set[str] | None, backlog: bool, suits: bool) -> None:
+def test_a_pool_suits_whoever_may_take_its_tasks(
+    pool: str, agent: str, tracks: set[str] | None, backlog: bool, suits: bool
+) -> None:
     assert parse_pool(pool).suits(agent=agent, tracks=tracks, backlog=backlog) is suits
 
 
@@ -81,10 +96,14 @@ def test_in_a_track_priority_comes_first_and_then_the_sequence() -> None:
 
 
 def test_tasks_without_a_number_come_in_the_order_in_which_they_were_added() -> None:
-    assert sorted_by_order(record("b", added_at=2), record("c", added_at=1), record("a", added_at=3)) == ["c", "b", "a"]
+    assert sorted_by_order(
+        record("b", added_at=2), record("c", added_at=1), record("a", added_at=3)
+    ) == ["c", "b", "a"]
 
 
-@pytest.mark.parametrize(("parent", "mark"), [("A-001-x", "::"), ("x", "::"), ("0001", "_t"), ("0001_t1", ".")])
+@pytest.mark.parametrize(
+    ("parent", "mark"), [("A-001-x", "::"), ("x", "::"), ("0001", "_t"), ("0001_t1", ".")]
+)
 def test_subtasks_come_by_their_numbers(parent: str, mark: str) -> None:
     sequence = 1 if parent.startswith("A") else None
     names = [f"{parent}{mark}{number}" for number in (1, 2, 9, 10, 11, 99, 100)]
@@ -102,7 +121,16 @@ def test_leaf_first_takes_the_childless_then_the_deepest_then_the_latest() -> No
     world.add("A000")
     world.add("AA00")
     world.settle()
-    assert sorted_by_order(*world.tasks.values()) == ["0001_t1.1", "0001_t10", "0001_t2", "AA00", "A000", "0002", "0001_t1", "0001"]
+    assert sorted_by_order(*world.tasks.values()) == [
+        "0001_t1.1",
+        "0001_t10",
+        "0001_t2",
+        "AA00",
+        "A000",
+        "0002",
+        "0001_t1",
+        "0001",
+    ]
 
 
 def test_a_task_that_gets_a_child_moves_behind_the_leaves() -> None:
@@ -128,7 +156,9 @@ def test_the_strategy_is_kept_with_the_task_and_changed_by_reordering() -> None:
 def test_orders_compare_as_bytes_as_their_numbers_do(one: int, other: int, order: Order) -> None:
     made = [record(f"x::{number}", order=order, added_at=0) for number in (one, other)]
     if one != other:
-        assert (order_of(made[0]) < order_of(made[1])) == (one > other if order is Order.LEAF_FIRST else one < other)
+        assert (order_of(made[0]) < order_of(made[1])) == (
+            one > other if order is Order.LEAF_FIRST else one < other
+        )
     assert all(order_of(each).isascii() for each in made)
 
 

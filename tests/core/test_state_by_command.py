@@ -1,4 +1,5 @@
-"""Every state of a task × every command, and the same for the other records: the answer, the events, and what is after them."""
+"""Every state of a task × every command, and the same for the other records: the answer, the
+events, and what is after them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ from msgspec.structs import replace
 
 from genlock.core import commands as c
 from genlock.core import keys
-from genlock.core.access import Role
+from genlock.core.agent_roles import AgentRoles, EdgeRule
 from genlock.core.decision import Decision
+from genlock.core.key_roles import Role
 from genlock.core.model import (
     AccessRecord,
     CounterRecord,
@@ -32,11 +34,18 @@ from genlock.core.model import (
 )
 from genlock.core.policy import Expired, Order, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, ReleaseReason, SpawnMode, Status
+from genlock.core.records.refused_result import REVIEW_REJECTED
 from genlock.errors import GenlockError
 from tests.core.world import START, World, by, content, key_of
 
 T = key_of("T")
-HOLDER, COLLEAGUE, STRANGER, OPERATOR = by("s1", "alice"), by("s1", "bob"), by("s2", "bob"), by("", "")
+HOLDER, COLLEAGUE, STRANGER, OPERATOR = (
+    by("s1", "alice"),
+    by("s1", "bob"),
+    by("s2", "bob"),
+    by("", ""),
+)
+REFUSED = by("s9", "zed")
 
 
 # The states. Whoever has or had the claim is alice in session s1; the lease is 60 s.
@@ -102,7 +111,7 @@ def _expired() -> World:
 @state("PENDING, superseded")
 def _superseded() -> World:
     world = claimed()
-    world.ask(c.ForceRelease(T))
+    world.ask(c.ForceRelease(T, take_over=True))
     return world
 
 
@@ -110,7 +119,7 @@ def _superseded() -> World:
 def _reserved() -> World:
     world = begun()
     world.add("T")
-    world.ask(c.AssignTask(T, OPERATOR, agent="alice", hours=1.0))
+    world.ask(c.AssignTask(T, OPERATOR, agent="alice", hours=1.0, take_over=True))
     return world
 
 
@@ -125,6 +134,13 @@ def _lapsed() -> World:
 def _used_up() -> World:
     world = claimed(limits=TenantLimits(max_generations_per_task=1))
     world.ask(c.ReleaseClaim(T, HOLDER, generation=1))
+    return world
+
+
+@state("PENDING, for architects")
+def _for_architects() -> World:
+    world = begun()
+    world.add("T", roles=("architect",))
     return world
 
 
@@ -153,7 +169,9 @@ def _untold() -> World:
 @state("BLOCKED by a child")
 def _parent() -> World:
     world = claimed()
-    spawn = c.SpawnSubtasks(T, HOLDER, generation=1, children=(Task(id="T::1", parent="T", depth=1),))
+    spawn = c.SpawnSubtasks(
+        T, HOLDER, generation=1, children=(Task(id="T::1", parent="T", depth=1),)
+    )
     world.ask(spawn)
     world.settle()
     return world
@@ -271,7 +289,9 @@ def _reserved_and_live() -> World:
 @state("IN_PROGRESS, with a child")
 def _kept_parent() -> World:
     world = claimed()
-    spawn = c.SpawnSubtasks(T, HOLDER, generation=1, children=(Task(id="T::1", parent="T", depth=1),), keep=True)
+    spawn = c.SpawnSubtasks(
+        T, HOLDER, generation=1, children=(Task(id="T::1", parent="T", depth=1),), keep=True
+    )
     world.ask(spawn)
     world.settle()
     return world
@@ -289,13 +309,51 @@ def _inputs_changed() -> World:
     return world
 
 
+@state("IN_PROGRESS, a person must look at the result")
+def _human_required() -> World:
+    world = begun()
+    world.add("T", human_required=True)
+    world.claim("T")
+    return world
+
+
 @state("IN_REVIEW")
 def _in_review() -> World:
-    # Nothing leads here yet: reviews come with roles. The rules know the state already.
-    world = claimed()
-    cell = world.cell(T)
-    assert isinstance(cell.record, TaskRecord)
-    cell.record = cell.folded = replace(cell.record, state=Status.IN_REVIEW, claim=None)
+    world = _human_required()
+    world.submit("T", "s1", 1)
+    return world
+
+
+@state("IN_REVIEW, of an adopted result")
+def _adopted_in_review() -> World:
+    world = _human_required()
+    world.ask(_adopt(HOLDER, 1))
+    return world
+
+
+@state("IN_REVIEW, an evaluator has not passed")
+def _not_evaluated() -> World:
+    table = AgentRoles(edges={"design": EdgeRule(evaluators=("lint",))})
+    world = begun(agent_roles=table)
+    world.add("T", feature="F", edge="design")
+    world.claim("T")
+    world.submit("T", "s1", 1)
+    return world
+
+
+@state("IN_REVIEW, with a child that was added since")
+def _parent_in_review() -> World:
+    world = _in_review()
+    world.ask(c.AnnounceChildren(T, OPERATOR, children=(Task(id="T::1", parent="T", depth=1),)))
+    world.settle()
+    return world
+
+
+@state("PENDING, its result was rejected")
+def _rejected() -> World:
+    world = _in_review()
+    world.ask(c.RejectReview(T, OPERATOR, 1, DONE, "too short"))
+    world.settle()
     return world
 
 
@@ -310,24 +368,33 @@ def _completed() -> World:
 def _fanned_in() -> World:
     world = claimed()
     children = (Task(id="T::1", parent="T", depth=1),)
-    world.ask(c.SpawnSubtasks(T, HOLDER, generation=1, children=children, mode=SpawnMode.FAN_OUT_FAN_IN))
+    world.ask(
+        c.SpawnSubtasks(T, HOLDER, generation=1, children=children, mode=SpawnMode.FAN_OUT_FAN_IN)
+    )
     world.settle()
     world.finish("T::1")
     world.settle()
     return world
 
 
+@state("COMPLETED after a review")
+def _approved() -> World:
+    world = _in_review()
+    world.ask(_approve(world.task("T").generation))
+    return world
+
+
 @state("CANCELLED")
 def _cancelled() -> World:
     world = claimed()
-    world.ask(c.CancelTask(T))
+    world.ask(c.CancelTask(T, take_over=True))
     return world
 
 
 @state("CANCELLED from the backlog")
 def _cancelled_from_backlog() -> World:
     world = _backlog()
-    world.ask(c.CancelTask(T))
+    world.ask(c.CancelTask(T, take_over=True))
     return world
 
 
@@ -361,7 +428,7 @@ def _held_until() -> World:
 @state("HELD for a while that is over")
 def _held_until_over() -> World:
     world = _held_until()
-    world.pass_time(39)
+    world.pass_time(99)
     return world
 
 
@@ -369,7 +436,9 @@ def _held_until_over() -> World:
 def _held_fan_out() -> World:
     world = claimed()
     children = (Task(id="T::1", parent="T", depth=1),)
-    world.ask(c.SpawnSubtasks(T, HOLDER, generation=1, children=children, mode=SpawnMode.FAN_OUT_FAN_IN))
+    world.ask(
+        c.SpawnSubtasks(T, HOLDER, generation=1, children=children, mode=SpawnMode.FAN_OUT_FAN_IN)
+    )
     world.settle()
     world.ask(c.HoldTask(T))
     world.finish("T::1")
@@ -377,11 +446,28 @@ def _held_fan_out() -> World:
     return world
 
 
+DONE = content("done").digest
+
+
+def _approve(generation: int, digest: str = DONE) -> c.Command:
+    return c.ApproveReview(T, OPERATOR, generation, digest)
+
+
 # The commands. "stale" is one generation below the present one, "future" one above.
 
 
-def _adopt(caller: c.Caller, generation: int | None) -> c.Command:
-    return c.AdoptResult(T, caller, "T/1/s9/abc", generation, content("found"), "wp-T-gen1-abc", 1, "s9")
+def _adopt(caller: c.Caller, generation: int | None, *, take_over: bool = False) -> c.Command:
+    return c.AdoptResult(
+        T,
+        caller,
+        "T/1/s9/abc",
+        generation,
+        content("found"),
+        "wp-T-gen1-abc",
+        1,
+        "s9",
+        take_over=take_over,
+    )
 
 
 def _submit(caller: c.Caller, generation: int, value: Any = "done") -> c.Command:
@@ -389,11 +475,22 @@ def _submit(caller: c.Caller, generation: int, value: Any = "done") -> c.Command
 
 
 def _spawn(caller: c.Caller, generation: int, *, keep: bool = False) -> c.Command:
-    return c.SpawnSubtasks(T, caller, generation=generation, children=(Task(id="T::2", parent="T", depth=1),), keep=keep)
+    return c.SpawnSubtasks(
+        T,
+        caller,
+        generation=generation,
+        children=(Task(id="T::2", parent="T", depth=1),),
+        keep=keep,
+    )
 
 
 def _all_others(record: TaskRecord | None) -> tuple[tuple[str, int], ...]:
     return (("D", 0), *((name, 0) for name in record.children)) if record else (("D", 0),)
+
+
+def _waiting(record: TaskRecord | None) -> str:
+    """The digest of what waits for a review, or else of what was submitted."""
+    return record.review.result.digest if record and record.review else DONE
 
 
 COMMANDS: dict[str, Callable[[TaskRecord | None, int], c.Command]] = {
@@ -403,6 +500,9 @@ COMMANDS: dict[str, Callable[[TaskRecord | None, int], c.Command]] = {
     "edit to wait for D": lambda record, g: c.EditTask(T, changes={"depends_on": ("D",)}),
     "reorder": lambda record, g: c.ReorderTask(T, order=Order.LEAF_FIRST),
     "reorder as it is": lambda record, g: c.ReorderTask(T, order=Order.TRACK),
+    "announce": lambda record, g: c.AnnounceChildren(
+        T, OPERATOR, children=(Task(id="T::9", parent="T", depth=1),)
+    ),
     "claim": lambda record, g: c.ClaimTask(T, HOLDER, 60.0),
     "claim (colleague)": lambda record, g: c.ClaimTask(T, COLLEAGUE, 60.0),
     "claim (stranger)": lambda record, g: c.ClaimTask(T, STRANGER, 60.0),
@@ -410,6 +510,10 @@ COMMANDS: dict[str, Callable[[TaskRecord | None, int], c.Command]] = {
     "renew": lambda record, g: c.RenewLease(T, HOLDER, g),
     "renew (stranger)": lambda record, g: c.RenewLease(T, STRANGER, g),
     "renew (stale)": lambda record, g: c.RenewLease(T, HOLDER, g - 1),
+    "report": lambda record, g: c.ReportProgress(T, HOLDER, g, 0.5, "half", {"usd": 1.0}),
+    "report (stranger)": lambda record, g: c.ReportProgress(T, STRANGER, g, 0.5),
+    "report (stale)": lambda record, g: c.ReportProgress(T, HOLDER, g - 1, 0.5),
+    "report nothing": lambda record, g: c.ReportProgress(T, HOLDER, g),
     "release": lambda record, g: c.ReleaseClaim(T, HOLDER, g),
     "release in error": lambda record, g: c.ReleaseClaim(T, HOLDER, g, ReleaseReason.ERROR),
     "release (stranger)": lambda record, g: c.ReleaseClaim(T, STRANGER, g),
@@ -428,20 +532,42 @@ COMMANDS: dict[str, Callable[[TaskRecord | None, int], c.Command]] = {
     "adopt (stranger)": lambda record, g: _adopt(STRANGER, g),
     "adopt (stale)": lambda record, g: _adopt(HOLDER, g - 1),
     "adopt (operator)": lambda record, g: _adopt(OPERATOR, None),
+    "adopt (operator by force)": lambda record, g: _adopt(OPERATOR, None, take_over=True),
+    "adopt (refused session by force)": lambda record, g: _adopt(REFUSED, None, take_over=True),
     "unlock": lambda record, g: c.ForceRelease(T),
+    "unlock by force": lambda record, g: c.ForceRelease(T, take_over=True),
     "assign to bob": lambda record, g: c.AssignTask(T, OPERATOR, agent="bob"),
+    "assign to bob by force": lambda record, g: c.AssignTask(
+        T, OPERATOR, agent="bob", take_over=True
+    ),
     "reset": lambda record, g: c.ResetTask(T),
+    "reset by force": lambda record, g: c.ResetTask(T, take_over=True),
     "cancel": lambda record, g: c.CancelTask(T),
+    "cancel by force": lambda record, g: c.CancelTask(T, take_over=True),
     "hold": lambda record, g: c.HoldTask(T),
     "reopen": lambda record, g: c.ReopenTask(T),
+    "approve": lambda record, g: _approve(g, _waiting(record)),
+    "approve (stale)": lambda record, g: _approve(g - 1, _waiting(record)),
+    "approve another": lambda record, g: _approve(g, content("other").digest),
+    "reject": lambda record, g: c.RejectReview(T, OPERATOR, g, _waiting(record), "too short"),
+    "reject (stale)": lambda record, g: c.RejectReview(T, OPERATOR, g - 1, _waiting(record)),
+    "reject another": lambda record, g: c.RejectReview(T, OPERATOR, g, content("other").digest),
+    "pass": lambda record, g: c.ReportEvaluation(T, STRANGER, g, _waiting(record), "lint", True),
+    "fail": lambda record, g: c.ReportEvaluation(T, STRANGER, g, _waiting(record), "lint", False),
+    "pass (stale)": lambda record, g: c.ReportEvaluation(
+        T, STRANGER, g - 1, _waiting(record), "lint", True
+    ),
     "check": lambda record, g: c.CheckDue(T),
-    "hear": lambda record, g: c.Hear(T, others=_all_others(record)),
+    "hear": lambda record, g: c.CheckRelated(T, others=_all_others(record)),
+    # What was edited is in the facts, and here nothing was: tests/folder has a test of each edit.
+    "observe": lambda record, g: c.ObserveTask(T),
 }
 
 
-# One block a state: `answer [events] state after them, and by how much the generation has risen: the commands that are answered so`.
-# Without events nothing has changed. `!` is an exception; `+kept` says that the refused result goes to a record of its own.
-# A state that differs little from another one says which, and where.
+# One block a state: `answer [events] state after them, and by how much the generation has risen:
+# the commands that are answered so`. Without events nothing has changed. `!` is an exception;
+# `+kept` says that the refused result goes to a record of its own. A state that differs little from
+# another one says which, and where.
 
 TABLE = """
 ## absent
@@ -449,11 +575,16 @@ DONE [TASK_ADDED] PENDING +0: add again, add another
 !TaskNotFound: edit, edit to wait for D, claim, claim (colleague), claim (stranger), claim (too short), renew, renew (stranger),
     renew (stale), release, release in error, release (stranger), release (stale), submit, submit other content, submit (stranger),
     submit (stale), submit nothing (stale), submit (future), spawn, spawn and keep, spawn (stranger), spawn (stale), adopt,
-    adopt (stranger), adopt (stale), adopt (operator), unlock, assign to bob, reset, cancel, hold, reopen
-UNCHANGED: reorder, reorder as it is, check, hear
+    adopt (stranger), adopt (stale), adopt (operator), adopt (refused session by force), adopt (operator by force), unlock,
+    unlock by force, assign to bob, assign to bob by force, reset, reset by force, cancel, cancel by force, hold, reopen, announce,
+    report, report (stranger), report (stale), report nothing, approve, approve (stale), approve another, reject, reject (stale), reject another,
+    pass, fail, pass (stale)
+UNCHANGED: reorder, reorder as it is, check, hear, observe
 
 ## PENDING, new
-UNCHANGED: add again, reorder as it is, unlock, reopen, check, hear
+STALE_REVIEW: approve, approve (stale), approve another, reject, reject (stale), reject another, pass, fail, pass (stale)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] BLOCKED +0: announce
+UNCHANGED: add again, reorder as it is, unlock, unlock by force, reopen, check, hear, observe
 !TaskExists: add another
 DONE [TASK_EDITED] PENDING +0: edit
 DONE [TASK_EDITED] BLOCKED +0: edit to wait for D
@@ -461,36 +592,37 @@ DONE [TASK_REORDERED] PENDING +0: reorder
 GRANTED [CLAIM_ACQUIRED] IN_PROGRESS +1: claim, claim (colleague), claim (stranger)
 DENIED_LIMIT: claim (too short)
 NO_CLAIM: renew, renew (stranger), release, release in error, release (stranger), spawn, spawn and keep, spawn (stranger), adopt,
-    adopt (stranger)
-GENERATION_MISMATCH: renew (stale), release (stale)
+    adopt (stranger), report, report (stranger), report nothing
+GENERATION_MISMATCH: renew (stale), release (stale), report (stale)
 NO_CLAIM +kept: submit, submit other content, submit (stranger)
 STALE_GENERATION +kept: submit (stale)
 STALE_GENERATION: submit nothing (stale), spawn (stale), adopt (stale)
 FUTURE_GENERATION +kept: submit (future)
-ACCEPTED [CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
-DONE [TASK_ASSIGNED] PENDING +0: assign to bob
-DONE [TASK_RESET] PENDING +1: reset
-DONE [TASK_CANCELLED] CANCELLED +1: cancel
+ACCEPTED [CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator), adopt (operator by force)
+DONE [TASK_ASSIGNED] PENDING +0: assign to bob, assign to bob by force
+DONE [TASK_RESET] PENDING +1: reset, reset by force
+DONE [TASK_CANCELLED] CANCELLED +1: cancel, cancel by force
 DONE [TASK_HELD] HELD +0: hold
+!NotAllowed: adopt (refused session by force)
 
 ## PENDING, released (as PENDING, new, but)
 
 ## PENDING, the claim has expired (as PENDING, new, but)
-ALREADY_EXPIRED: renew
-SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger)
+ALREADY_EXPIRED: renew, report, report nothing
+SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger), report (stranger)
 RELEASED [CLAIM_RELEASED] PENDING +0: release, release in error
 ACCEPTED [RESULT_ACCEPTED] COMPLETED +0: submit, submit other content, adopt
 SESSION_MISMATCH +kept: submit (stranger)
 ACCEPTED [SUBTASKS_SPAWNED] BLOCKED +0: spawn, spawn and keep
-ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
-DONE [CLAIM_SUPERSEDED] PENDING +1: unlock
-DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] PENDING +1: assign to bob
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator), adopt (operator by force)
+DONE [CLAIM_SUPERSEDED] PENDING +1: unlock, unlock by force
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] PENDING +1: assign to bob, assign to bob by force
 
 ## PENDING, superseded (as PENDING, new, but)
 GRANTED [CLAIM_ACQUIRED] IN_PROGRESS +0: claim, claim (colleague), claim (stranger)
-ACCEPTED [CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +0: adopt (operator)
-DONE [TASK_RESET] PENDING +0: reset
-DONE [TASK_CANCELLED] CANCELLED +0: cancel
+ACCEPTED [CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +0: adopt (operator), adopt (operator by force)
+DONE [TASK_RESET] PENDING +0: reset, reset by force
+DONE [TASK_CANCELLED] CANCELLED +0: cancel, cancel by force
 
 ## PENDING, reserved for alice (as PENDING, new, but)
 DENIED_ASSIGNED: claim (colleague), claim (stranger)
@@ -503,11 +635,14 @@ DONE [ASSIGNMENT_LAPSED] PENDING +0: check
 ## PENDING, granted as often as is allowed (as PENDING, new, but)
 DENIED_HELD [TASK_HELD] HELD +0: claim, claim (colleague), claim (stranger)
 
+## PENDING, for architects (as PENDING, new, but)
+DENIED_ROLE: claim, claim (colleague), claim (stranger), claim (too short)
+
 ## BACKLOG (as PENDING, new, but)
 DONE [TASK_EDITED] BACKLOG +0: edit
 DONE [TASK_REORDERED] BACKLOG +0: reorder
-DONE [TASK_ASSIGNED] BACKLOG +0: assign to bob
-DONE [TASK_RESET] BACKLOG +1: reset
+DONE [TASK_ASSIGNED] BACKLOG +0: assign to bob, assign to bob by force
+DONE [TASK_RESET] BACKLOG +1: reset, reset by force
 DONE [TASK_REOPENED] PENDING +0: reopen
 
 ## BLOCKED by a dependency (as PENDING, new, but)
@@ -515,8 +650,8 @@ DONE [TASK_EDITED] BLOCKED +0: edit
 UNCHANGED: edit to wait for D
 DONE [TASK_REORDERED] BLOCKED +0: reorder
 DENIED_BLOCKED: claim, claim (colleague), claim (stranger), claim (too short)
-DONE [TASK_ASSIGNED] BLOCKED +0: assign to bob
-DONE [TASK_RESET] BLOCKED +1: reset
+DONE [TASK_ASSIGNED] BLOCKED +0: assign to bob, assign to bob by force
+DONE [TASK_RESET] BLOCKED +1: reset, reset by force
 
 ## BLOCKED, the dependency is done but nobody has told it (as BLOCKED by a dependency, but)
 GRANTED [DEPENDENCY_MET CLAIM_ACQUIRED] IN_PROGRESS +1: claim, claim (colleague), claim (stranger)
@@ -525,7 +660,7 @@ DONE [DEPENDENCY_MET] PENDING +0: check, hear
 
 ## BLOCKED by a child (as BLOCKED by a dependency, but)
 DONE [TASK_EDITED] BLOCKED +0: edit to wait for D
-CHILDREN_UNFINISHED: adopt (operator)
+CHILDREN_UNFINISHED: adopt (operator), adopt (operator by force)
 
 ## BLOCKED until its time (as BLOCKED by a dependency, but)
 DONE [TASK_EDITED] BLOCKED +0: edit to wait for D
@@ -541,12 +676,14 @@ UNCHANGED: edit to wait for D
 DONE [TASK_REORDERED] BLOCKED +0: reorder
 DENIED_BLOCKED: claim, claim (colleague), claim (stranger), claim (too short)
 RELEASED [CLAIM_RELEASED] BLOCKED +0: release, release in error
-DONE [CLAIM_SUPERSEDED] BLOCKED +1: unlock
-DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] BLOCKED +1: assign to bob
-DONE [TASK_RESET] BLOCKED +1: reset
+DONE [CLAIM_SUPERSEDED] BLOCKED +1: unlock, unlock by force
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] BLOCKED +1: assign to bob, assign to bob by force
+DONE [TASK_RESET] BLOCKED +1: reset, reset by force
 
 ## IN_PROGRESS
-UNCHANGED: add again, reorder as it is, reopen, check, hear
+STALE_REVIEW: approve, approve (stale), approve another, reject, reject (stale), reject another, pass, fail, pass (stale)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] IN_PROGRESS +0: announce
+UNCHANGED: add again, reorder as it is, reopen, check, hear, observe
 !TaskExists: add another
 DONE [TASK_EDITED] IN_PROGRESS +0: edit, edit to wait for D
 DONE [TASK_REORDERED] IN_PROGRESS +0: reorder
@@ -554,8 +691,8 @@ GRANTED [LEASE_RENEWED] IN_PROGRESS +0: claim
 DENIED_ACTIVE_CLAIM: claim (colleague), claim (stranger)
 DENIED_LIMIT: claim (too short)
 RENEWED [LEASE_RENEWED] IN_PROGRESS +0: renew
-SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger)
-GENERATION_MISMATCH: renew (stale), release (stale)
+SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger), report (stranger)
+GENERATION_MISMATCH: renew (stale), release (stale), report (stale)
 RELEASED [CLAIM_RELEASED] PENDING +0: release, release in error
 ACCEPTED [RESULT_ACCEPTED] COMPLETED +0: submit, submit other content, adopt
 SESSION_MISMATCH +kept: submit (stranger)
@@ -564,17 +701,26 @@ STALE_GENERATION: submit nothing (stale), spawn (stale), adopt (stale)
 FUTURE_GENERATION +kept: submit (future)
 ACCEPTED [SUBTASKS_SPAWNED] BLOCKED +0: spawn
 ACCEPTED [SUBTASKS_SPAWNED] IN_PROGRESS +0: spawn and keep
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator by force)
+DONE [CLAIM_SUPERSEDED] PENDING +1: unlock by force
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] PENDING +1: assign to bob by force
+DONE [TASK_RESET] PENDING +1: reset by force
+DONE [TASK_CANCELLED] CANCELLED +1: cancel by force
+DONE [TASK_HELD] HELD +0: hold
+!LiveClaim: adopt (operator), unlock, assign to bob, reset, cancel
+!NotAllowed: adopt (refused session by force)
+RECORDED [PROGRESS_REPORTED] IN_PROGRESS +0: report
+RECORDED: report nothing
+
+## IN_PROGRESS, the lease is over (as IN_PROGRESS, but)
 ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
 DONE [CLAIM_SUPERSEDED] PENDING +1: unlock
 DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] PENDING +1: assign to bob
 DONE [TASK_RESET] PENDING +1: reset
 DONE [TASK_CANCELLED] CANCELLED +1: cancel
-DONE [TASK_HELD] HELD +0: hold
-
-## IN_PROGRESS, the lease is over (as IN_PROGRESS, but)
 GRANTED [CLAIM_EXPIRED CLAIM_ACQUIRED] IN_PROGRESS +1: claim, claim (colleague), claim (stranger)
 DENIED_LIMIT [CLAIM_EXPIRED] PENDING +0: claim (too short)
-ALREADY_EXPIRED: renew
+ALREADY_EXPIRED: renew, report, report nothing
 DONE [CLAIM_EXPIRED] PENDING +0: check
 
 ## IN_PROGRESS, the lease is over, within the grace (as IN_PROGRESS, but)
@@ -587,6 +733,11 @@ GRANTED [CLAIM_ORPHANED CLAIM_ACQUIRED] IN_PROGRESS +1: claim (stranger)
 DONE [CLAIM_ORPHANED] PENDING +0: check
 
 ## IN_PROGRESS, the process is gone (as IN_PROGRESS, but)
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
+DONE [CLAIM_SUPERSEDED] PENDING +1: unlock
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] PENDING +1: assign to bob
+DONE [TASK_RESET] PENDING +1: reset
+DONE [TASK_CANCELLED] CANCELLED +1: cancel
 GRANTED [CLAIM_ORPHANED CLAIM_ACQUIRED] IN_PROGRESS +1: claim (stranger)
 DONE [CLAIM_ORPHANED] PENDING +0: check
 
@@ -610,71 +761,111 @@ DONE [CLAIM_EXPIRED ASSIGNMENT_LAPSED] PENDING +0: check
 ## IN_PROGRESS, with a child (as IN_PROGRESS, but)
 RELEASED [CLAIM_RELEASED] BLOCKED +0: release, release in error
 CHILDREN_UNFINISHED +kept: submit, submit other content
-CHILDREN_UNFINISHED: adopt, adopt (operator)
-DONE [CLAIM_SUPERSEDED] BLOCKED +1: unlock
-DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] BLOCKED +1: assign to bob
-DONE [TASK_RESET] BLOCKED +1: reset
+CHILDREN_UNFINISHED: adopt, adopt (operator by force)
+DONE [CLAIM_SUPERSEDED] BLOCKED +1: unlock by force
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] BLOCKED +1: assign to bob by force
+DONE [TASK_RESET] BLOCKED +1: reset by force
 
 ## IN_PROGRESS, the dependency has been reset (as IN_PROGRESS, with a child, but)
 UNCHANGED: edit to wait for D
 ACCEPTED [RESULT_ACCEPTED] COMPLETED +0: submit, submit other content, adopt
-ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator by force)
+
+## IN_PROGRESS, a person must look at the result (as IN_PROGRESS, but)
+CONVERGENCE_ESCALATED [CONVERGENCE_ESCALATED] IN_REVIEW +0: submit, submit other content, adopt
+CONVERGENCE_ESCALATED [CLAIM_SUPERSEDED CLAIM_ACQUIRED CONVERGENCE_ESCALATED] IN_REVIEW +1: adopt (operator by force)
 
 ## IN_REVIEW (as PENDING, new, but)
 DONE [TASK_EDITED] IN_REVIEW +0: edit, edit to wait for D
 DONE [TASK_REORDERED] IN_REVIEW +0: reorder
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] IN_REVIEW +0: announce
 DENIED_HELD: claim, claim (colleague), claim (stranger), claim (too short)
-TASK_ALREADY_COMPLETED +kept: submit, submit other content, submit (stranger)
+CONVERGENCE_ESCALATED: submit
+TASK_ALREADY_COMPLETED +kept: submit other content, submit (stranger)
 TASK_ALREADY_COMPLETED: spawn, spawn and keep, spawn (stranger), adopt, adopt (stranger)
-!NotAllowed: adopt (operator)
-DONE [TASK_ASSIGNED] IN_REVIEW +0: assign to bob
+!NotAllowed: adopt (operator), adopt (operator by force), hold
+DONE [TASK_ASSIGNED] IN_REVIEW +0: assign to bob, assign to bob by force
+DONE [REVIEW_REJECTED TASK_RESET] PENDING +1: reset, reset by force
+DONE [REVIEW_REJECTED TASK_CANCELLED] CANCELLED +1: cancel, cancel by force
+APPROVED [RESULT_ACCEPTED] COMPLETED +0: approve
+REJECTED [REVIEW_REJECTED] PENDING +1: reject
+!BadArgument: pass, fail
+
+## IN_REVIEW, of an adopted result (as IN_REVIEW, but)
+TASK_ALREADY_COMPLETED +kept: submit
+CONVERGENCE_ESCALATED: adopt, adopt (stranger), adopt (stale), adopt (operator), adopt (operator by force),
+    adopt (refused session by force)
+
+## IN_REVIEW, an evaluator has not passed (as IN_REVIEW, but)
+EVALUATED [EVALUATION_REPORTED RESULT_ACCEPTED] COMPLETED +0: pass
+EVALUATED [EVALUATION_REPORTED] IN_REVIEW +0: fail
+
+## IN_REVIEW, with a child that was added since (as IN_REVIEW, but)
+DONE [REVIEW_REJECTED TASK_RESET] BLOCKED +1: reset, reset by force
+CHILDREN_UNFINISHED: approve
+REJECTED [REVIEW_REJECTED] BLOCKED +1: reject
+
+## PENDING, its result was rejected (as PENDING, superseded, but)
+CONVERGENCE_ESCALATED [CLAIM_ACQUIRED CONVERGENCE_ESCALATED] IN_REVIEW +0: adopt (operator), adopt (operator by force)
+REJECTED: reject (stale)
 
 ## COMPLETED
-UNCHANGED: add again, reorder as it is, unlock, check, hear
+STALE_REVIEW: approve, approve (stale), approve another, reject, reject (stale), reject another, pass, fail, pass (stale)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] COMPLETED +0: announce
+UNCHANGED: add again, reorder as it is, unlock, unlock by force, check, hear, observe
 !TaskExists: add another
 DONE [TASK_EDITED] COMPLETED +0: edit, edit to wait for D
 DONE [TASK_REORDERED] COMPLETED +0: reorder
 DENIED_COMPLETED: claim, claim (colleague), claim (stranger), claim (too short)
-NO_CLAIM: renew, renew (stranger), release, release in error, release (stranger)
-GENERATION_MISMATCH: renew (stale), release (stale)
+NO_CLAIM: renew, renew (stranger), release, release in error, release (stranger), report, report (stranger), report nothing
+GENERATION_MISMATCH: renew (stale), release (stale), report (stale)
 ACCEPTED: submit
 TASK_ALREADY_COMPLETED +kept: submit other content, submit (stranger)
 STALE_GENERATION +kept: submit (stale)
 STALE_GENERATION: submit nothing (stale), spawn (stale), adopt (stale)
 FUTURE_GENERATION +kept: submit (future)
 TASK_ALREADY_COMPLETED: spawn, spawn and keep, spawn (stranger), adopt, adopt (stranger)
-!NotAllowed: adopt (operator), assign to bob, cancel, hold, reopen
-DONE [TASK_RESET] PENDING +1: reset
+!NotAllowed: adopt (operator), adopt (operator by force), assign to bob, assign to bob by force, cancel, cancel by force, hold, reopen
+DONE [TASK_RESET] PENDING +1: reset, reset by force
+!NotAllowed: adopt (refused session by force)
 
 ## COMPLETED by its children (as COMPLETED, but)
 TASK_ALREADY_COMPLETED +kept: submit
 
+## COMPLETED after a review (as COMPLETED, but)
+APPROVED: approve
+EVALUATED: pass
+
 ## CANCELLED (as COMPLETED by its children, but)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] CANCELLED +0: announce
 DONE [TASK_EDITED] CANCELLED +0: edit, edit to wait for D
 DONE [TASK_REORDERED] CANCELLED +0: reorder
-DONE [TASK_RESET] PENDING +0: reset
-UNCHANGED: cancel
+DONE [TASK_RESET] PENDING +0: reset, reset by force
+UNCHANGED: cancel, cancel by force
 
 ## CANCELLED from the backlog (as CANCELLED, but)
-DONE [TASK_RESET] BACKLOG +0: reset
+DONE [TASK_RESET] BACKLOG +0: reset, reset by force
 
 ## HELD (as PENDING, new, but)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] HELD +0: announce
 DONE [TASK_EDITED] HELD +0: edit, edit to wait for D
 DONE [TASK_REORDERED] HELD +0: reorder
 DENIED_HELD: claim, claim (colleague), claim (stranger), claim (too short)
-DONE [TASK_ASSIGNED] HELD +0: assign to bob
+DONE [TASK_ASSIGNED] HELD +0: assign to bob, assign to bob by force
 UNCHANGED: hold
 DONE [TASK_REOPENED] PENDING +0: reopen
 
 ## HELD, with a live claim
-UNCHANGED: add again, reorder as it is, hold, check, hear
+STALE_REVIEW: approve, approve (stale), approve another, reject, reject (stale), reject another, pass, fail, pass (stale)
+ANNOUNCED T::9 [CHILDREN_ANNOUNCED] HELD +0: announce
+UNCHANGED: add again, reorder as it is, hold, check, hear, observe
 !TaskExists: add another
 DONE [TASK_EDITED] HELD +0: edit, edit to wait for D
 DONE [TASK_REORDERED] HELD +0: reorder
 DENIED_HELD: claim, claim (colleague), claim (stranger), claim (too short)
 RENEWED [LEASE_RENEWED] HELD +0: renew
-SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger)
-GENERATION_MISMATCH: renew (stale), release (stale)
+SESSION_MISMATCH: renew (stranger), release (stranger), spawn (stranger), adopt (stranger), report (stranger)
+GENERATION_MISMATCH: renew (stale), release (stale), report (stale)
 RELEASED [CLAIM_RELEASED] HELD +0: release, release in error
 ACCEPTED [RESULT_ACCEPTED] COMPLETED +0: submit, submit other content, adopt
 SESSION_MISMATCH +kept: submit (stranger)
@@ -682,20 +873,34 @@ STALE_GENERATION +kept: submit (stale)
 STALE_GENERATION: submit nothing (stale), spawn (stale), adopt (stale)
 FUTURE_GENERATION +kept: submit (future)
 ACCEPTED [SUBTASKS_SPAWNED] HELD +0: spawn, spawn and keep
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator by force)
+DONE [CLAIM_SUPERSEDED] HELD +1: unlock by force
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] HELD +1: assign to bob by force
+DONE [TASK_RESET] PENDING +1: reset by force
+DONE [TASK_CANCELLED] CANCELLED +1: cancel by force
+DONE [TASK_REOPENED] IN_PROGRESS +0: reopen
+!LiveClaim: adopt (operator), unlock, assign to bob, reset, cancel
+!NotAllowed: adopt (refused session by force)
+RECORDED [PROGRESS_REPORTED] HELD +0: report
+RECORDED: report nothing
+
+## HELD, with a claim whose lease is over (as HELD, with a live claim, but)
 ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
 DONE [CLAIM_SUPERSEDED] HELD +1: unlock
 DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] HELD +1: assign to bob
 DONE [TASK_RESET] PENDING +1: reset
 DONE [TASK_CANCELLED] CANCELLED +1: cancel
-DONE [TASK_REOPENED] IN_PROGRESS +0: reopen
-
-## HELD, with a claim whose lease is over (as HELD, with a live claim, but)
 DENIED_HELD [CLAIM_EXPIRED] HELD +0: claim, claim (colleague), claim (stranger), claim (too short)
-ALREADY_EXPIRED: renew
+ALREADY_EXPIRED: renew, report, report nothing
 DONE [CLAIM_EXPIRED] HELD +0: check
 
 ## HELD for a while, with an expired claim (as HELD, with a live claim, but)
-ALREADY_EXPIRED: renew
+ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)
+DONE [CLAIM_SUPERSEDED] HELD +1: unlock
+DONE [CLAIM_SUPERSEDED TASK_ASSIGNED] HELD +1: assign to bob
+DONE [TASK_RESET] PENDING +1: reset
+DONE [TASK_CANCELLED] CANCELLED +1: cancel
+ALREADY_EXPIRED: renew, report, report nothing
 DONE [TASK_REOPENED] PENDING +0: reopen
 DONE [TASK_HELD] HELD +0: hold
 
@@ -728,8 +933,12 @@ def shown(world: World, command: c.Command) -> str:
 
 def answer_of(decision: Decision) -> str:
     outcome = decision.outcome
+    if isinstance(outcome, tuple):
+        return f"ANNOUNCED {' '.join(outcome)}".rstrip()
     answer = str(getattr(outcome, "reason", None) or getattr(outcome, "verdict", None) or outcome)
-    return answer + " +kept" * sum(isinstance(also, c.KeepRefused) for also in decision.also)
+    return answer + " +kept" * sum(
+        isinstance(followups, c.KeepRefused) for followups in decision.followups
+    )
 
 
 def tag(event: Any) -> str:
@@ -785,12 +994,17 @@ EXPECTED = read_table(TABLE)
 
 
 S, R, N = key_of("s1", keys.SESSION), key_of("T/1/s1/abc", keys.REFUSED), key_of("T", keys.COUNTER)
-P, A, M = key_of("shop", keys.PROJECT), key_of("host-1/20260104T06", keys.ACCESS), key_of("settled", keys.SETTLED)
+P, A, M = (
+    key_of("shop", keys.PROJECT),
+    key_of("host-1/20260104T06", keys.ACCESS),
+    key_of("settled", keys.SETTLED),
+)
 TENANT = keys.tenant_key("acme")
 K = keys.access_key("abcdefgh2345")
 CREATE = c.CreateKey(K, name="ci", tenant="acme", role=Role.AGENT, digest="first")
 LAPTOP = c.Caller("s1", "alice", process=Process("laptop", "boot", 7, 100))
 KEEP = c.KeepRefused(R, HOLDER, "T", 1, 2, "STALE_GENERATION", content("late"), "wp-T-gen1-abc")
+OF_REVIEW = replace(KEEP, reason=REVIEW_REJECTED)
 DENIED = c.Denial("T", "s2", "bob", "DENIED_BLOCKED", 3, START)
 DENIED_ALSO = c.Denial("T", "s2", "bob", "DENIED_HELD", 1, START)
 
@@ -801,8 +1015,15 @@ _SESSION_COMMANDS: dict[str, c.Command] = {
     "heartbeat": c.HeartbeatSession(S, HOLDER, metadata={"b": 2}),
     "end": c.EndSession(S, HOLDER),
 }
-_REFUSED_COMMANDS: dict[str, c.Command] = {"keep": KEEP, "adopt": c.MarkAdopted(R), "discard": c.DiscardRefused(R)}
-_COUNTER_COMMANDS: dict[str, c.Command] = {f"take {n}": c.TakeIds(N, prefix="T", count=n) for n in (1, 3, 0)}
+_REFUSED_COMMANDS: dict[str, c.Command] = {
+    "keep": KEEP,
+    "keep what a review rejected": OF_REVIEW,
+    "adopt": c.MarkAdopted(R),
+    "discard": c.DiscardRefused(R),
+}
+_COUNTER_COMMANDS: dict[str, c.Command] = {
+    f"take {n}": c.TakeIds(N, prefix="T", count=n) for n in (1, 3, 0)
+}
 _PROJECT_COMMANDS: dict[str, c.Command] = {
     "make sure of": c.ChangeProject(P),
     "hold dependents": c.ChangeProject(P, policy={"cancelled_dependency": "hold"}),
@@ -836,13 +1057,17 @@ _KEY_COMMANDS: dict[str, c.Command] = {
     "create for an observer's session": replace(CREATE, role=Role.OBSERVER, session="s1"),
     "create an admin of some projects": replace(CREATE, role=Role.ADMIN, projects="team-*"),
     "create ended": replace(CREATE, expires_at=START),
-    "create with two ends": replace(CREATE, expires_at=START + timedelta(days=1), expires_in_seconds=1),
+    "create with two ends": replace(
+        CREATE, expires_at=START + timedelta(days=1), expires_in_seconds=1
+    ),
     "create for no time": replace(CREATE, expires_in_seconds=0),
     "rotate": c.RotateKey(K, tenant="acme", digest="second"),
     "rotate as anyone's": c.RotateKey(K, tenant="*", digest="second"),
     "rotate to the same": c.RotateKey(K, tenant="acme", digest="first"),
     "rotate with an overlap": c.RotateKey(K, tenant="acme", digest="second", overlap_seconds=60),
-    "rotate with a long overlap": c.RotateKey(K, tenant="acme", digest="second", overlap_seconds=86_401),
+    "rotate with a long overlap": c.RotateKey(
+        K, tenant="acme", digest="second", overlap_seconds=86_401
+    ),
     "rotate for a minute": c.RotateKey(K, tenant="acme", digest="second", expires_in_seconds=60),
     "rotate another's": c.RotateKey(K, tenant="umbrella", digest="second"),
     "revoke": c.RevokeKey(K, tenant="acme"),
@@ -858,10 +1083,17 @@ OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
     "refused, kept": ((KEEP,), _REFUSED_COMMANDS),
     "refused, adopted": ((KEEP, c.MarkAdopted(R)), _REFUSED_COMMANDS),
     "refused, discarded": ((KEEP, c.DiscardRefused(R)), _REFUSED_COMMANDS),
+    "refused, rejected by a review and discarded": (
+        (OF_REVIEW, c.DiscardRefused(R)),
+        _REFUSED_COMMANDS,
+    ),
     "counter, absent": ((), _COUNTER_COMMANDS),
     "counter at 7": ((c.TakeIds(N, prefix="T", count=7),), _COUNTER_COMMANDS),
     "project, absent": ((), _PROJECT_COMMANDS),
-    "project, holds dependents": ((c.ChangeProject(P, policy={"cancelled_dependency": "hold"}),), _PROJECT_COMMANDS),
+    "project, holds dependents": (
+        (c.ChangeProject(P, policy={"cancelled_dependency": "hold"}),),
+        _PROJECT_COMMANDS,
+    ),
     "tenant, absent": ((), _TENANT_COMMANDS),
     "tenant, default": ((c.ChangeTenant(TENANT, profile="default"),), _TENANT_COMMANDS),
     "denials, none": ((), _ACCESS_COMMANDS),
@@ -870,7 +1102,10 @@ OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
     "settled at c1": ((c.MoveSettled(M, cursor="c1"),), _SETTLED_COMMANDS),
     "key, absent": ((), _KEY_COMMANDS),
     "key, active": ((CREATE,), _KEY_COMMANDS),
-    "key, rotated": ((CREATE, c.RotateKey(K, tenant="acme", digest="third", overlap_seconds=60)), _KEY_COMMANDS),
+    "key, rotated": (
+        (CREATE, c.RotateKey(K, tenant="acme", digest="third", overlap_seconds=60)),
+        _KEY_COMMANDS,
+    ),
     "key, expired": ((replace(CREATE, expires_in_seconds=0.5),), _KEY_COMMANDS),
     "key, revoked": ((CREATE, c.RevokeKey(K, tenant="acme")), _KEY_COMMANDS),
 }
@@ -892,22 +1127,27 @@ DONE [SESSION_ENDED] heard 0 - {} ended: end
 UNCHANGED: register by a claim, end
 
 ## refused, absent
-KEPT [RESULT_REJECTED] KEPT "late": keep
+KEPT [RESULT_REJECTED] KEPT "late": keep, keep what a review rejected
 !ResultNotFound: adopt, discard
 
 ## refused, kept
-KEPT: keep
+KEPT: keep, keep what a review rejected
 DONE [RESULT_ADOPTED] ADOPTED "late": adopt
 DISCARDED [RESULT_DISCARDED] DISCARDED null: discard
 
 ## refused, adopted
-ADOPTED: keep
+ADOPTED: keep, keep what a review rejected
 UNCHANGED: adopt
 !NotAllowed: discard
 
 ## refused, discarded
-KEPT [RESULT_REJECTED] KEPT "late": keep
+KEPT [RESULT_REJECTED] KEPT "late": keep, keep what a review rejected
 DISCARDED: discard
+UNCHANGED: adopt
+
+## refused, rejected by a review and discarded
+KEPT [RESULT_REJECTED] KEPT "late": keep
+DISCARDED: keep what a review rejected, discard
 UNCHANGED: adopt
 
 ## counter, absent
@@ -1024,7 +1264,9 @@ def shown_other(world: World, command: c.Command) -> str:
     except GenlockError as error:
         return f"!{type(error).__name__}"
     after = world.cell(command.key).record
-    outcome = decision.outcome.state if isinstance(decision.outcome, RefusedRecord) else decision.outcome
+    outcome = (
+        decision.outcome.state if isinstance(decision.outcome, RefusedRecord) else decision.outcome
+    )
     outcome = outcome if isinstance(outcome, (str, int)) else "SETTINGS"
     if not decision.events:
         assert after == before
@@ -1038,14 +1280,22 @@ def summary(record: Record) -> str:
     match record:
         case SessionRecord():
             ended = " ended" if record.ended_at else ""
-            return f"heard {_second(record.heartbeat_at)} {record.agent_type or '-'} {msgspec.json.encode(record.metadata).decode()}{ended}"
+            return (
+                f"heard {_second(record.heartbeat_at)} {record.agent_type or '-'} "
+                f"{msgspec.json.encode(record.metadata).decode()}{ended}"
+            )
         case RefusedRecord():
             return f"{record.state} {bytes(record.data).decode()}"
         case CounterRecord():
             return f"{record.prefix} {record.value}"
         case ProjectRecord():
             tracks = record.tracks or {}
-            return " ".join([record.policy.cancelled_dependency, *(f"{track}={purpose}" for track, purpose in tracks.items())])
+            return " ".join(
+                [
+                    record.policy.cancelled_dependency,
+                    *(f"{track}={purpose}" for track, purpose in tracks.items()),
+                ]
+            )
         case TenantRecord():
             return f"{record.id} {record.profile} {record.limits.max_concurrent_claims}"
         case AccessRecord():
@@ -1053,7 +1303,11 @@ def summary(record: Record) -> str:
         case SettledRecord():
             return record.cursor
         case KeyRecord():
-            before = f" {record.previous} until {_second(record.previous_until)}" if record.previous else ""
+            before = (
+                f" {record.previous} until {_second(record.previous_until)}"
+                if record.previous
+                else ""
+            )
             end = f" ends {_second(record.expires_at)}" if record.expires_at else ""
             return f"{record.role} {record.digest}{before}{end}{' revoked' if record.revoked_at else ''}"
         case TaskRecord():
@@ -1079,7 +1333,9 @@ def test_the_other_table_has_every_state_and_no_other() -> None:
 
 
 def test_the_two_tables_have_every_command_there_is() -> None:
-    asked = {type(command) for _, commands in OTHER_STATES.values() for command in commands.values()}
+    asked = {
+        type(command) for _, commands in OTHER_STATES.values() for command in commands.values()
+    }
     asked |= {type(make(None, 0)) for make in COMMANDS.values()}
     assert asked == set(c.Command.__subclasses__())
 
@@ -1093,13 +1349,17 @@ def test_in_this_state_every_command_is_answered_as_the_table_says(name: str) ->
 
 def test_the_table_has_every_state_and_every_command_and_nothing_else() -> None:
     assert list(EXPECTED) == list(STATES)
-    assert {name: set(block) for name, block in EXPECTED.items()} == {name: set(COMMANDS) for name in STATES}
+    assert {name: set(block) for name, block in EXPECTED.items()} == {
+        name: set(COMMANDS) for name in STATES
+    }
 
 
 def test_the_states_of_the_table_are_all_that_a_task_can_be_in() -> None:
     records = [build().cell(T).record for build in STATES.values()]
     assert {record.state for record in records if isinstance(record, TaskRecord)} == set(Status)
-    assert {record.claim.state for record in records if isinstance(record, TaskRecord) and record.claim} == {
+    assert {
+        record.claim.state for record in records if isinstance(record, TaskRecord) and record.claim
+    } == {
         ClaimState.ACTIVE,
         ClaimState.EXPIRED,
     }

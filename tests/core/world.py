@@ -1,6 +1,8 @@
-"""A fleet's records in memory, driven by decide, evolve and react alone: what the engine does, one command at a time.
+"""A fleet's records in memory, driven by decide, evolve and react alone: what the engine does, one
+command at a time.
 
-Every event is sealed, decoded and folded as it happens, and the fold is compared with what was decided, to the byte.
+Every event is sealed, decoded and folded as it happens, and the fold is compared with what was
+decided, to the byte.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from msgspec.structs import replace
 from genlock.core import codec
 from genlock.core import commands as c
 from genlock.core import events as e
-from genlock.core.decision import Decision
-from genlock.core.facts import Facts, Seen, told, wants
-from genlock.core.index import index_of
+from genlock.core.agent_roles import NO_ROLES, AgentRoles
+from genlock.core.decision import Decision, Reaction
+from genlock.core.facts import Facts, ObservedTask, keys_from_command, keys_from_record
 from genlock.core.keys import SESSION, TASK, Key
 from genlock.core.model import Record, RefusedRecord, SessionRecord, Task, TaskRecord
 from genlock.core.policy import PROFILES, Policy, TenantLimits
-from genlock.core.rules import Reaction, amended, decide, evolve, react
+from genlock.core.rules import amended, decide, evolve, index_of, react
 
 START = datetime(2026, 1, 4, 6, 0, tzinfo=UTC)
 TENANT, PROJECT = "acme", "shop"
@@ -38,7 +40,12 @@ def by(session: str, agent: str = "") -> c.Caller:
 def content(value: Any) -> c.Content:
     """A result as the coordinator packs it."""
     data = msgspec.json.encode(value, order="sorted")
-    return c.Content(sha256(data).hexdigest(), len(data), msgspec.Raw(data), empty=data in (b"{}", b"[]", b'""', b"null"))
+    return c.Content(
+        sha256(data).hexdigest(),
+        len(data),
+        msgspec.Raw(data),
+        empty=data in (b"{}", b"[]", b'""', b"null"),
+    )
 
 
 class Cell:
@@ -58,8 +65,16 @@ class Cell:
 class World:
     """The records, the clock, and the news that has not been delivered yet."""
 
-    def __init__(self, *, policy: Policy = Policy(), limits: TenantLimits = PROFILES["local"], epoch: int = 0) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        *,
+        policy: Policy = Policy(),  # noqa: B008 - frozen
+        limits: TenantLimits = PROFILES["local"],
+        epoch: int = 0,
+        agent_roles: AgentRoles = NO_ROLES,
+    ) -> None:
         self.policy = policy
+        self.agent_roles = agent_roles
         self.limits = limits
         self.epoch = epoch
         self.now = START
@@ -67,7 +82,7 @@ class World:
         """Sessions whose process has vanished."""
         self.cells: dict[Key, Cell] = {}
         self.undelivered: list[Reaction] = []
-        self.also: list[c.Command] = []
+        self.followups: list[c.Command] = []
         """Every command to another record that a decision asked for."""
         self._fresh = 0
 
@@ -84,21 +99,31 @@ class World:
 
     @property
     def tasks(self) -> dict[str, TaskRecord]:
-        return {key.id: cell.record for key, cell in self.cells.items() if isinstance(cell.record, TaskRecord)}
+        return {
+            key.id: cell.record
+            for key, cell in self.cells.items()
+            if isinstance(cell.record, TaskRecord)
+        }
 
     # Facts, as the engine gathers them
 
-    def seen(self, name: str) -> Seen | None:
+    def seen(self, name: str) -> ObservedTask | None:
         cell = self.cell(key_of(name))
         if not isinstance(cell.record, TaskRecord):
             return None
-        return Seen(cell.version, cell.record.state, cell.record.task.parent, cell.record.task)
+        return ObservedTask(
+            cell.version, cell.record.state, cell.record.task.parent, cell.record.task
+        )
 
     def facts(self, command: c.Command) -> Facts:
         record = self.cell(command.key).record
-        wanted = (*told(command), *wants(record, command))
+        wanted = (*keys_from_command(command), *keys_from_record(record, command))
         sessions = {key.id: self._session(key.id) for key in wanted if key.kind == SESSION}
-        others = {key.id: seen for key in wanted if key.kind == TASK and (seen := self.seen(key.id)) is not None}
+        others = {
+            key.id: seen
+            for key in wanted
+            if key.kind == TASK and (seen := self.seen(key.id)) is not None
+        }
         claim = record.claim if isinstance(record, TaskRecord) else None
         beside = self.cell(wanted[0]).record if wanted else None
         holder = claim.session if claim is not None and claim.session != command.by.session else ""
@@ -108,13 +133,17 @@ class World:
             epoch=self.epoch,
             policy=self.policy,
             limits=self.limits,
+            agent_roles=self.agent_roles,
             fresh=f"{self._fresh:032x}",
             session=sessions.get(command.by.session),
             holder=sessions.get(holder),
             holder_gone=holder in sessions and holder in self.gone,
             others=others,
             refused=beside if isinstance(beside, RefusedRecord) else None,
-            task=beside if isinstance(beside, TaskRecord) and isinstance(command, (c.KeepRefused, c.DiscardRefused)) else None,
+            task=beside
+            if isinstance(beside, TaskRecord)
+            and isinstance(command, (c.KeepRefused, c.DiscardRefused))
+            else None,
         )
 
     def _session(self, name: str) -> SessionRecord | None:
@@ -138,14 +167,16 @@ class World:
             cell.record = decision.record
             assert cell.folded is not None
             assert codec.encode_record(cell.folded) == codec.encode_record(decision.record)
-        self.also += decision.also
-        for also in decision.also:
-            decision = amended(decision, self.ask(also))
+        self.followups += decision.followups
+        for followups in decision.followups:
+            decision = amended(decision, self.ask(followups))
         return decision
 
     def _append(self, key: Key, cell: Cell, event: e.Event) -> None:
-        assert not cell.events or event.timestamp >= cell.events[-1].timestamp, "event times run back"
-        sealed = codec.seal(event, cell.version + 1, cell.digest)
+        assert not cell.events or event.timestamp >= cell.events[-1].timestamp, (
+            "event times run back"
+        )
+        sealed = codec.encode_event(event, cell.version + 1, cell.digest)
         cell.folded = evolve(key.kind, cell.folded, codec.decode_event(sealed.body).event)
         cell.digest = sealed.digest
         cell.events.append(event)
@@ -163,11 +194,16 @@ class World:
     # News
 
     def addressed(self, reaction: Reaction) -> list[c.Command]:
-        """The commands that a reaction stands for: to one record, or to every task that has it in its index."""
+        """The commands that a reaction stands for: to one record, or to every task that has it in
+        its index."""
         if reaction.waits_on is None:
             return [reaction.command]
-        assert isinstance(reaction.command, c.Hear)
-        waiting = [name for name, record in self.tasks.items() if reaction.waits_on in index_of(record).waits_on]
+        assert isinstance(reaction.command, c.CheckRelated)
+        waiting = [
+            name
+            for name, record in self.tasks.items()
+            if reaction.waits_on in index_of(record).waits_on
+        ]
         return [replace(reaction.command, key=key_of(name)) for name in waiting]
 
     def deliver(self, at: int = 0) -> None:
@@ -186,11 +222,15 @@ class World:
         backlog = fields.pop("backlog", False)
         return self.ask(c.AddTask(key_of(name), task=Task(id=name, **fields), backlog=backlog))
 
-    def claim(self, name: str, session: str = "s1", agent: str = "alice", lease: float = 60.0) -> Decision:
+    def claim(
+        self, name: str, session: str = "s1", agent: str = "alice", lease: float = 60.0
+    ) -> Decision:
         return self.ask(c.ClaimTask(key_of(name), by(session, agent), lease_seconds=lease))
 
     def submit(self, name: str, session: str, generation: int, value: Any = "done") -> Decision:
-        return self.ask(c.SubmitResult(key_of(name), by(session), generation=generation, content=content(value)))
+        return self.ask(
+            c.SubmitResult(key_of(name), by(session), generation=generation, content=content(value))
+        )
 
     def finish(self, name: str, session: str = "s9") -> None:
         """Claims and completes a task."""

@@ -7,15 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.gates import Home
+from tests.engine.gated_store import Home
 from tests.servers import stores
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is about many hundred records takes minutes where every one is a call of its own: there it runs nightly."""
+    """What is about many hundred records takes minutes where every one is a call of its own: there
+    it runs nightly."""
     for item in items:
-        parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        parameters = (
+            item.callspec.params
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else {}
+        )
         kind = stores.LASTING.get(str(parameters.get("home")))
         if item.get_closest_marker("large") and kind is not None and kind.slowness > 1:
             item.add_marker(pytest.mark.slow)

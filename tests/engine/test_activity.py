@@ -7,8 +7,8 @@ from datetime import datetime
 import pytest
 
 import genlock
-from genlock.engine import activity
-from tests.engine.gates import Home, claim, complete, granted, submit
+from genlock.engine import observer
+from tests.engine.gated_store import Home, claim, complete, granted, submit
 
 
 def heard(fleet: genlock.Coordinator) -> dict[str, datetime]:
@@ -21,7 +21,7 @@ def test_a_submission_is_activity_whoever_took_it_and_whatever_became_of_it(home
     one, two = granted(fleet, "a", "alice"), granted(fleet, "b", "bob")
     home.clock.advance(100)
     assert submit(other, "a", "alice", one).accepted
-    fleet.force_release(task_id="b")
+    fleet.force_release(task_id="b", take_over=True)
     home.clock.advance(100)
     assert not submit(other, "b", "bob", two).accepted
     submitted, refused = home.clock.now(), fleet.get_task_state(task_id="a").result
@@ -37,7 +37,9 @@ def test_a_spawn_whose_parent_is_kept_is_activity_in_the_list_and_in_the_memory(
     fleet.add_tasks(tasks=["a"])
     generation = granted(fleet, "a", "alice")
     home.clock.advance(100)
-    assert fleet.spawn_subtasks(task_id="a", generation=generation, subtasks=["part"], keep=True, session_id="s-alice").success
+    assert fleet.spawn_subtasks(
+        task_id="a", generation=generation, subtasks=["part"], keep=True, session_id="s-alice"
+    ).success
     home.clock.advance(100)
 
     seen = heard(fleet)["s-alice"]
@@ -52,14 +54,16 @@ def test_what_others_did_to_its_claim_is_no_activity_of_a_session(home: Home) ->
     granted(fleet, "a", "alice", lease=30)
     granted(fleet, "b", "alice", lease=3000)
     home.clock.advance(100)
-    fleet.force_release(task_id="b")
+    fleet.force_release(task_id="b", take_over=True)
     assert granted(fleet, "a", "bob") == 2
     assert heard(fleet) == {"s-alice": began, "s-bob": home.clock.now()}
     assert fleet.get_session_memory(session_id="s-alice").last_activity == began
 
 
-def test_the_end_of_the_feed_is_read_once_and_then_only_what_has_come_since(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "_AT_FIRST", 10)
+def test_the_end_of_the_feed_is_read_once_and_then_only_what_has_come_since(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "_AT_FIRST", 10)
     store = home.gated()
     fleet = home.connect(store)
     fleet.add_tasks(tasks=[f"t-{n}" for n in range(6)])
@@ -68,7 +72,11 @@ def test_the_end_of_the_feed_is_read_once_and_then_only_what_has_come_since(home
 
     def asked() -> list[tuple[str | None, int]]:
         """From where feeds were read since the last look, or from how far back."""
-        queries = [given for method, given in store.calls if method == "read_events" and given.record is None]
+        queries = [
+            given
+            for method, given in store.calls
+            if method == "read_events" and given.record is None
+        ]
         store.calls.clear()
         return [(query.after, query.back) for query in queries if query.back or not query.tail]
 
@@ -99,10 +107,16 @@ def test_a_store_that_begins_a_new_epoch_is_read_anew(home: Home) -> None:
 
 
 def active(fleet: genlock.Coordinator, project_id: str | None = None) -> list[str]:
-    return [session.session_id for session in fleet.list_sessions(project_id=project_id) if session.active]
+    return [
+        session.session_id
+        for session in fleet.list_sessions(project_id=project_id)
+        if session.active
+    ]
 
 
-def test_a_session_takes_a_place_under_the_limit_exactly_while_it_is_listed_as_active(home: Home) -> None:
+def test_a_session_takes_a_place_under_the_limit_exactly_while_it_is_listed_as_active(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["a", "b", "c"])
     fleet.set_policy(limits={"max_active_sessions": 1})
@@ -117,13 +131,17 @@ def test_a_session_takes_a_place_under_the_limit_exactly_while_it_is_listed_as_a
     assert active(fleet) == []
     assert claim(fleet, "b", "bob").success
     # Alice is heard of again: there are two, which nobody can help, and no third.
-    assert fleet.renew_lease(task_id="a", expected_generation=generation, session_id="s-alice").success
+    assert fleet.renew_lease(
+        task_id="a", expected_generation=generation, session_id="s-alice"
+    ).success
     assert active(fleet) == ["s-alice", "s-bob"]
     assert claim(fleet, "c", "carol").limit == "max_active_sessions"
 
 
-def test_a_renewal_counts_for_the_limit_although_it_is_too_long_ago_for_the_feed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activity, "_AT_FIRST", 1)
+def test_a_renewal_counts_for_the_limit_although_it_is_too_long_ago_for_the_feed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "_AT_FIRST", 1)
     fleet = home.connect()
     fleet.add_tasks(tasks=["a", "b"])
     fleet.set_policy(limits={"max_active_sessions": 1})

@@ -1,4 +1,5 @@
-"""Calls in an event loop: cancelled at every moment, they leave nothing behind that nobody knows of."""
+"""Calls in an event loop: cancelled at every moment, they leave nothing behind that nobody knows
+of."""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from genlock.core import events as e
 from genlock.core.commands import ClaimTask
 from genlock.core.keys import project_key
 from genlock.core.results import ClaimResult
-from genlock.engine.jobs import Settle
+from genlock.engine.jobs import Recover
 from genlock.errors import Closed, OutcomeUnknown, StoreUnavailable, TaskNotFound
-from tests.engine.gates import (
+from tests.engine.gated_store import (
     PATIENCE,
     PLACE,
     GatedStore,
@@ -57,7 +58,9 @@ async def in_thread(call: Callable[[], Any]) -> Any:
     return await asyncio.get_running_loop().run_in_executor(None, call)
 
 
-def held_up(home: Home, store: GatedStore, fleet: genlock.AsyncCoordinator) -> tuple[Any, Coroutine[Any, Any, ClaimResult]]:
+def held_up(
+    home: Home, store: GatedStore, fleet: genlock.AsyncCoordinator
+) -> tuple[Any, Coroutine[Any, Any, ClaimResult]]:
     """A gate in the commit of X's claim, and that claim."""
     stop = home.stop()
     store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
@@ -69,9 +72,13 @@ def test_the_same_operations_answer_alike_in_an_event_loop(home: Home) -> None:
     async def scenario() -> None:
         async with home.connect_async(session_id="s-alice", agent_id="alice") as fleet:
             await fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}])
-            claims = await asyncio.gather(fleet.claim_task(task_id="A"), fleet.claim_task(task_id="B"))
+            claims = await asyncio.gather(
+                fleet.claim_task(task_id="A"), fleet.claim_task(task_id="B")
+            )
             assert [each.reason for each in claims] == ["GRANTED", "DENIED_BLOCKED"]
-            assert (await fleet.submit_result(task_id="A", generation=1, result_data="done")).accepted
+            assert (
+                await fleet.submit_result(task_id="A", generation=1, result_data="done")
+            ).accepted
             assert [line.task.id for line in await fleet.ready()] == ["B"]
             with pytest.raises(TaskNotFound):
                 await fleet.claim_task(task_id="C")
@@ -85,8 +92,8 @@ def test_a_claim_next_that_is_cancelled_before_it_is_gathered_is_dropped(home: H
     async def scenario() -> None:
         fleet = home.connect_async(store)
         await fleet.add_tasks(tasks=["X", "T"])
-        stop, ahead = held_up(home, store, fleet)
-        first = await queued(ahead)
+        stop, prefetched = held_up(home, store, fleet)
+        first = await queued(prefetched)
         await in_thread(stop.wait)
         wanted = await queued(fleet.claim_next(agent_id="bob", session_id="s-bob"))
         await cancelled(wanted)
@@ -104,8 +111,12 @@ def test_a_claim_next_that_is_cancelled_while_it_waits_is_granted_nothing(home: 
     async def scenario() -> None:
         fleet = home.connect_async()
         await fleet.add_tasks(tasks=["X"])
-        assert (await fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody")).success
-        wanted = await queued(fleet.claim_next(agent_id="bob", session_id="s-bob", wait_seconds=PATIENCE))
+        assert (
+            await fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody")
+        ).success
+        wanted = await queued(
+            fleet.claim_next(agent_id="bob", session_id="s-bob", wait_seconds=PATIENCE)
+        )
         # One round later it has found nothing and sleeps.
         assert not (await fleet.claim_next(agent_id="carol", session_id="s-carol")).success
         await cancelled(wanted)
@@ -118,7 +129,9 @@ def test_a_claim_next_that_is_cancelled_while_it_waits_is_granted_nothing(home: 
 
 
 @pytest.mark.parametrize("verb", ["claim_next", "claim_task", "batch_claim"])
-def test_a_grant_that_is_committed_when_its_call_is_cancelled_is_released(home: Home, verb: str) -> None:
+def test_a_grant_that_is_committed_when_its_call_is_cancelled_is_released(
+    home: Home, verb: str
+) -> None:
     store = home.gated()
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
@@ -146,8 +159,11 @@ def test_a_grant_that_is_committed_when_its_call_is_cancelled_is_released(home: 
 
 
 @pytest.mark.parametrize("verb", ["claim_next", "claim_task"])
-def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_is_cancelled(home: Home, verb: str) -> None:
-    """It was written, and decided again because of the session's record: then the claim is there already, and is the call's own."""
+def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_is_cancelled(
+    home: Home, verb: str
+) -> None:
+    """It was written, and decided again because of the session's record: then the claim is there
+    already, and is the call's own."""
     store = home.gated()
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
@@ -157,7 +173,9 @@ def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_i
         stop = home.stop()
         register = partial(fleet.register_session, session_id="s-bob")
         store.on("commit", when=writing(e.ClaimAcquired, "T"), before=register, after=stop)
-        wanted = await queued(doomed.claim_next() if verb == "claim_next" else doomed.claim_task(task_id="T"))
+        wanted = await queued(
+            doomed.claim_next() if verb == "claim_next" else doomed.claim_task(task_id="T")
+        )
         await in_thread(stop.wait)
         await cancelled(wanted)
         stop.open()
@@ -167,15 +185,18 @@ def test_a_grant_whose_session_was_changed_meanwhile_is_released_when_its_call_i
     assert store.commits[0].conflicts == ["s-bob"]
 
 
-def test_a_grant_that_was_answered_but_not_delivered_when_its_call_is_cancelled_is_released(home: Home) -> None:
+def test_a_grant_that_was_answered_but_not_delivered_when_its_call_is_cancelled_is_released(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
 
     async def scenario() -> None:
         doomed = home.connect_async(session_id="s-bob", agent_id="bob")
         wanted = await queued(doomed.claim_next())
-        # The loop stands still until the lane has gone on to the next batch: the answer lies in the loop's queue.
-        doomed.engine.submit([Settle(project_key(*PLACE))]).wait()
+        # The loop stands still until the lane has gone on to the next batch: the answer lies in the
+        # loop's queue.
+        doomed.engine.submit([Recover(project_key(*PLACE))]).wait()
         assert "CLAIM_ACQUIRED" in told(fleet, "T")
         assert not wanted.done()
         await cancelled(wanted)
@@ -202,7 +223,8 @@ def test_a_call_that_runs_into_a_timeout_leaves_no_claim_behind(home: Home) -> N
 
 
 def test_cancelling_a_second_claim_does_not_give_up_the_first(home: Home) -> None:
-    """A claim that its session holds already is no new grant: it is not given back when the call that repeats it is cancelled."""
+    """A claim that its session holds already is no new grant: it is not given back when the call
+    that repeats it is cancelled."""
     store = home.gated()
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
@@ -225,17 +247,22 @@ def test_cancelling_a_second_claim_does_not_give_up_the_first(home: Home) -> Non
     assert "CLAIM_RELEASED" not in told(fleet, "T")
 
 
-def test_a_whole_batch_reaches_its_loop_by_one_call(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_batch_reaches_its_loop_by_one_call(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = home.gated()
     names = [f"t-{n:02d}" for n in range(30)]
 
     async def scenario() -> None:
         fleet = home.connect_async(store)
         await fleet.add_tasks(tasks=["X", *names])
-        stop, ahead = held_up(home, store, fleet)
-        first = await queued(ahead)
+        stop, prefetched = held_up(home, store, fleet)
+        first = await queued(prefetched)
         await in_thread(stop.wait)
-        calls = [await queued(fleet.claim_task(task_id=name, agent_id="bob", session_id="s-bob")) for name in names]
+        calls = [
+            await queued(fleet.claim_task(task_id=name, agent_id="bob", session_id="s-bob"))
+            for name in names
+        ]
         loop = asyncio.get_running_loop()
         handed: list[object] = []
         really = loop.call_soon_threadsafe
@@ -270,7 +297,12 @@ def test_one_coordinator_serves_several_loops(home: Home) -> None:
 def test_closing_answers_those_who_wait(home: Home) -> None:
     async def scenario() -> None:
         fleet = home.connect_async()
-        waiting = [await queued(fleet.claim_next(agent_id="bob", session_id=f"s-{n}", wait_seconds=PATIENCE)) for n in range(3)]
+        waiting = [
+            await queued(
+                fleet.claim_next(agent_id="bob", session_id=f"s-{n}", wait_seconds=PATIENCE)
+            )
+            for n in range(3)
+        ]
         await fleet.close()
         for each in waiting:
             with pytest.raises(Closed):
@@ -302,13 +334,21 @@ def test_what_is_granted_to_a_loop_that_was_closed_is_given_back(home: Home) -> 
     assert told(fleet, "X") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED", "CLAIM_ACQUIRED"]
 
 
-def abandoned_at_close(home: Home, store: GatedStore, names: str, *, written: bool = True) -> Callable[[], None]:
-    """Claims of these tasks by a call that is cancelled, and a coordinator that is closed, when they stand in their commit.
+def abandoned_at_close(
+    home: Home, store: GatedStore, names: str, *, written: bool = True
+) -> Callable[[], None]:
+    """Claims of these tasks by a call that is cancelled, and a coordinator that is closed, when
+    they stand in their commit.
 
     What is returned lets them go on, and waits until the coordinator is closed.
     """
     fleet, stop = home.connect(store), home.stop()
-    store.on("commit", when=writing(e.ClaimAcquired, names[-1]), before=None if written else stop, after=stop if written else None)
+    store.on(
+        "commit",
+        when=writing(e.ClaimAcquired, names[-1]),
+        before=None if written else stop,
+        after=stop if written else None,
+    )
     job = fleet.engine.submit([ClaimTask(task_key(name), caller("bob")) for name in names])
     stop.wait()
     fleet.engine.abandon(job)
@@ -321,7 +361,9 @@ def abandoned_at_close(home: Home, store: GatedStore, names: str, *, written: bo
     return go_on
 
 
-def test_a_cancelled_grant_that_lands_late_is_given_back_although_the_coordinator_closes(home: Home) -> None:
+def test_a_cancelled_grant_that_lands_late_is_given_back_although_the_coordinator_closes(
+    home: Home,
+) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=["T"])
     stop = home.stop()
@@ -338,7 +380,11 @@ def test_a_cancelled_grant_that_lands_late_is_given_back_although_the_coordinato
     doomed = home.connect(store)
     store.on("commit", when=suits, before=break_off)
     # Somebody looks for it in vain, and then it is carried out after all.
-    store.on("read_events", when=lambda query: query.record == task_key("T"), after=lambda: store.inner.commit(late))
+    store.on(
+        "read_events",
+        when=lambda query: query.record == task_key("T"),
+        after=lambda: store.inner.commit(late),
+    )
     job = doomed.engine.submit([ClaimTask(task_key("T"), caller("bob"))])
     stop.wait()
     doomed.engine.abandon(job)
@@ -350,18 +396,27 @@ def test_a_cancelled_grant_that_lands_late_is_given_back_although_the_coordinato
     assert told(fleet, "T")[-1] == "CLAIM_RELEASED"
 
 
-def test_what_nobody_waits_for_is_given_back_although_the_store_is_away_for_a_moment_when_the_coordinator_closes(home: Home) -> None:
+def test_what_nobody_waits_for_is_given_back_although_the_store_is_away_for_a_moment_when_the_coordinator_closes(
+    home: Home,
+) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=["T"])
     go_on = abandoned_at_close(home, store, "T")
-    store.on("commit", when=writing(e.ClaimReleased, "T"), before=raising(StoreUnavailable("away")), times=3)
+    store.on(
+        "commit",
+        when=writing(e.ClaimReleased, "T"),
+        before=raising(StoreUnavailable("away")),
+        times=3,
+    )
 
     go_on()
 
     assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED", "CLAIM_RELEASED"]
 
 
-def test_what_a_cancelled_batch_was_granted_is_given_back_when_the_coordinator_closes_before_the_rest_is_decided(home: Home) -> None:
+def test_what_a_cancelled_batch_was_granted_is_given_back_when_the_coordinator_closes_before_the_rest_is_decided(
+    home: Home,
+) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=["A", "B"])
     go_on = abandoned_at_close(home, store, "AB", written=False)
@@ -373,7 +428,9 @@ def test_what_a_cancelled_batch_was_granted_is_given_back_when_the_coordinator_c
     assert "CLAIM_ACQUIRED" not in told(fleet, "B")
 
 
-def test_a_cancelled_grant_is_given_back_after_an_outage_that_was_longer_than_its_patience(home: Home) -> None:
+def test_a_cancelled_grant_is_given_back_after_an_outage_that_was_longer_than_its_patience(
+    home: Home,
+) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=["T"])
     doomed, stop = home.connect(store, deadline_seconds=0), home.stop()
@@ -383,7 +440,12 @@ def test_a_cancelled_grant_is_given_back_after_an_outage_that_was_longer_than_it
         raise OutcomeUnknown("the connection broke")
 
     store.on("commit", when=writing(e.ClaimAcquired, "T"), after=break_off)
-    store.on("read_events", when=lambda query: query.record == task_key("T"), before=raising(StoreUnavailable("away")), times=3)
+    store.on(
+        "read_events",
+        when=lambda query: query.record == task_key("T"),
+        before=raising(StoreUnavailable("away")),
+        times=3,
+    )
     job = doomed.engine.submit([ClaimTask(task_key("T"), caller("bob"))])
     stop.wait()
     doomed.engine.abandon(job)

@@ -12,7 +12,7 @@ from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, ReleaseClaim, RenewLease, SubmitResult
 from genlock.core.reasons import RenewReason
 from genlock.errors import GenlockError, OverLimit
-from tests.engine.gates import (
+from tests.engine.gated_store import (
     PATIENCE,
     GatedStore,
     Home,
@@ -59,7 +59,9 @@ def test_calls_that_come_in_during_a_commit_are_one_batch_after_it(home: Home) -
     fleet.add_tasks(tasks=["X", *names])
     stop = held_up(home, store, fleet)
 
-    jobs = [fleet.engine.submit([ClaimTask(task_key(name), caller(f"agent-{name}"))]) for name in names]
+    jobs = [
+        fleet.engine.submit([ClaimTask(task_key(name), caller(f"agent-{name}"))]) for name in names
+    ]
     stop.open()
 
     assert all(answered(job)[0].success for job in jobs)
@@ -67,7 +69,8 @@ def test_calls_that_come_in_during_a_commit_are_one_batch_after_it(home: Home) -
 
 
 def test_lanes_do_not_wait_for_each_other(home: Home) -> None:
-    """There are as many as are asked for and the store gains by; where there is one writer, there is one."""
+    """There are as many as are asked for and the store gains by; where there is one writer, there
+    is one."""
     store = home.gated()
     fleet = home.connect(store, lanes=4)
     lanes = len(fleet.engine.depths())
@@ -78,7 +81,11 @@ def test_lanes_do_not_wait_for_each_other(home: Home) -> None:
     for project in (by_lane[0], by_lane[1]):
         fleet.add_tasks(tasks=["X"], project_id=project)
     stop = home.stop()
-    store.on("commit", when=lambda changes: any(change.key.project == by_lane[0] for change in changes), before=stop)
+    store.on(
+        "commit",
+        when=lambda changes: any(change.key.project == by_lane[0] for change in changes),
+        before=stop,
+    )
     first = later(lambda: claim(fleet, "X", "alice", project_id=by_lane[0]))
     stop.wait()
 
@@ -117,7 +124,16 @@ def test_a_batch_has_about_4_megabytes_at_most(home: Home) -> None:
 
     # Payloads, so that the sizes count without the bytes.
     jobs = [
-        fleet.engine.submit([SubmitResult(task_key(name), caller("alice"), generation, Content(name, 2_000_000, payload=True))])
+        fleet.engine.submit(
+            [
+                SubmitResult(
+                    task_key(name),
+                    caller("alice"),
+                    generation,
+                    Content(name, 2_000_000, payload=True),
+                )
+            ]
+        )
         for name, generation in zip(names, generations, strict=True)
     ]
     stop.open()
@@ -137,18 +153,34 @@ def test_submissions_renewals_and_releases_go_before_claims_that_came_earlier(ho
     stop = held_up(home, store, fleet)
     home.clock.advance(29)
 
-    claims = [fleet.engine.submit([ClaimTask(task_key(name), caller("bob"))]) for name in ("submitted", "renewed", "released")]
-    submission = fleet.engine.submit([SubmitResult(task_key("submitted"), caller("alice"), 1, Content("00", 2))])
+    claims = [
+        fleet.engine.submit([ClaimTask(task_key(name), caller("bob"))])
+        for name in ("submitted", "renewed", "released")
+    ]
+    submission = fleet.engine.submit(
+        [SubmitResult(task_key("submitted"), caller("alice"), 1, Content("00", 2))]
+    )
     renewal = fleet.engine.submit([RenewLease(task_key("renewed"), caller("alice"), 1)])
     release = fleet.engine.submit([ReleaseClaim(task_key("released"), caller("alice"), 1)])
     stop.open()
 
-    assert [answered(job)[0].reason for job in (submission, renewal, release)] == ["ACCEPTED", "RENEWED", "RELEASED"]
-    assert [answered(job)[0].reason for job in claims] == ["DENIED_COMPLETED", "DENIED_ACTIVE_CLAIM", "GRANTED"]
+    assert [answered(job)[0].reason for job in (submission, renewal, release)] == [
+        "ACCEPTED",
+        "RENEWED",
+        "RELEASED",
+    ]
+    assert [answered(job)[0].reason for job in claims] == [
+        "DENIED_COMPLETED",
+        "DENIED_ACTIVE_CLAIM",
+        "GRANTED",
+    ]
 
 
-def test_a_lease_that_runs_out_while_its_renewal_waits_behind_a_claim_is_still_lost(home: Home) -> None:
-    """Going first does not turn back the clock: what is decided is decided at the time of its own round."""
+def test_a_lease_that_runs_out_while_its_renewal_waits_behind_a_claim_is_still_lost(
+    home: Home,
+) -> None:
+    """Going first does not turn back the clock: what is decided is decided at the time of its own
+    round."""
     store = home.gated()
     fleet = home.connect(store)
     fleet.add_tasks(tasks=["X", "T"])
@@ -181,13 +213,20 @@ def test_one_bad_call_of_a_batch_fails_alone(home: Home) -> None:
     fleet.add_tasks(tasks=["A", "B"])
     complete(fleet, "B")
 
-    answers = fleet.batch_claim(task_ids=["A", "no-such-task", "B"], agent_id="alice", session_id="s-alice")
+    answers = fleet.batch_claim(
+        task_ids=["A", "no-such-task", "B"], agent_id="alice", session_id="s-alice"
+    )
 
-    named = {name: answer.code if isinstance(answer, GenlockError) else answer.reason for name, answer in answers.items()}
+    named = {
+        name: answer.code if isinstance(answer, GenlockError) else answer.reason
+        for name, answer in answers.items()
+    }
     assert named == {"A": "GRANTED", "no-such-task": "TASK_NOT_FOUND", "B": "DENIED_COMPLETED"}
 
 
-def test_of_a_batch_in_which_one_change_is_too_large_for_the_store_only_that_one_is_refused(home: Home) -> None:
+def test_of_a_batch_in_which_one_change_is_too_large_for_the_store_only_that_one_is_refused(
+    home: Home,
+) -> None:
     """Whoever was caught in one batch with it may be another tenant's."""
     store = home.gated()
     fleet = home.connect(store)
@@ -195,9 +234,16 @@ def test_of_a_batch_in_which_one_change_is_too_large_for_the_store_only_that_one
     fleet.add_tasks(tasks=["X", *names])
     stop = held_up(home, store, fleet)
     guilty = writing(e.ClaimAcquired, "t-04")
-    store.on("commit", when=guilty, before=raising(OverLimit("t-04 has a name that is too long")), times=math.inf)
+    store.on(
+        "commit",
+        when=guilty,
+        before=raising(OverLimit("t-04 has a name that is too long")),
+        times=math.inf,
+    )
 
-    jobs = [fleet.engine.submit([ClaimTask(task_key(name), caller(f"agent-{name}"))]) for name in names]
+    jobs = [
+        fleet.engine.submit([ClaimTask(task_key(name), caller(f"agent-{name}"))]) for name in names
+    ]
     stop.open()
 
     outcomes = dict(zip(names, (answered(job)[0] for job in jobs), strict=True))

@@ -1,4 +1,5 @@
-"""Safety never rests on time: a clock that steps by a day takes nobody's result away and keeps nobody out for ever."""
+"""Safety never rests on time: a clock that steps by a day takes nobody's result away and keeps
+nobody out for ever."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import pytest
 
 import genlock
 from genlock.testing.clock import ManualClock
-from tests.engine.gates import Home, claim, granted, later, next_for, state, submit
+from tests.engine.gated_store import Home, claim, granted, later, next_for, state, submit
 
 DAY = 86_400.0
 
@@ -16,7 +17,11 @@ DAY = 86_400.0
 def lapses(fleet: genlock.Coordinator, task_id: str) -> list[str]:
     """The causes by which claims of a task were lost."""
     events = fleet.read_events(task_id=task_id).events
-    return [str(event.event["cause"]) for event in events if event.event_type in ("CLAIM_EXPIRED", "CLAIM_ORPHANED")]
+    return [
+        str(event.event["cause"])
+        for event in events
+        if event.event_type in ("CLAIM_EXPIRED", "CLAIM_ORPHANED")
+    ]
 
 
 def test_a_claim_is_over_due_after_a_step_forward(home: Home) -> None:
@@ -33,7 +38,8 @@ def test_a_claim_is_over_due_after_a_step_forward(home: Home) -> None:
 
 
 def test_a_claim_is_over_due_after_a_step_backward(home: Home) -> None:
-    """Its lease would end a day from now: nobody asked for so long a one, so the clock is not to be believed."""
+    """Its lease would end a day from now: nobody asked for so long a one, so the clock is not to be
+    believed."""
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     granted(fleet, "T", "alice")
@@ -46,7 +52,9 @@ def test_a_claim_is_over_due_after_a_step_backward(home: Home) -> None:
 
 
 @pytest.mark.parametrize("step", [DAY, -DAY])
-def test_a_result_is_accepted_after_a_step_if_nobody_has_taken_over(home: Home, step: float) -> None:
+def test_a_result_is_accepted_after_a_step_if_nobody_has_taken_over(
+    home: Home, step: float
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     granted(fleet, "T", "alice")
@@ -83,8 +91,11 @@ def test_a_holder_renews_after_a_step_or_claims_anew(home: Home, step: float) ->
     granted(fleet, "T", "alice")
     home.clock.advance(step)
 
-    assert fleet.renew_lease(task_id="T", expected_generation=1, session_id="s-alice").reason == "ALREADY_EXPIRED"
-    # One's own over-due claim is granted anew, at a new generation.
+    assert (
+        fleet.renew_lease(task_id="T", expected_generation=1, session_id="s-alice").reason
+        == "ALREADY_EXPIRED"
+    )
+    # One's own overdue claim is granted anew, at a new generation.
     assert granted(fleet, "T", "alice") == 2
 
 
@@ -123,7 +134,11 @@ def test_event_times_never_run_back(home: Home) -> None:
     assert len(times) == 5
     assert times == sorted(times)
     # The lease is reckoned by the clock as it was, not by the events.
-    acquired = [event.event for event in fleet.read_events(task_id="T").events if event.event_type == "CLAIM_ACQUIRED"]
+    acquired = [
+        event.event
+        for event in fleet.read_events(task_id="T").events
+        if event.event_type == "CLAIM_ACQUIRED"
+    ]
     assert acquired[1]["expires_at"] < acquired[0]["expires_at"]
 
 
@@ -133,19 +148,27 @@ def test_coordinators_whose_clocks_differ_by_a_day_fence_each_other(home: Home) 
     here, there = home.connect(), home.connect(home.store(behind), clock=behind)
     here.add_tasks(tasks=["T"])
     assert granted(here, "T", "alice") == 1
-    # To the other one the lease looks stepped, so it takes over; then each in turn. The generation only rises.
+    # To the other one the lease looks stepped, so it takes over; then each in turn. The generation
+    # only rises.
     assert granted(there, "T", "bob") == 2
     assert granted(here, "T", "carol") == 3
 
-    assert [submit(here, "T", who, generation).reason for who, generation in (("alice", 1), ("bob", 2))] == ["STALE_GENERATION"] * 2
+    assert [
+        submit(here, "T", who, generation).reason for who, generation in (("alice", 1), ("bob", 2))
+    ] == ["STALE_GENERATION"] * 2
     assert submit(there, "T", "carol", 3).accepted
 
 
 @pytest.mark.parametrize("many", [65, 200])
-def test_claim_next_finds_what_time_has_opened_behind_much_else_that_is_due(home: Home, many: int) -> None:
+def test_claim_next_finds_what_time_has_opened_behind_much_else_that_is_due(
+    home: Home, many: int
+) -> None:
     fleet = home.connect()
     monday = (home.clock.now() + timedelta(seconds=100)).isoformat()
-    others = [{"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]} for n in range(1, many + 1)]
+    others = [
+        {"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]}
+        for n in range(1, many + 1)
+    ]
     fleet.add_tasks(tasks=[{"id": "Z-001-first", "not_before": monday}, *others])
     home.clock.advance(100)
 
@@ -158,7 +181,10 @@ def test_claim_next_finds_what_time_has_opened_behind_much_else_that_is_due(home
 def test_what_time_has_opened_is_ready_behind_much_else_that_is_due(home: Home) -> None:
     fleet = home.connect()
     monday = (home.clock.now() + timedelta(seconds=100)).isoformat()
-    others = [{"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]} for n in range(1, 601)]
+    others = [
+        {"id": f"A-{n:03d}-x", "not_before": monday, "depends_on": ["Z-001-first"]}
+        for n in range(1, 601)
+    ]
     fleet.add_tasks(tasks=[{"id": "Z-001-first", "not_before": monday}, *others])
     home.clock.advance(100)
 

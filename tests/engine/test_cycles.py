@@ -1,4 +1,5 @@
-"""Two edits at once may close a cycle: nobody is granted a task in it, `explain` names it, taking an edge away opens it."""
+"""Two edits at once may close a cycle: nobody is granted a task in it, `explain` names it, taking
+an edge away opens it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ import pytest
 import genlock
 from genlock.core import events as e
 from genlock.errors import BadArgument
-from tests.engine.gates import Home, claim, complete, next_for, state, writing
+from tests.engine.gated_store import Home, claim, complete, next_for, state, writing
 
 
 def closed_cycle(home: Home, names: tuple[str, ...]) -> genlock.Coordinator:
-    """Each waits for the next one; the last edit is made while the first, already checked, is on its way."""
+    """Each waits for the next one; the last edit is made while the first, already checked, is on
+    its way."""
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()
     fleet.add_tasks(tasks=names)
@@ -21,7 +23,9 @@ def closed_cycle(home: Home, names: tuple[str, ...]) -> genlock.Coordinator:
         rival.edit_task(task_id=name, changes={"depends_on": [other]})
 
     def close() -> None:
-        assert rival.edit_task(task_id=names[-1], changes={"depends_on": [names[0]]}).verdict == "DONE"
+        assert (
+            rival.edit_task(task_id=names[-1], changes={"depends_on": [names[0]]}).verdict == "DONE"
+        )
 
     store.on("commit", when=writing(e.TaskEdited, names[0]), before=close)
     assert fleet.edit_task(task_id=names[0], changes={"depends_on": [names[1]]}).verdict == "DONE"
@@ -90,9 +94,15 @@ def test_a_held_claim_survives_the_closing_of_a_cycle(home: Home) -> None:
     fleet.add_tasks(tasks=["A", "B"])
     held = claim(fleet, "A", "alice")
     assert held.claim is not None
-    store.on("commit", when=writing(e.TaskEdited, "A"), before=lambda: rival.edit_task(task_id="B", changes={"depends_on": ["A"]}))
+    store.on(
+        "commit",
+        when=writing(e.TaskEdited, "A"),
+        before=lambda: rival.edit_task(task_id="B", changes={"depends_on": ["A"]}),
+    )
     fleet.edit_task(task_id="A", changes={"depends_on": ["B"]})
 
     # Whoever has the right keeps it, and its result opens the circle.
-    assert fleet.submit_result(task_id="A", generation=held.claim.generation, session_id="s-alice", result_data="done").accepted
+    assert fleet.submit_result(
+        task_id="A", generation=held.claim.generation, session_id="s-alice", result_data="done"
+    ).accepted
     assert state(fleet, "B") == "PENDING"

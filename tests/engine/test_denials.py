@@ -1,4 +1,5 @@
-"""Denials write nothing to the task; they are merged, and found in the access record a second later or when the coordinator closes."""
+"""Denials write nothing to the task; they are merged, and found in the access record a second later
+or when the coordinator closes."""
 
 from __future__ import annotations
 
@@ -13,18 +14,35 @@ from genlock.core import events as e
 from genlock.core.keys import ACCESS
 from genlock.errors import StoreUnavailable
 from genlock.store import Query
-from tests.engine.gates import PATIENCE, PLACE, Home, claim, complete, granted, next_for, told, until, writing
+from tests.engine.gated_store import (
+    PATIENCE,
+    PLACE,
+    Home,
+    claim,
+    complete,
+    granted,
+    next_for,
+    told,
+    until,
+    writing,
+)
 
 
 def denials(fleet: genlock.Coordinator) -> list[dict[str, Any]]:
     """The events of denials, as anyone can read them."""
-    return [dict(event.event) for event in fleet.read_events(limit=100_000).events if event.event_type == "CLAIM_DENIED"]
+    return [
+        dict(event.event)
+        for event in fleet.read_events(limit=100_000).events
+        if event.event_type == "CLAIM_DENIED"
+    ]
 
 
 def counted(fleet: genlock.Coordinator) -> Counter[tuple[str, str, str, str]]:
     totals: Counter[tuple[str, str, str, str]] = Counter()
     for event in denials(fleet):
-        totals[event["task_id"], event["session_id"], event["agent_id"], event["reason"]] += event["count"]
+        totals[event["task_id"], event["session_id"], event["agent_id"], event["reason"]] += event[
+            "count"
+        ]
     return totals
 
 
@@ -72,8 +90,19 @@ def test_denials_are_written_at_most_once_a_second(home: Home) -> None:
     for n in range(50):
         claim(fleet, "A", f"agent-{n % 3}")
 
-    assert len([commit for commit in store.commits if any(change.key.kind == ACCESS for change in commit.changes)]) <= 1
-    assert all(change.key.kind == ACCESS for commit in store.commits for change in commit.changes), "a denial is no write"
+    assert (
+        len(
+            [
+                commit
+                for commit in store.commits
+                if any(change.key.kind == ACCESS for change in commit.changes)
+            ]
+        )
+        <= 1
+    )
+    assert all(
+        change.key.kind == ACCESS for commit in store.commits for change in commit.changes
+    ), "a denial is no write"
     fleet.close()
     assert sum(counted(home.connect()).values()) == 50
 
@@ -108,7 +137,9 @@ def test_no_denial_is_dropped_when_there_are_many_different_ones(home: Home) -> 
 
     assert len(refused) == 200
     fleet.close()
-    assert counted(home.connect()) == {(name, "s-bob", "bob", "DENIED_ACTIVE_CLAIM"): 1 for name in names}
+    assert counted(home.connect()) == {
+        (name, "s-bob", "bob", "DENIED_ACTIVE_CLAIM"): 1 for name in names
+    }
 
 
 def test_two_coordinators_have_an_access_record_each(home: Home) -> None:

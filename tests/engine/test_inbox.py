@@ -10,7 +10,7 @@ import time
 from genlock.core.commands import ClaimTask
 from genlock.engine.inbox import Inbox
 from genlock.engine.jobs import Job
-from tests.engine.gates import PATIENCE, caller, task_key
+from tests.engine.gated_store import PATIENCE, caller, task_key
 
 
 class Sleeper:
@@ -24,7 +24,9 @@ class Sleeper:
         self._thread.start()
 
     def _run(self) -> None:
-        while self.inbox.wait(lambda: False, self._tired.set):  # set at the last moment, with the lock
+        while self.inbox.wait(
+            lambda: False, self._tired.set
+        ):  # set at the last moment, with the lock
             self._taken.put(self.inbox.take(512))
 
     def falls_asleep(self) -> None:
@@ -34,8 +36,8 @@ class Sleeper:
 
     @property
     def is_asleep(self) -> bool:
-        with self.inbox._bell.lock:
-            return self.inbox._bell.asleep
+        with self.inbox._wakeup.lock:
+            return self.inbox._wakeup.asleep
 
     def takes(self) -> list[Job]:
         """What it took when it was woken."""
@@ -53,7 +55,7 @@ def job(name: str, loop: asyncio.AbstractEventLoop | None = None) -> Job:
 
 def put_and_close(sleeper: Sleeper, loop: asyncio.AbstractEventLoop) -> Job:
     """A job of an event loop that does not come round any more, where many come together."""
-    sleeper.inbox.company = 8
+    sleeper.inbox.last_taken = 8
     left = job("A", loop)
     loop.call_soon(sleeper.inbox.put, left)
     loop.call_soon(loop.stop)
@@ -65,7 +67,7 @@ def put_and_close(sleeper: Sleeper, loop: asyncio.AbstractEventLoop) -> Job:
 def test_a_lane_is_woken_once_for_all_that_comes_in_one_round_of_an_event_loop() -> None:
     sleeper, jobs = Sleeper(), []
     sleeper.falls_asleep()
-    sleeper.inbox.company = 8
+    sleeper.inbox.last_taken = 8
 
     async def put(name: str) -> None:
         jobs.append(job(name, asyncio.get_running_loop()))
@@ -85,9 +87,9 @@ def test_where_few_come_a_lane_is_woken_at_once() -> None:
     loop = asyncio.new_event_loop()
     for taken, deferred in (([few], False), (many, True)):
         sleeper.falls_asleep()
-        with sleeper.inbox._bell.lock:  # so that all are there when it wakes
+        with sleeper.inbox._wakeup.lock:  # so that all are there when it wakes
             sleeper.inbox._normal.extend(taken)
-            sleeper.inbox._bell.ring()
+            sleeper.inbox._wakeup.wake()
         assert sleeper.takes() == taken
         sleeper.falls_asleep()
         later = job("B", loop)

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 import genlock
 from genlock.core import events as e
 from genlock.core.commands import ClaimTask, Content, SubmitResult
-from genlock.engine.check import check
-from genlock.engine.monitor import Monitor
+from genlock.engine.engine import Monitor
 from genlock.engine.processes import identify
+from genlock.engine.replay_check import check
 from genlock.errors import OutcomeUnknown, StoreCorrupt
-from tests.engine.gates import (
+from tests.engine.gated_store import (
     PATIENCE,
     Home,
     caller,
@@ -85,7 +85,12 @@ def test_a_sweep_of_many_claims_reaches_them_all(home: Home) -> None:
     names = [f"t-{n:04d}" for n in range(1100)]
     fleet.add_tasks(tasks=names)
     for start in range(0, len(names), 500):
-        fleet.batch_claim(task_ids=names[start : start + 500], agent_id="alice", session_id="s-alice", lease_duration_seconds=30)
+        fleet.batch_claim(
+            task_ids=names[start : start + 500],
+            agent_id="alice",
+            session_id="s-alice",
+            lease_duration_seconds=30,
+        )
     home.clock.advance(31)
 
     assert fleet.sweep().expired == 1100
@@ -101,8 +106,11 @@ def test_a_sweep_ends_holds_and_reservations_whose_time_is_over(home: Home) -> N
     fleet.assign_task(task_id="reserved", agent_id="dave", hours=0.01)
     home.clock.advance(31)
     fleet.sweep()
-    assert (state(fleet, "held"), claim(fleet, "reserved", "bob").reason) == ("HELD", "DENIED_ASSIGNED")
-    home.clock.advance(70)
+    assert (state(fleet, "held"), claim(fleet, "reserved", "bob").reason) == (
+        "HELD",
+        "DENIED_ASSIGNED",
+    )
+    home.clock.advance(100)
 
     fleet.sweep()
 
@@ -128,7 +136,9 @@ def with_old_events(home: Home) -> genlock.Coordinator:
 
 
 @pytest.mark.core
-def test_a_sweep_drops_events_that_are_past_their_retention_and_the_rest_replays(home: Home) -> None:
+def test_a_sweep_drops_events_that_are_past_their_retention_and_the_rest_replays(
+    home: Home,
+) -> None:
     fleet = with_old_events(home)
     before = len(feed(fleet))
 
@@ -176,14 +186,22 @@ def test_a_monitor_does_by_itself_what_a_sweep_does(home: Home) -> None:
     fleet.add_tasks(tasks=["A"])
     fleet.add_tasks(tasks=["B"], project_id="elsewhere")
     granted(fleet, "A", "alice", lease=30)
-    fleet.claim_task(task_id="B", agent_id="alice", session_id="s-alice", lease_duration_seconds=30, project_id="elsewhere")
+    fleet.claim_task(
+        task_id="B",
+        agent_id="alice",
+        session_id="s-alice",
+        lease_duration_seconds=30,
+        project_id="elsewhere",
+    )
     home.clock.advance(31)
 
     Monitor(fleet.engine, interval_seconds=0.01).start()
 
     until(fleet, lambda: state(fleet, "A") == "PENDING")
     for event in fleet.watch(
-        after=fleet.read_events(limit=1, project_id="elsewhere").cursor, timeout_seconds=PATIENCE, project_id="elsewhere"
+        after=fleet.read_events(limit=1, project_id="elsewhere").cursor,
+        timeout_seconds=PATIENCE,
+        project_id="elsewhere",
     ):
         if event.event_type == "CLAIM_EXPIRED":
             break
@@ -203,7 +221,11 @@ def test_a_project_that_is_damaged_does_not_keep_a_monitor_from_the_others(home:
     store = home.gated()
     other = home.connect(store)
     fleet.add_tasks(tasks=["X"], project_id="and-before")
-    store.on("read_events", when=lambda query: query.project == "and-before" and query.record, before=raising(StoreCorrupt("no event")))
+    store.on(
+        "read_events",
+        when=lambda query: query.project == "and-before" and query.record,
+        before=raising(StoreCorrupt("no event")),
+    )
 
     Monitor(other.engine).sweep()
 
@@ -242,7 +264,9 @@ def test_a_sweep_of_many_lets_callers_pass_between_any_two_of_its_pieces(home: H
     fleet = home.connect(store, lanes=1)
     tasks = [f"t-{number:03}" for number in range(300)]
     fleet.add_tasks(tasks=[*tasks, "T"])
-    fleet.batch_claim(task_ids=tasks, session_id="s-alice", agent_id="alice", lease_duration_seconds=30)
+    fleet.batch_claim(
+        task_ids=tasks, session_id="s-alice", agent_id="alice", lease_duration_seconds=30
+    )
     home.clock.advance(31)
     gate = home.stop()
     store.on("find", when=lambda query: query.due_before is not None, before=gate)
@@ -259,9 +283,11 @@ def test_a_sweep_of_many_lets_callers_pass_between_any_two_of_its_pieces(home: H
     assert order.index(["T"]) > 0, "the sweep had not begun"
 
 
-def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genlock.engine.upkeep._CHECKED_AT_ONCE", 5)
-    monkeypatch.setattr("genlock.engine.upkeep._TOURED", 10)
+def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genlock.engine.maintenance._PAGE", 5)
+    monkeypatch.setattr("genlock.engine.maintenance._TOURED", 10)
     fleet = home.connect()
     mine = identify()
     assert mine is not None
@@ -269,7 +295,9 @@ def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(hom
     tasks = [f"t-{number:02}" for number in range(28)]
     fleet.add_tasks(tasks=[*tasks, "T"])
     granted(fleet, "T", "alice", lease=7200)
-    fleet.batch_claim(task_ids=tasks, session_id="s-dave", agent_id="dave", lease_duration_seconds=3600)
+    fleet.batch_claim(
+        task_ids=tasks, session_id="s-dave", agent_id="dave", lease_duration_seconds=3600
+    )
     monitor, orphaned = Monitor(fleet.engine), []
 
     for _ in range(4):
@@ -285,21 +313,32 @@ def test_the_monitor_finds_at_once_what_is_due_and_lost_holders_tour_by_tour(hom
 def test_a_monitor_of_one_project_finds_all_lost_holders_there_each_time_and_leaves_the_others_alone(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genlock.engine.upkeep._CHECKED_AT_ONCE", 5)
-    monkeypatch.setattr("genlock.engine.upkeep._TOURED", 10)
+    monkeypatch.setattr("genlock.engine.maintenance._PAGE", 5)
+    monkeypatch.setattr("genlock.engine.maintenance._TOURED", 10)
     fleet = home.connect()
     mine = identify()
     assert mine is not None
     tasks = [f"t-{number:02}" for number in range(28)]
     for project in ("default", "elsewhere"):
-        fleet.register_session(session_id="s-dave", process=replace(mine, started=mine.started + 1), project_id=project)
+        fleet.register_session(
+            session_id="s-dave", process=replace(mine, started=mine.started + 1), project_id=project
+        )
         fleet.add_tasks(tasks=tasks, project_id=project)
-        fleet.batch_claim(task_ids=tasks, session_id="s-dave", agent_id="dave", lease_duration_seconds=3600, project_id=project)
+        fleet.batch_claim(
+            task_ids=tasks,
+            session_id="s-dave",
+            agent_id="dave",
+            lease_duration_seconds=3600,
+            project_id=project,
+        )
 
     Monitor(fleet.engine, place=("default", "default")).sweep()
 
     found = [fleet.read_events(project_id=project).events for project in ("default", "elsewhere")]
-    assert [sum(event.event_type == "CLAIM_ORPHANED" for event in events) for events in found] == [28, 0]
+    assert [sum(event.event_type == "CLAIM_ORPHANED" for event in events) for events in found] == [
+        28,
+        0,
+    ]
 
 
 def test_a_monitor_of_a_project_that_is_not_there_makes_none(home: Home) -> None:
@@ -325,7 +364,8 @@ def test_a_coordinator_may_be_opened_with_a_monitor(home: Home) -> None:
 
 
 def story(home: Home, *, swept: bool) -> list[object]:
-    """What callers are told while leases run out, holders die, reactions are cut off and results come late."""
+    """What callers are told while leases run out, holders die, reactions are cut off and results
+    come late."""
     store = home.gated()
     doomed = home.connect(store)
     fleet = home.connect()
@@ -339,11 +379,17 @@ def story(home: Home, *, swept: bool) -> list[object]:
 
     def note(answer: Any) -> None:
         answers.append(
-            (answer.reason.value, getattr(answer, "task_id", None), answer.claim.generation if getattr(answer, "claim", None) else None)
+            (
+                answer.reason.value,
+                getattr(answer, "task_id", None),
+                answer.claim.generation if getattr(answer, "claim", None) else None,
+            )
         )
         sweep()
 
-    fleet.add_tasks(tasks=["A", {"id": "B", "depends_on": ["A"]}, "C", {"id": "D", "depends_on": ["C"]}, "E"])
+    fleet.add_tasks(
+        tasks=["A", {"id": "B", "depends_on": ["A"]}, "C", {"id": "D", "depends_on": ["C"]}, "E"]
+    )
     # A lease runs out, twice, and the first holder comes back.
     note(claim(fleet, "A", "alice", lease=30))
     home.clock.advance(31)
@@ -371,7 +417,7 @@ def story(home: Home, *, swept: bool) -> list[object]:
     sweep()
     note(next_for(fleet, "grace"))
     note(next_for(fleet, "grace"))
-    # An over-due holder submits before anyone has taken over, another one after that.
+    # An overdue holder submits before anyone has taken over, another one after that.
     home.clock.advance(100_000)
     sweep()
     note(submit(fleet, "B", "frank", 1))
@@ -382,7 +428,9 @@ def story(home: Home, *, swept: bool) -> list[object]:
 
 
 @dies
-def test_killing_every_monitor_changes_no_outcome(tmp_path_factory: pytest.TempPathFactory, home: Home) -> None:
+def test_killing_every_monitor_changes_no_outcome(
+    tmp_path_factory: pytest.TempPathFactory, home: Home
+) -> None:
     other = Home(home.kind, tmp_path_factory.mktemp("other"))
     try:
         with_monitor = story(other, swept=True)

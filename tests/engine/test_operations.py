@@ -10,7 +10,21 @@ from genlock.core import events as e
 from genlock.core.keys import project_key
 from genlock.engine.jobs import NextTask
 from genlock.errors import OperationMismatch, OutcomeUnknown
-from tests.engine.gates import PLACE, Home, answered, caller, claim, complete, die, granted, later, next_for, submit, told, writing
+from tests.engine.gated_store import (
+    PLACE,
+    Home,
+    answered,
+    caller,
+    claim,
+    complete,
+    die,
+    granted,
+    later,
+    next_for,
+    submit,
+    told,
+    writing,
+)
 
 dies = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -39,7 +53,9 @@ def test_without_an_operation_id_a_second_claim_next_takes_a_second_task(home: H
     assert [next_for(fleet, "alice").task_id, next_for(fleet, "alice").task_id] == ["t-1", "t-2"]
 
 
-def test_a_claim_next_that_is_repeated_before_the_first_was_carried_out_takes_one_task(home: Home) -> None:
+def test_a_claim_next_that_is_repeated_before_the_first_was_carried_out_takes_one_task(
+    home: Home,
+) -> None:
     """Both stand in the same queue, and are decided in the same round."""
     store = home.gated()
     fleet = home.connect(store)
@@ -60,7 +76,8 @@ def test_a_claim_next_that_is_repeated_before_the_first_was_carried_out_takes_on
 
 
 def test_a_repeated_claim_next_whose_first_grant_conflicted_takes_one_task(home: Home) -> None:
-    """The repeat must not be answered with a claim that was decided in the same round and then not written."""
+    """The repeat must not be answered with a claim that was decided in the same round and then not
+    written."""
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()
     fleet.add_tasks(tasks=["X", "t-1"])
@@ -70,7 +87,9 @@ def test_a_repeated_claim_next_whose_first_grant_conflicted_takes_one_task(home:
     stop.wait()
     request = NextTask(project_key(*PLACE), caller("alice"), operation="op-1")
     jobs = [fleet.engine.submit([request]), fleet.engine.submit([request])]
-    store.on("commit", when=writing(e.ClaimAcquired, "t-1"), before=lambda: granted(rival, "t-1", "bob"))
+    store.on(
+        "commit", when=writing(e.ClaimAcquired, "t-1"), before=lambda: granted(rival, "t-1", "bob")
+    )
     stop.open()
 
     assert [answered(job)[0].reason for job in jobs] == ["NOTHING_READY", "NOTHING_READY"]
@@ -95,7 +114,9 @@ def test_a_claim_next_of_another_agent_under_the_same_operation_id_is_an_error(h
         fleet.claim_next(agent_id="mallory", session_id="s-alice", operation_id="op-1")
 
 
-def test_a_claim_next_with_another_lease_under_the_same_operation_id_is_an_error(home: Home) -> None:
+def test_a_claim_next_with_another_lease_under_the_same_operation_id_is_an_error(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["t-1", "t-2"])
     next_for(fleet, "alice", operation_id="op-1", lease_duration_seconds=60)
@@ -104,7 +125,9 @@ def test_a_claim_next_with_another_lease_under_the_same_operation_id_is_an_error
         next_for(fleet, "alice", operation_id="op-1", lease_duration_seconds=90)
 
 
-def test_a_claim_next_that_is_repeated_after_its_lease_ran_out_is_granted_a_lease_that_runs(home: Home) -> None:
+def test_a_claim_next_that_is_repeated_after_its_lease_ran_out_is_granted_a_lease_that_runs(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["t-1"])
     next_for(fleet, "alice", operation_id="op-1", lease_duration_seconds=30)
@@ -117,8 +140,11 @@ def test_a_claim_next_that_is_repeated_after_its_lease_ran_out_is_granted_a_leas
     assert (again.claim.generation, again.claim.expires_at > home.clock.now()) == (2, True)
 
 
-def test_a_claim_next_that_is_repeated_after_its_task_was_done_takes_the_next_task(home: Home) -> None:
-    """What is remembered is the claim, and it is over: the design says that any other repeat is decided anew."""
+def test_a_claim_next_that_is_repeated_after_its_task_was_done_takes_the_next_task(
+    home: Home,
+) -> None:
+    """What is remembered is the claim, and it is over: the design says that any other repeat is
+    decided anew."""
     fleet = home.connect()
     fleet.add_tasks(tasks=["t-1", "t-2"])
     first = next_for(fleet, "alice", operation_id="op-1")
@@ -176,7 +202,10 @@ def test_a_repeated_release_is_answered_alike_and_writes_nothing(home: Home) -> 
 
     answers = [fleet.release_claim(**arguments, operation_id="op-1") for _ in range(2)]  # type: ignore[arg-type]
 
-    assert [(answer.success, answer.reason) for answer in answers] == [(True, "RELEASED"), (True, "RELEASED")]
+    assert [(answer.success, answer.reason) for answer in answers] == [
+        (True, "RELEASED"),
+        (True, "RELEASED"),
+    ]
     assert fleet.release_claim(**arguments, operation_id="op-2").reason == "NO_CLAIM"  # type: ignore[arg-type]
     assert fleet.release_claim(**arguments).reason == "NO_CLAIM"  # type: ignore[arg-type]
     assert told(fleet, "T").count("CLAIM_RELEASED") == 1
@@ -184,21 +213,31 @@ def test_a_repeated_release_is_answered_alike_and_writes_nothing(home: Home) -> 
         fleet.release_claim(**arguments, reason="ERROR", operation_id="op-1")  # type: ignore[arg-type]
 
 
-def test_a_release_that_is_repeated_after_somebody_claimed_is_answered_alike_and_takes_nothing_away(home: Home) -> None:
+def test_a_release_that_is_repeated_after_somebody_claimed_is_answered_alike_and_takes_nothing_away(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     granted(fleet, "T", "alice")
-    fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-1")
+    fleet.release_claim(
+        task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-1"
+    )
     granted(fleet, "T", "bob")
 
-    again = fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-1")
+    again = fleet.release_claim(
+        task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-1"
+    )
 
     assert (again.success, again.reason) == (True, "RELEASED")
     assert fleet.get_task_state(task_id="T").state == "IN_PROGRESS"
     # Another id, or the same at another generation, is another release.
-    other = fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-2")
+    other = fleet.release_claim(
+        task_id="T", expected_generation=1, session_id="s-alice", operation_id="op-2"
+    )
     assert (other.success, other.reason) == (False, "GENERATION_MISMATCH")
-    other = fleet.release_claim(task_id="T", expected_generation=2, session_id="s-alice", operation_id="op-1")
+    other = fleet.release_claim(
+        task_id="T", expected_generation=2, session_id="s-alice", operation_id="op-1"
+    )
     assert (other.success, other.reason) == (False, "SESSION_MISMATCH")
 
 
@@ -206,12 +245,16 @@ def test_a_release_that_is_repeated_after_somebody_claimed_is_answered_alike_and
 
 
 @pytest.mark.parametrize("operation", [None, "op-1"])
-def test_a_repeated_submission_is_accepted_again_and_writes_nothing(home: Home, operation: str | None) -> None:
+def test_a_repeated_submission_is_accepted_again_and_writes_nothing(
+    home: Home, operation: str | None
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     generation = granted(fleet, "T", "alice")
 
-    answers = [submit(fleet, "T", "alice", generation, {"n": 1}, operation_id=operation) for _ in range(2)]
+    answers = [
+        submit(fleet, "T", "alice", generation, {"n": 1}, operation_id=operation) for _ in range(2)
+    ]
 
     assert answers[0].accepted
     assert answers[0] == answers[1]
@@ -219,7 +262,9 @@ def test_a_repeated_submission_is_accepted_again_and_writes_nothing(home: Home, 
     assert fleet.list_refused_results() == ()
 
 
-def test_another_result_under_the_same_operation_id_is_an_error_and_under_a_new_one_refused_and_kept(home: Home) -> None:
+def test_another_result_under_the_same_operation_id_is_an_error_and_under_a_new_one_refused_and_kept(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     generation = granted(fleet, "T", "alice")
@@ -255,7 +300,13 @@ def test_a_repeated_spawn_makes_its_children_once(home: Home) -> None:
     children = [{"id": "c1"}, {"id": "c2"}]
 
     answers = [
-        fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
+        fleet.spawn_subtasks(
+            task_id="P",
+            generation=generation,
+            session_id="s-alice",
+            subtasks=children,
+            operation_id="op-1",
+        )
         for _ in range(2)
     ]
 
@@ -266,13 +317,27 @@ def test_a_repeated_spawn_makes_its_children_once(home: Home) -> None:
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize(
-    "other", [{"subtasks": ["two"]}, {"subtasks": [{"id": "named"}]}, {"subtasks": ["one", "two"]}, {"mode": "sequential"}]
+    "other",
+    [
+        {"subtasks": ["two"]},
+        {"subtasks": [{"id": "named"}]},
+        {"subtasks": ["one", "two"]},
+        {"mode": "sequential"},
+    ],
 )
-def test_other_subtasks_under_the_same_operation_id_are_an_error(home: Home, keep: bool, other: dict[str, Any]) -> None:
+def test_other_subtasks_under_the_same_operation_id_are_an_error(
+    home: Home, keep: bool, other: dict[str, Any]
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["P"])
     granted(fleet, "P", "alice")
-    asked: dict[str, Any] = {"task_id": "P", "generation": 1, "session_id": "s-alice", "keep": keep, "operation_id": "op-1"}
+    asked: dict[str, Any] = {
+        "task_id": "P",
+        "generation": 1,
+        "session_id": "s-alice",
+        "keep": keep,
+        "operation_id": "op-1",
+    }
     made = fleet.spawn_subtasks(**asked, subtasks=["one"])
 
     with pytest.raises(OperationMismatch, match="with other arguments"):
@@ -282,7 +347,9 @@ def test_other_subtasks_under_the_same_operation_id_are_an_error(home: Home, kee
 
 
 @dies
-def test_a_repeated_spawn_of_large_children_is_answered_alike_though_they_were_not_made_yet(home: Home) -> None:
+def test_a_repeated_spawn_of_large_children_is_answered_alike_though_they_were_not_made_yet(
+    home: Home,
+) -> None:
     store = home.gated()
     doomed = home.connect(store)
     doomed.add_tasks(tasks=["P"])
@@ -290,10 +357,22 @@ def test_a_repeated_spawn_of_large_children_is_answered_alike_though_they_were_n
     children = [{"id": f"c{n}", "description": "d" * 10_000} for n in range(4)]
     store.on("commit", when=writing(e.TaskAdded, "c1"), before=die)
     with pytest.raises(OutcomeUnknown):
-        doomed.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
+        doomed.spawn_subtasks(
+            task_id="P",
+            generation=generation,
+            session_id="s-alice",
+            subtasks=children,
+            operation_id="op-1",
+        )
     fleet = home.connect()
 
-    again = fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=children, operation_id="op-1")
+    again = fleet.spawn_subtasks(
+        task_id="P",
+        generation=generation,
+        session_id="s-alice",
+        subtasks=children,
+        operation_id="op-1",
+    )
 
     assert (again.success, again.children) == (True, ("c0", "c1", "c2", "c3"))
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
@@ -313,7 +392,9 @@ def test_a_number_that_somebody_takes_meanwhile_is_not_given_to_a_subtask(home: 
         assert rival.next_id(parent="P") == "P::2"
 
     store.on("commit", when=writing(e.IdsTaken, "P"), before=take)
-    spawned = fleet.spawn_subtasks(task_id="P", generation=generation, session_id="s-alice", subtasks=["one", "two"])
+    spawned = fleet.spawn_subtasks(
+        task_id="P", generation=generation, session_id="s-alice", subtasks=["one", "two"]
+    )
 
     assert (spawned.success, spawned.children) == (True, ("P::3", "P::5"))
     assert {line.task.id for line in fleet.ready()} == {"P::3", "P::5"}
@@ -335,11 +416,15 @@ def test_an_act_without_an_id_makes_none_forgotten(home: Home) -> None:
 
 
 def test_another_operator_s_id_is_another_act(home: Home) -> None:
-    """Ids belong to a session; those of nobody's session are one's own only by being made up well."""
+    """Ids belong to a session; those of nobody's session are one's own only by being made up
+    well."""
     fleet, other = home.connect(), home.connect(session_id="s-olga")
     fleet.add_tasks(tasks=["T"])
 
-    generations = [each.reset_task(task_id="T", operation_id="op-1").generation for each in (fleet, other, other)]
+    generations = [
+        each.reset_task(task_id="T", operation_id="op-1").generation
+        for each in (fleet, other, other)
+    ]
 
     assert told(fleet, "T").count("TASK_RESET") == 2
     assert generations[1] == generations[2]
@@ -356,14 +441,21 @@ def test_a_claim_and_a_result_in_between_change_nothing_about_it(home: Home) -> 
     assert (again.verdict, again.state) == ("DONE", "COMPLETED")
 
 
-def test_a_repeated_spawn_of_nameless_children_that_keeps_the_claim_names_those_that_were_made(home: Home) -> None:
+def test_a_repeated_spawn_of_nameless_children_that_keeps_the_claim_names_those_that_were_made(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["P"])
     generation = granted(fleet, "P", "alice")
 
     answers = [
         fleet.spawn_subtasks(
-            task_id="P", generation=generation, session_id="s-alice", subtasks=["one", "two"], keep=True, operation_id="op-1"
+            task_id="P",
+            generation=generation,
+            session_id="s-alice",
+            subtasks=["one", "two"],
+            keep=True,
+            operation_id="op-1",
         )
         for _ in range(2)
     ]
@@ -372,7 +464,9 @@ def test_a_repeated_spawn_of_nameless_children_that_keeps_the_claim_names_those_
     assert told(fleet, "P").count("SUBTASKS_SPAWNED") == 1
 
 
-def test_a_repeated_claim_next_gives_the_same_claim_although_the_task_asks_for_another_lease_by_now(home: Home) -> None:
+def test_a_repeated_claim_next_gives_the_same_claim_although_the_task_asks_for_another_lease_by_now(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=[{"id": "t-1", "lease_seconds": 60}, "t-2"])
     first = fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1")
@@ -385,4 +479,6 @@ def test_a_repeated_claim_next_gives_the_same_claim_although_the_task_asks_for_a
     assert again.claim == first.claim
     # Who says how long it wants the task says another thing with another length.
     with pytest.raises(OperationMismatch):
-        fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1", lease_duration_seconds=600)
+        fleet.claim_next(
+            session_id="s-alice", agent_id="alice", operation_id="op-1", lease_duration_seconds=600
+        )

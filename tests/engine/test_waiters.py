@@ -1,4 +1,5 @@
-"""claim_next waits: it wakes when there is something for it, in order of arrival, and by no monitor's grace."""
+"""claim_next waits: it wakes when there is something for it, in order of arrival, and by no
+monitor's grace."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from msgspec.structs import replace
 import genlock
 from genlock.core import events as e
 from genlock.core.keys import SESSION, project_key
+from genlock.engine.feed_watch import FeedWatch
 from genlock.engine.jobs import Job, NextTask
-from genlock.engine.watcher import Watcher
 from genlock.errors import Closed, SessionEnded, StoreError, StoreUnavailable, TaskNotFound
 from genlock.store import MAX_DUE, EventQuery
-from tests.engine.gates import (
+from tests.engine.gated_store import (
     PATIENCE,
     PLACE,
     GatedStore,
@@ -36,27 +37,41 @@ from tests.engine.gates import (
 
 
 def asks_for_next(
-    fleet: genlock.Coordinator, who: str, tracks: str | None = None, project: str = "default", lease: float | None = None
+    fleet: genlock.Coordinator,
+    who: str,
+    tracks: str | None = None,
+    project: str = "default",
+    lease: float | None = None,
 ) -> Job:
-    """A waiter that stands in the queue when this returns. It waits for longer than we do for its answer."""
+    """A waiter that stands in the queue when this returns. It waits for longer than we do for its
+    answer."""
     wanted = None if tracks is None else frozenset([tracks])
     until = time.monotonic() + 2 * PATIENCE
-    request = NextTask(project_key("default", project), caller(who), lease_seconds=lease, tracks=wanted, wait_until=until)
+    request = NextTask(
+        project_key("default", project),
+        caller(who),
+        lease_seconds=lease,
+        tracks=wanted,
+        wait_until=until,
+    )
     return fleet.engine.submit([request], patience=PATIENCE)
 
 
 def falls_asleep(home: Home, store: GatedStore) -> Stop:
     """Arrived at when a waiter has looked, found nothing, and asks when to look again."""
     stop = home.stop()
-    store.on("find", when=lambda query: query.due_before == MAX_DUE and query.limit == 1, after=stop)
+    store.on(
+        "find", when=lambda query: query.due_before == MAX_DUE and query.limit == 1, after=stop
+    )
     return stop
 
 
 @pytest.fixture
 def only_the_feed_wakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes away what would wake a sleeper anyway after a while: then a wake-up that is lost is lost."""
-    monkeypatch.setattr("genlock.engine.upkeep.LOOK_SECONDS", 3600.0)
-    monkeypatch.setattr("genlock.engine.upkeep._SETTLE_PAUSE", 3600.0)
+    """Takes away what would wake a sleeper anyway after a while: then a wake-up that is lost is
+    lost."""
+    monkeypatch.setattr("genlock.engine.maintenance.SEARCH_SECONDS", 3600.0)
+    monkeypatch.setattr("genlock.engine.maintenance._RECOVER_PAUSE", 3600.0)
 
 
 # Time
@@ -78,7 +93,10 @@ def test_a_lease_that_runs_out_wakes_who_waits(home: Home) -> None:
     result = waiting.result(PATIENCE)
     assert (result.task_id, result.claim.generation if result.claim else 0) == ("T", 2)
     history = fleet.get_claim_history(task_id="T")
-    assert [(entry.session_id, entry.release_reason) for entry in history] == [("s-alice", "EXPIRED"), ("s-bob", None)]
+    assert [(entry.session_id, entry.release_reason) for entry in history] == [
+        ("s-alice", "EXPIRED"),
+        ("s-bob", None),
+    ]
 
 
 def test_a_renewed_lease_does_not_wake_who_waits(home: Home) -> None:
@@ -98,7 +116,7 @@ def test_a_renewed_lease_does_not_wake_who_waits(home: Home) -> None:
 
 def test_a_lease_that_runs_out_by_the_wall_clock_wakes_who_waits(home: Home) -> None:
     """No clock of ours, nobody pokes: the waiter itself knows when to look."""
-    with genlock.connect(home.url) as fleet:
+    with genlock.connect(home.url, create=True) as fleet:
         fleet.add_tasks(tasks=["T"])
         granted(fleet, "T", "alice", lease=1)
         began = time.monotonic()
@@ -138,7 +156,9 @@ def test_who_has_waited_long_enough_is_told_that_nothing_is_ready(home: Home) ->
 
 @pytest.mark.usefixtures("only_the_feed_wakes")
 @pytest.mark.parametrize("by", ["the same coordinator", "another coordinator"])
-def test_a_task_that_is_added_between_the_look_and_the_sleep_is_not_missed(home: Home, by: str) -> None:
+def test_a_task_that_is_added_between_the_look_and_the_sleep_is_not_missed(
+    home: Home, by: str
+) -> None:
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()
     stop = home.stop()
@@ -146,7 +166,9 @@ def test_a_task_that_is_added_between_the_look_and_the_sleep_is_not_missed(home:
     waiting = later(lambda: next_for(fleet, "bob", wait=PATIENCE))
     stop.wait()
     # It has looked and found nothing.
-    adding = later(lambda: (fleet if by == "the same coordinator" else rival).add_tasks(tasks=["T"]))
+    adding = later(
+        lambda: (fleet if by == "the same coordinator" else rival).add_tasks(tasks=["T"])
+    )
     if by == "another coordinator":
         adding.result(PATIENCE)
     stop.open()
@@ -156,9 +178,12 @@ def test_a_task_that_is_added_between_the_look_and_the_sleep_is_not_missed(home:
 
 
 @pytest.mark.usefixtures("only_the_feed_wakes")
-def test_a_look_without_watching_first_misses_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The naive way, as proof that the test above can fail: nobody watches the feed while the waiter looks."""
-    monkeypatch.setattr(Watcher, "watch", lambda self, place, sleeper: None)
+def test_a_look_without_watching_first_misses_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The naive way, as proof that the test above can fail: nobody watches the feed while the
+    waiter looks."""
+    monkeypatch.setattr(FeedWatch, "watch", lambda self, place, sleeper: None)
     store = home.gated()
     fleet, rival = home.connect(store), home.connect()
     stop = home.stop()
@@ -218,9 +243,13 @@ def test_the_feed_is_watched_from_before_the_look(home: Home) -> None:
     next_for(fleet, "bob", wait=0.05)
 
     tail = next(
-        at for at, (name, given) in enumerate(store.calls) if name == "read_events" and isinstance(given, EventQuery) and given.tail
+        at
+        for at, (name, given) in enumerate(store.calls)
+        if name == "read_events" and isinstance(given, EventQuery) and given.tail
     )
-    look = next(at for at, (name, given) in enumerate(store.calls) if name == "find" and given.heads)
+    look = next(
+        at for at, (name, given) in enumerate(store.calls) if name == "find" and given.heads
+    )
     assert tail < look
 
 
@@ -234,16 +263,18 @@ class Sleeper:
         self.poked.set()
 
 
-def test_a_project_whose_end_could_not_be_read_leaves_the_watch_over_the_others_alone(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_whose_end_could_not_be_read_leaves_the_watch_over_the_others_alone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, fleet = home.gated(), home.connect()
     fleet.add_tasks(tasks=[])
-    watcher, sleeper, asleep = Watcher(store, hears=True), Sleeper(), home.stop()
+    watcher, sleeper, asleep = FeedWatch(store, alone=True), Sleeper(), home.stop()
     store.on("read_events", before=raising(StoreUnavailable("for a moment")))
     # Nobody comes back for it, and what nobody asks for is forgotten at once.
-    monkeypatch.setattr("genlock.engine.watcher._LINGER_SECONDS", 0.0)
+    monkeypatch.setattr("genlock.engine.feed_watch._LINGER_SECONDS", 0.0)
     with pytest.raises(StoreUnavailable):
         watcher.watch(("default", "elsewhere"), sleeper)
-    monkeypatch.setattr("genlock.engine.watcher._LINGER_SECONDS", 3600.0)
+    monkeypatch.setattr("genlock.engine.feed_watch._LINGER_SECONDS", 3600.0)
     store.on("wait", before=asleep)
 
     watcher.watch(PLACE, sleeper)
@@ -285,10 +316,14 @@ def test_who_comes_later_does_not_go_before_those_who_wait(home: Home) -> None:
     waiting = asks_for_next(fleet, "alice", tracks="A")
     stop = home.stop()
     store.on("commit", when=writing(e.ClaimAcquired, "X"), before=stop)
-    busy = later(lambda: fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody"))
+    busy = later(
+        lambda: fleet.claim_task(task_id="X", agent_id="somebody", session_id="s-somebody")
+    )
     stop.wait()
     rival.add_tasks(tasks=["A-001-only"])
-    late = fleet.engine.submit([NextTask(project_key(*PLACE), caller("bob"), tracks=frozenset("A"))])
+    late = fleet.engine.submit(
+        [NextTask(project_key(*PLACE), caller("bob"), tracks=frozenset("A"))]
+    )
     stop.open()
 
     assert busy.result(PATIENCE).success
@@ -301,9 +336,15 @@ def test_a_waiter_that_lost_a_race_keeps_its_place(home: Home) -> None:
     fleet, rival = home.connect(store), home.connect()
     rival.add_tasks(tasks=[])
     first, second = asks_for_next(fleet, "first"), asks_for_next(fleet, "second")
-    # The first task that comes is snatched away from the first waiter at the last moment, and then there is another one.
+    # The first task that comes is snatched away from the first waiter at the last moment, and then
+    # there is another one.
     snatched = home.stop()
-    store.on("commit", when=writing(e.ClaimAcquired, "t-1"), before=lambda: granted(rival, "t-1", "snatcher"), after=snatched)
+    store.on(
+        "commit",
+        when=writing(e.ClaimAcquired, "t-1"),
+        before=lambda: granted(rival, "t-1", "snatcher"),
+        after=snatched,
+    )
     rival.add_tasks(tasks=["t-1"])
     snatched.wait()
     assert store.commits[-1].conflicts == ["t-1"]
@@ -319,7 +360,10 @@ def test_a_waiter_that_lost_a_race_keeps_its_place(home: Home) -> None:
 
 def test_a_waiter_whom_nothing_suits_lets_the_next_one_go_first(home: Home) -> None:
     fleet = home.connect()
-    picky, easy = asks_for_next(fleet, "picky", tracks="A"), asks_for_next(fleet, "easy", tracks="B")
+    picky, easy = (
+        asks_for_next(fleet, "picky", tracks="A"),
+        asks_for_next(fleet, "easy", tracks="B"),
+    )
 
     fleet.add_tasks(tasks=["B-001-one"])
 
@@ -344,7 +388,8 @@ def test_a_task_of_another_project_serves_only_who_waits_there(home: Home) -> No
 
 
 def look_after_all(fleet: genlock.Coordinator) -> None:
-    """Whoever came before has looked when this returns. Nothing is written for it, so nobody is woken."""
+    """Whoever came before has looked when this returns. Nothing is written for it, so nobody is
+    woken."""
     with pytest.raises(TaskNotFound):
         claim(fleet, "there-is-no-such-task", "passer-by")
 
@@ -385,7 +430,9 @@ def test_whoever_comes_to_wait_where_there_is_nothing_makes_nobody_look(home: Ho
     others = [asks_for_next(fleet, f"other-{number}") for number in range(5)]
     look_after_all(fleet)
     assert waiting_at(fleet) == 6
-    assert [query for method, query in store.calls[before:] if method == "find" and query.heads] == []
+    assert [
+        query for method, query in store.calls[before:] if method == "find" and query.heads
+    ] == []
 
     fleet.add_tasks(tasks=["T", "U"])
     assert {answered(first)[0].task_id, answered(others[0])[0].task_id} == {"T", "U"}
@@ -406,14 +453,18 @@ def test_whoever_comes_to_wait_where_all_was_handed_out_makes_nobody_look(home: 
     third = asks_for_next(fleet, "third")
     look_after_all(fleet)
     assert waiting_at(fleet) == 2
-    assert [query for method, query in store.calls[before:] if method == "find" and query.heads] == []
+    assert [
+        query for method, query in store.calls[before:] if method == "find" and query.heads
+    ] == []
 
     fleet.add_tasks(tasks=["U", "V"])
     assert {answered(second)[0].task_id, answered(third)[0].task_id} == {"U", "V"}
 
 
 @pytest.mark.usefixtures("only_the_feed_wakes")
-def test_a_task_that_was_handed_out_and_could_not_be_written_is_the_next_waiters(home: Home) -> None:
+def test_a_task_that_was_handed_out_and_could_not_be_written_is_the_next_waiters(
+    home: Home,
+) -> None:
     store = home.gated()
     fleet = home.connect(store)
     fleet.add_tasks(tasks=[])
@@ -447,7 +498,9 @@ def test_a_task_that_one_may_not_have_is_the_next_waiters(home: Home) -> None:
 
 
 @pytest.mark.usefixtures("only_the_feed_wakes")
-def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_is_told_to_the_first(home: Home) -> None:
+def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_is_told_to_the_first(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.set_policy(limits={"max_concurrent_claims": 1, "max_lease_duration_seconds": 600})
     greedy, modest = asks_for_next(fleet, "greedy", lease=601), asks_for_next(fleet, "modest")
@@ -467,7 +520,9 @@ def test_a_limit_of_ones_own_leaves_the_task_to_the_next_waiter_and_one_of_all_i
 
 
 @pytest.mark.usefixtures("only_the_feed_wakes")
-def test_a_claim_less_in_another_project_of_the_tenant_lets_who_waits_at_the_limit_go_on(home: Home) -> None:
+def test_a_claim_less_in_another_project_of_the_tenant_lets_who_waits_at_the_limit_go_on(
+    home: Home,
+) -> None:
     fleet = home.connect()
     fleet.set_policy(limits={"max_concurrent_claims": 1})
     fleet.add_tasks(tasks=["T"], project_id="other")
@@ -478,12 +533,16 @@ def test_a_claim_less_in_another_project_of_the_tenant_lets_who_waits_at_the_lim
     assert answered(first)[0].limit == "max_concurrent_claims"
     look_after_all(fleet)
 
-    fleet.release_claim(task_id="T", expected_generation=1, session_id="s-alice", project_id="other")
+    fleet.release_claim(
+        task_id="T", expected_generation=1, session_id="s-alice", project_id="other"
+    )
 
     assert answered(second)[0].task_id == "U"
 
 
-def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first_was_granted(home: Home) -> None:
+def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first_was_granted(
+    home: Home,
+) -> None:
     """As when a connection broke and its caller asks again: nobody hears the first answer."""
     fleet = home.connect()
     now = time.monotonic()
@@ -501,7 +560,9 @@ def test_of_two_who_wait_with_one_operation_id_the_second_is_told_what_the_first
 
 def asks_again_and_again(fleet: genlock.Coordinator, who: str, times: int) -> list[Job]:
     """So many waiters who are one and the same, with others between them."""
-    request = NextTask(project_key(*PLACE), caller(who), operation="op", wait_until=time.monotonic() + 2 * PATIENCE)
+    request = NextTask(
+        project_key(*PLACE), caller(who), operation="op", wait_until=time.monotonic() + 2 * PATIENCE
+    )
     asked = []
     for number in range(times):
         asked.append(fleet.engine.submit([request], patience=PATIENCE))
@@ -510,7 +571,9 @@ def asks_again_and_again(fleet: genlock.Coordinator, who: str, times: int) -> li
     return asked
 
 
-def test_whoever_waits_more_than_once_under_one_operation_id_hears_of_the_grant_at_once_each_time(home: Home) -> None:
+def test_whoever_waits_more_than_once_under_one_operation_id_hears_of_the_grant_at_once_each_time(
+    home: Home,
+) -> None:
     fleet = home.connect()
     asked = asks_again_and_again(fleet, "bob", 3)
     assert waiting_at(fleet) == 6
@@ -530,7 +593,9 @@ def test_one_who_waits_more_than_once_takes_no_turn_from_the_others(home: Home) 
     assert [claims.agent_id for claims in fleet.list_agents()] == ["between-0", "between-1", "bob"]
 
 
-def test_a_claim_of_which_one_of_two_still_hears_is_not_given_back_for_the_other_s_sake(home: Home) -> None:
+def test_a_claim_of_which_one_of_two_still_hears_is_not_given_back_for_the_other_s_sake(
+    home: Home,
+) -> None:
     store = home.gated()
     fleet = home.connect(store)
     stop = home.stop()

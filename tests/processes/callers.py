@@ -19,10 +19,18 @@ def main() -> None:
     assert asked is not None
     sessions = [f"{asked['session']}.{number}" for number in range(asked["agents"])]
     with ExitStack() as stack:
-        fleets = [stack.enter_context(genlock.connect(asked["url"], deadline_seconds=asked["deadline"])) for _ in sessions]
+        fleets = [
+            stack.enter_context(
+                genlock.connect(asked["url"], create=True, deadline_seconds=asked["deadline"])
+            )
+            for _ in sessions
+        ]
         say(fact="ready")
         assert order() == {"do": "go"}
-        agents = [Agent(fleet, session, asked, threading.Event()) for fleet, session in zip(fleets, sessions, strict=True)]
+        agents = [
+            Agent(fleet, session, asked, threading.Event())
+            for fleet, session in zip(fleets, sessions, strict=True)
+        ]
         threads = [threading.Thread(target=agent.run) for agent in agents]
         for thread in threads:
             thread.start()

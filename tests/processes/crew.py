@@ -18,7 +18,8 @@ from tests.servers import ministack
 PROGRAM = Path(__file__).with_name("worker.py")
 
 PATIENCE = 110.0
-"""Seconds after which a process that should end by itself is called stuck; less than pytest's own limit."""
+"""Seconds after which a process that should end by itself is called stuck; less than pytest's own
+limit."""
 
 Fact = dict[str, Any]
 
@@ -28,8 +29,17 @@ class Member:
 
     def __init__(self, program: Path = PROGRAM) -> None:
         # It may be started before the server whose table it will be sent to.
-        environment = os.environ | ministack.ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
-        self.process = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        environment = (
+            os.environ
+            | ministack.ENVIRONMENT
+            | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, str(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
         assert self.process.stdin
         assert self.process.stdout
         self.orders, self.answers = self.process.stdin, self.process.stdout
@@ -38,7 +48,12 @@ class Member:
     def __enter__(self) -> Member:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.watchdog.cancel()
         self.process.kill()
         self.process.wait(PATIENCE)
@@ -72,7 +87,9 @@ class Member:
     def expect(self, **wanted: Any) -> Fact:
         """The next fact, which has at least this."""
         fact = self.hear()
-        assert fact is not None, f"the process ended with {self.process.wait(PATIENCE)}; its words are above"
+        assert fact is not None, (
+            f"the process ended with {self.process.wait(PATIENCE)}; its words are above"
+        )
         assert fact.items() >= wanted.items(), fact
         return fact
 
@@ -88,14 +105,18 @@ class Member:
 
 
 class Hearing:
-    """Hears several processes out, each in a thread, while a test looks on and does its mischief."""
+    """Hears several processes out, each in a thread, while a test looks on and does its
+    mischief."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
         self._heard: list[list[Fact]] = [[] for _ in members]
         self._more = threading.Condition()
         self._ended = 0
-        self._threads = [threading.Thread(target=self._listen, args=(number,), daemon=True) for number in range(len(members))]
+        self._threads = [
+            threading.Thread(target=self._listen, args=(number,), daemon=True)
+            for number in range(len(members))
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -109,7 +130,8 @@ class Hearing:
         return [fact for facts in self._heard for fact in facts]
 
     def until(self, so_far: Callable[[], bool]) -> None:
-        """Returns as soon as what was heard is so; fails when it cannot be so any more, or takes too long."""
+        """Returns as soon as what was heard is so; fails when it cannot be so any more, or takes
+        too long."""
         with self._more:
             self._more.wait_for(lambda: so_far() or self._ended == len(self._members), PATIENCE)
             if not so_far():
@@ -119,7 +141,10 @@ class Hearing:
         for member in self._members:
             member.abort()
         last = "\n".join(f"{len(facts)} facts, the last ones {facts[-3:]}" for facts in self._heard)
-        raise AssertionError(f"it never came to it; {self._ended} of {len(self._members)} had come to their end\n{last}")
+        raise AssertionError(
+            f"it never came to it; {self._ended} of {len(self._members)} had come to their "
+            f"end\n{last}"
+        )
 
     def end(self) -> list[Fact]:
         """All that was said, when all have come to an end."""
@@ -152,5 +177,9 @@ def all_go(members: Sequence[Member], orders: Sequence[Fact]) -> None:
 
 
 def all_at_once(answers: Sequence[Fact]) -> bool:
-    """Had every process its first answer before any had its last? `times` are those of the start, the first answer and the end."""
-    return bool(max(answer["times"][1] for answer in answers) < min(answer["times"][-1] for answer in answers))
+    """Had every process its first answer before any had its last? `times` are those of the start,
+    the first answer and the end."""
+    return bool(
+        max(answer["times"][1] for answer in answers)
+        < min(answer["times"][-1] for answer in answers)
+    )

@@ -1,4 +1,5 @@
-"""Processes that go once through the operations of a worker, and say after each that it is done. They are killed on the way.
+"""Processes that go once through the operations of a worker, and say after each that it is done.
+They are killed on the way.
 
 `STEPS` is also what the test looks at afterwards: for each step, was it done?
 """
@@ -46,7 +47,10 @@ def claim(task: str) -> Callable[[Coordinator], object]:
 
 
 def was_granted(task: str) -> Callable[[Coordinator], bool]:
-    return lambda fleet: known(fleet, task) and any(entry.session_id == VICTIM for entry in fleet.get_claim_history(task_id=task))
+    return lambda fleet: (
+        known(fleet, task)
+        and any(entry.session_id == VICTIM for entry in fleet.get_claim_history(task_id=task))
+    )
 
 
 def submit(task: str, data: object) -> Callable[[Coordinator], object]:
@@ -62,7 +66,9 @@ def has_result(task: str, data: object) -> Callable[[Coordinator], bool]:
         if not known(fleet, task):
             return False
         state = fleet.get_task_state(task_id=task)
-        assert (state.result is not None) == (state.state is Status.COMPLETED), "a result without its completion"
+        assert (state.result is not None) == (state.state is Status.COMPLETED), (
+            "a result without its completion"
+        )
         if state.result is None:
             return False
         assert fleet.read_result(task_id=task) == data
@@ -76,7 +82,11 @@ def known(fleet: Coordinator, task: str) -> bool:
 
 
 def renewals(fleet: Coordinator) -> int:
-    return sum(entry.renewals for entry in fleet.get_claim_history(task_id=FIRST)) if known(fleet, FIRST) else 0
+    return (
+        sum(entry.renewals for entry in fleet.get_claim_history(task_id=FIRST))
+        if known(fleet, FIRST)
+        else 0
+    )
 
 
 def hand_in_too_late(fleet: Coordinator) -> None:
@@ -98,7 +108,9 @@ def split(fleet: Coordinator) -> None:
 def was_split(fleet: Coordinator) -> bool:
     if not known(fleet, SPLIT):
         return False
-    return any(entry.release_reason == "SPAWNED" for entry in fleet.get_claim_history(task_id=SPLIT))
+    return any(
+        entry.release_reason == "SPAWNED" for entry in fleet.get_claim_history(task_id=SPLIT)
+    )
 
 
 def is_added(fleet: Coordinator) -> bool:
@@ -128,7 +140,10 @@ STEPS = {
     "open": Step(lambda fleet: None, lambda fleet: True),
     "add": Step(lambda fleet: fleet.add_tasks(tasks=PLAN), is_added),
     "claim": Step(claim(FIRST), was_granted(FIRST)),
-    "renew": Step(lambda fleet: fleet.renew_lease(task_id=FIRST, expected_generation=1), lambda fleet: renewals(fleet) == 1),
+    "renew": Step(
+        lambda fleet: fleet.renew_lease(task_id=FIRST, expected_generation=1),
+        lambda fleet: renewals(fleet) == 1,
+    ),
     "submit": Step(submit(FIRST, {"small": True}), has_result(FIRST, {"small": True})),
     "submit again": Step(hand_in_too_late, kept_too_late),
     "claim the dependent": Step(claim(SECOND), was_granted(SECOND)),
@@ -143,7 +158,8 @@ STEPS = {
 
 
 def arm(failpoint: str, facts: int) -> None:
-    """Lets the failpoint kill as `GENLOCK_FAILPOINT` would have; without one, lets each say its name."""
+    """Lets the failpoint kill as `GENLOCK_FAILPOINT` would have; without one, lets each say its
+    name."""
     hit = failpoints._armed(failpoint) if failpoint else lambda name: say(facts, hit=name)
     for name, module in list(sys.modules.items()):
         if name.startswith("genlock.") and hasattr(module, "hit"):
@@ -157,20 +173,27 @@ def say(facts: int, **fact: object) -> None:
 
 def go_through(url: str, failpoint: str, facts: int) -> None:
     arm(failpoint, facts)
-    with genlock.connect(url, session_id=VICTIM, agent_id=VICTIM) as fleet:
+    with genlock.connect(url, create=True, session_id=VICTIM, agent_id=VICTIM) as fleet:
         for name, step in STEPS.items():
             step.do(fleet)
             say(facts, done=name)
 
 
 def main() -> None:
-    """For each order a process of its own, forked while there is nothing yet that a fork could break: importing takes longest."""
-    importlib.import_module("genlock.stores.sqlite")  # otherwise it would come only with the first connection
+    """For each order a process of its own, forked while there is nothing yet that a fork could
+    break: importing takes longest."""
+    importlib.import_module(
+        "genlock.stores.sqlite"
+    )  # otherwise it would come only with the first connection
     for line in sys.stdin:
         order = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            go_through(order["url"], order["failpoint"], os.open(order["facts"], os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+            go_through(
+                order["url"],
+                order["failpoint"],
+                os.open(order["facts"], os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+            )
             os._exit(0)
         say(sys.stdout.fileno(), status=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 

@@ -1,4 +1,5 @@
-"""A service as a process of its own: `python service.py STORE_URL PORT`; it says its port when it answers, and stops on SIGTERM."""
+"""A service as a process of its own: `python service.py STORE_URL PORT`; it says its port when it
+answers, and stops on SIGTERM."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import asyncio
 import sys
 
 import genlock.aio
-from genlock.service.serving import listen, server
+from genlock.service.server import listen, server
 from tests.logs import build
 
 
 async def main(url: str, port: int) -> None:
-    coordinator = genlock.aio.connect(url, process=None)
+    coordinator = genlock.aio.connect(url, create=True, process=None)
     listening = listen("127.0.0.1", port)
     uvicorn = server(build(coordinator))
     uvicorn.on_started = lambda: print(listening.getsockname()[1], flush=True)

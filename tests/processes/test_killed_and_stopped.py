@@ -1,4 +1,5 @@
-"""Workers that are killed or stopped in the midst of their work: the others finish the plan, and nothing acknowledged is lost."""
+"""Workers that are killed or stopped in the midst of their work: the others finish the plan, and
+nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 
 import genlock
 from genlock.core.reasons import Status
-from genlock.engine.check import check
+from genlock.engine.replay_check import check
 from tests.processes.accounts import check_what_was_said
 from tests.processes.crew import PATIENCE, Fact, Member, all_go
 from tests.servers import stores
@@ -42,7 +43,8 @@ def name(layer: int, place: int) -> str:
 
 
 def listen(member: Member, facts: list[Fact], kill_after: int | None) -> None:
-    """Hears a worker out, and kills it right after so many facts: it is then somewhere in its next call."""
+    """Hears a worker out, and kills it right after so many facts: it is then somewhere in its next
+    call."""
     while (fact := member.hear()) is not None:
         facts.append(fact)
         if len(facts) == kill_after:
@@ -65,42 +67,75 @@ def all_heard(members: list[Member], kills: list[int | None]) -> list[list[Fact]
     return heard
 
 
-def test_workers_killed_at_random_lose_nothing_acknowledged_and_the_others_finish_the_plan(url: str) -> None:
+def test_workers_killed_at_random_lose_nothing_acknowledged_and_the_others_finish_the_plan(
+    url: str,
+) -> None:
     tasks = layered_plan()
     chance = random.Random(20260104)
     kills: list[int | None] = [chance.randrange(2, 9) for _ in range(VICTIMS)]
     kills += [None] * (WORKERS - VICTIMS)
-    with genlock.connect(url) as fleet, ExitStack() as stack:
-        # Kills and leases of a second count as failures of the task; how many come together is not what is tested here.
+    with genlock.connect(url, create=True) as fleet, ExitStack() as stack:
+        # Kills and leases of a second count as failures of the task; how many come together is not
+        # what is tested here.
         fleet.set_policy(policy={"breaker_threshold": 0})
         fleet.add_tasks(tasks=tasks)
         members = [stack.enter_context(Member()) for _ in range(WORKERS)]
         for member in members:
             member.expect(fact="here")
-        all_go(members, [{"url": url, "session": f"session {at}", "seed": at, "do": "cycle"} for at in range(WORKERS)])
+        all_go(
+            members,
+            [
+                {"url": url, "session": f"session {at}", "seed": at, "do": "cycle"}
+                for at in range(WORKERS)
+            ],
+        )
         heard = all_heard(members, kills)
-        killed = [facts for facts, kill_after in zip(heard, kills, strict=True) if kill_after is not None and len(facts) >= kill_after]
+        killed = [
+            facts
+            for facts, kill_after in zip(heard, kills, strict=True)
+            if kill_after is not None and len(facts) >= kill_after
+        ]
         assert len(killed) >= VICTIMS // 2, "the plan was finished before the kills"
         for member, facts in zip(members, heard, strict=True):
             if facts in killed:
                 assert member.process.wait(PATIENCE) == -signal.SIGKILL
             else:
                 assert facts[-1] == {"fact": "finished"}
-        said = [fact | {"session": f"session {number}"} for number, facts in enumerate(heard) for fact in facts]
+        said = [
+            fact | {"session": f"session {number}"}
+            for number, facts in enumerate(heard)
+            for fact in facts
+        ]
         told = check_what_was_said(fleet, names := [str(task["id"]) for task in tasks], said)
         assert told["submitted"] >= len(tasks) - VICTIMS
         assert told["released"] > 0
-        generations = [state.generation for state in fleet.batch_get_states(task_ids=names).values()]
+        generations = [
+            state.generation for state in fleet.batch_get_states(task_ids=names).values()
+        ]
         assert max(generations) > 1, "no task ever changed hands"
 
 
 def test_a_worker_stopped_past_its_lease_finds_its_result_refused_and_kept(url: str) -> None:
     task = "A-001-core-framework"
-    with genlock.connect(url, session_id="bob's", agent_id="bob") as fleet, Member() as alice:
+    with (
+        genlock.connect(url, create=True, session_id="bob's", agent_id="bob") as fleet,
+        Member() as alice,
+    ):
         fleet.add_tasks(tasks=[task])
         alice.expect(fact="here")
         result = {"made by": "alice"}
-        all_go([alice], [{"url": url, "session": "alice's", "do": "work_slowly", "task": task, "result": result}])
+        all_go(
+            [alice],
+            [
+                {
+                    "url": url,
+                    "session": "alice's",
+                    "do": "work_slowly",
+                    "task": task,
+                    "result": result,
+                }
+            ],
+        )
         alice.expect(fact="working", generation=1)
         os.kill(alice.process.pid, signal.SIGSTOP)
         stopped = os.waitid(os.P_PID, alice.process.pid, os.WSTOPPED | os.WNOWAIT)
@@ -110,17 +145,31 @@ def test_a_worker_stopped_past_its_lease_finds_its_result_refused_and_kept(url: 
         claim = fleet.claim_next(wait_seconds=30).claim
         assert claim is not None
         assert (claim.task_id, claim.generation) == (task, 2)
-        assert fleet.submit_result(task_id=task, generation=2, result_data={"made by": "bob"}).accepted
+        assert fleet.submit_result(
+            task_id=task, generation=2, result_data={"made by": "bob"}
+        ).accepted
         alice.tell(do="hand in")
         os.kill(alice.process.pid, signal.SIGCONT)
         told = alice.expect(fact="submitted", reason="STALE_GENERATION", current=2, kept=True)
         state = fleet.get_task_state(task_id=task)
         assert state.result is not None
-        assert (state.state, state.result.generation, state.result.result_data) == (Status.COMPLETED, 2, {"made by": "bob"})
+        assert (state.state, state.result.generation, state.result.result_data) == (
+            Status.COMPLETED,
+            2,
+            {"made by": "bob"},
+        )
         (kept,) = fleet.list_refused_results(task_id=task)
         assert (kept.id, kept.generation, kept.session_id) == (told["refused_id"], 1, "alice's")
         assert (kept.rejection_reason, kept.result_data) == ("STALE_GENERATION", result)
         first, second = fleet.get_claim_history(task_id=task)
-        assert (first.release_reason, first.result_accepted, first.result_rejected) == ("EXPIRED", False, True)
-        assert (second.release_reason, second.result_accepted, second.result_rejected) == ("COMPLETED", True, False)
+        assert (first.release_reason, first.result_accepted, first.result_rejected) == (
+            "EXPIRED",
+            False,
+            True,
+        )
+        assert (second.release_reason, second.result_accepted, second.result_rejected) == (
+            "COMPLETED",
+            True,
+            False,
+        )
         assert check(fleet.engine.store) == []

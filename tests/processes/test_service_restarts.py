@@ -14,7 +14,7 @@ from genlock.testing.clock import ManualClock
 
 url, ago = sys.argv[1:]
 clock = ManualClock(datetime.now(UTC) - timedelta(seconds=float(ago)))
-fleet = genlock.connect(url, clock=clock, service=True, process=None)
+fleet = genlock.connect(url, create=True, clock=clock, service=True, process=None)
 if sys.argv[2] != "0":
     fleet.add_tasks(tasks=["T", "U"])
     for task in ("T", "U"):
@@ -32,7 +32,13 @@ def test_a_service_that_is_killed_and_started_again_spares_its_fleet(tmp_path: P
     url = f"sqlite://{tmp_path / 'killed.db'}"
 
     def process(ago: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", WORKER, url, str(ago)], capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            [sys.executable, "-c", WORKER, url, str(ago)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
 
     assert process(1000).returncode == -9
     second = process(0)

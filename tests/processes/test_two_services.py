@@ -1,4 +1,5 @@
-"""Two services on one PostgreSQL, clients that know both, and kill -9: all go on, nothing is lost, nothing is done twice."""
+"""Two services on one PostgreSQL, clients that know both, and kill -9: all go on, nothing is lost,
+nothing is done twice."""
 
 from __future__ import annotations
 
@@ -48,9 +49,15 @@ class Pair:
 
     def answered(self, number: int) -> int:
         """How many claims and submissions this one has answered since it was started."""
-        with urllib.request.urlopen(f"{self.running[number].url}metrics", timeout=30) as answer:
+        service = self.running[number]
+        asked = urllib.request.Request(f"{service.url}metrics", headers=service.token_header)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
             text = answer.read().decode()
-        found = re.findall(r'^genlock_http_requests_total\{[^}]*route="(?:claim_next|submit_result)"[^}]*\} (\S+)', text, re.MULTILINE)
+        found = re.findall(
+            r'^genlock_http_requests_total\{[^}]*route="(?:claim_next|submit_result)"[^}]*\} (\S+)',
+            text,
+            re.MULTILINE,
+        )
         return int(sum(map(float, found)))
 
 
@@ -68,11 +75,18 @@ class Work(NamedTuple):
     def until_both_have_done(self, more: int) -> None:
         """Until each process has so many more answers than now."""
         before = [self.done(member) for member in self.members]
-        self.hearing.until(lambda: all(self.done(member) >= first + more for member, first in zip(self.members, before, strict=True)))
+        self.hearing.until(
+            lambda: all(
+                self.done(member) >= first + more
+                for member, first in zip(self.members, before, strict=True)
+            )
+        )
 
     def check(self) -> list[Fact]:
         facts = self.hearing.end()
-        assert [fact for fact in facts if fact["fact"] == "failed"] == [], "a call ended in an error"
+        assert [fact for fact in facts if fact["fact"] == "failed"] == [], (
+            "a call ended in an error"
+        )
         check_what_was_said(self.fleet, self.tasks, facts)
         return facts
 
@@ -82,7 +96,7 @@ def at_work(postgres: Postgres, folder: Path, tasks: int) -> Iterator[Work]:
     """One process of agents begins with the first service, another one with the second."""
     names = [f"{'ABC'[number % 3]}-{number // 3 + 1:03}-task" for number in range(tasks)]
     store = postgres.url()
-    with genlock.connect(store, deadline_seconds=60) as fleet, ExitStack() as stack:
+    with genlock.connect(store, create=True, deadline_seconds=60) as fleet, ExitStack() as stack:
         fleet.set_policy(policy={"breaker_threshold": 0}, profile="local")
         fleet.add_tasks(tasks=names)
         members = [stack.enter_context(Member(PROGRAM)) for _ in (0, 1)]
@@ -93,7 +107,10 @@ def at_work(postgres: Postgres, folder: Path, tasks: int) -> Iterator[Work]:
         order = {"agents": AGENTS, "lease": 1.0, "holds": False, "diligent": False, "deadline": 60}
         all_go(
             members,
-            [{**order, "url": ",".join(urls[::step]), "session": f"caller {seed}", "seed": seed} for seed, step in ((0, 1), (1, -1))],
+            [
+                {**order, "url": ",".join(urls[::step]), "session": f"caller {seed}", "seed": seed}
+                for seed, step in ((0, 1), (1, -1))
+            ],
         )
         yield Work(fleet, names, pair, members, Hearing(members))
 
@@ -108,7 +125,8 @@ def test_clients_of_a_service_that_is_killed_go_on_with_the_other_and_nothing_is
         work.pair.kill(0)
         work.until_both_have_done(2 * AGENTS)
         work.pair.start_again(0)
-        # The first takes part again: with the second gone, it is the one that all the rest is done with.
+        # The first takes part again: with the second gone, it is the one that all the rest is done
+        # with.
         work.pair.kill(1)
         work.until_both_have_done(2)
         work.check()
@@ -116,7 +134,9 @@ def test_clients_of_a_service_that_is_killed_go_on_with_the_other_and_nothing_is
 
 
 @pytest.mark.slow
-def test_services_that_are_killed_in_turn_again_and_again_lose_nothing_and_double_nothing(postgres: Postgres, tmp_path: Path) -> None:
+def test_services_that_are_killed_in_turn_again_and_again_lose_nothing_and_double_nothing(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     with at_work(postgres, tmp_path, 4 * TASKS) as work:
         for kill in range(10):
             work.until_both_have_done(3 * AGENTS)

@@ -1,7 +1,8 @@
-"""A process of a fleet: reads orders as lines of JSON from its input, carries each out, and says what happened by lines of JSON.
+"""A process of a fleet: reads orders as lines of JSON from its input, carries each out, and says
+what happened by lines of JSON.
 
-It is run as a program of its own. What it says it writes at once and only after the coordinator has answered: so whatever was said
-before a kill is something that was acknowledged.
+It is run as a program of its own. What it says it writes at once and only after the coordinator has
+answered: so whatever was said before a kill is something that was acknowledged.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def claim_all(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
 
 
 def take_ids(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
-    """Takes ids one by one, in a few threads: what they ask for at the same time is written together."""
+    """Takes ids one by one, in a few threads: what they ask for at the same time is written
+    together."""
     times = [time.monotonic_ns()]
     taken: list[Any] = [fleet.next_id()]
     times.append(time.monotonic_ns())
@@ -82,11 +84,14 @@ def take_ids(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
 
 def digest_of(data: object) -> str:
     """As it is to be found in the record."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(data, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def cycle(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
-    """Claims, renews, and submits or gives back, until the whole plan is completed. Every answer is a fact."""
+    """Claims, renews, and submits or gives back, until the whole plan is completed. Every answer is
+    a fact."""
     chance = random.Random(asked["seed"])
     while True:
         answer = fleet.claim_next(lease_duration_seconds=LEASE_SECONDS, wait_seconds=0.5)
@@ -122,16 +127,25 @@ def is_all_completed(fleet: genlock.Coordinator) -> bool:
 
 
 def _counts(progress: Any) -> tuple[int, ...]:
-    return (progress.completed, progress.in_progress, progress.pending, progress.blocked, progress.other)
+    return (
+        progress.completed,
+        progress.in_progress,
+        progress.pending,
+        progress.blocked,
+        progress.other,
+    )
 
 
 def work_slowly(fleet: genlock.Coordinator, asked: dict[str, Any]) -> None:
-    """Claims a task, says so, and waits at its work, outside any call, until it is told to hand it in."""
+    """Claims a task, says so, and waits at its work, outside any call, until it is told to hand it
+    in."""
     answer = fleet.claim_task(task_id=asked["task"], lease_duration_seconds=LEASE_SECONDS)
     assert answer.claim is not None
     say(fact="working", generation=answer.claim.generation)
     assert order() == {"do": "hand in"}
-    submitted = fleet.submit_result(task_id=asked["task"], generation=answer.claim.generation, result_data=asked["result"])
+    submitted = fleet.submit_result(
+        task_id=asked["task"], generation=answer.claim.generation, result_data=asked["result"]
+    )
     say(
         fact="submitted",
         reason=submitted.reason,
@@ -148,7 +162,13 @@ def main() -> None:
     say(fact="here")
     while (asked := order()) is not None:
         session = asked["session"]
-        fleet = genlock.connect(asked["url"], session_id=session, agent_id=f"agent of {session}", deadline_seconds=60)
+        fleet = genlock.connect(
+            asked["url"],
+            create=True,
+            session_id=session,
+            agent_id=f"agent of {session}",
+            deadline_seconds=60,
+        )
         say(fact="ready")
         assert order() == {"do": "go"}
         DEEDS[asked["do"]](fleet, asked)

@@ -1,10 +1,11 @@
-"""`make servers`: makes ready what can be had without touching the machine, and says what is missing and how to get it."""
+"""`make servers`: makes ready what can be had without touching the machine, and says what is
+missing and how to get it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.servers import mariadb, ministack, pgbouncer, postgres, redis
+from tests.servers import chromium, mariadb, ministack, pgbouncer, postgres, redis
 from tests.servers.debian import NotToBeHad
 
 READY: dict[str, Callable[[], str]] = {
@@ -13,6 +14,7 @@ READY: dict[str, Callable[[], str]] = {
     "Redis": redis.ready,
     "DynamoDB and S3": ministack.ready,
     "PgBouncer": pgbouncer.ready,
+    "Chromium": chromium.ready,
 }
 """Each says where its server is; `NotToBeHad` if it is nowhere."""
 

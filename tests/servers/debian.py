@@ -1,4 +1,5 @@
-"""Servers from Debian's packages, unpacked into .servers: nothing is installed on the machine, nothing is started, and root is not needed.
+"""Servers from Debian's packages, unpacked into .servers: nothing is installed on the machine,
+nothing is started, and root is not needed.
 
 Only the lists of packages must be there; whoever is root has them fetched.
 """
@@ -24,7 +25,10 @@ class NotToBeHad(Exception):
 
 def program(package: str, name: str) -> Path | None:
     """Where a program of this package is: unpacked by us, or installed on the machine."""
-    for place in (FOLDER / package / "usr" / "sbin" / name, FOLDER / package / "usr" / "bin" / name):
+    for place in (
+        FOLDER / package / "usr" / "sbin" / name,
+        FOLDER / package / "usr" / "bin" / name,
+    ):
         if place.exists():
             return place
     found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
@@ -34,8 +38,18 @@ def program(package: str, name: str) -> Path | None:
 def environment(package: str) -> dict[str, str]:
     """The environment in which an unpacked program finds its libraries."""
     root = FOLDER / package
-    libraries = [str(path) for base in (root / "usr" / "lib", root / "lib") for path in sorted(base.glob("*-linux-gnu*")) if path.is_dir()]
-    return {**os.environ, "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(":")}
+    libraries = [
+        str(path)
+        for base in (root / "usr" / "lib", root / "lib")
+        for path in sorted(base.glob("*-linux-gnu*"))
+        if path.is_dir()
+    ]
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": ":".join([*libraries, os.environ.get("LD_LIBRARY_PATH", "")]).rstrip(
+            ":"
+        ),
+    }
 
 
 def unpack(package: str, *, suite: str | None = None) -> Path:
@@ -71,11 +85,28 @@ def _apart(root: Path, suite: str) -> list[str]:
         (root / folder).mkdir(parents=True)
     (root / "var/lib/dpkg/status").touch()
     # From wherever the machine has its own packages.
-    archives = _run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Label: Debian").split()
+    archives = _run(
+        "apt-get",
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+        "Origin: Debian",
+        "Label: Debian",
+    ).split()
     if not archives:
-        raise NotToBeHad("apt knows of no archive of Debian's: run `apt-get update` as root, and try again")
-    (root / "etc/apt/sources.list").write_text(f"deb [signed-by={_KEYRING}] {archives[0]} {suite} main\n")
-    options = [f"Dir={root}", f"Dir::State::status={root}/var/lib/dpkg/status", "APT::Sandbox::User=", "Acquire::Languages=none"]
+        raise NotToBeHad(
+            "apt knows of no archive of Debian's: run `apt-get update` as root, and try again"
+        )
+    (root / "etc/apt/sources.list").write_text(
+        f"deb [signed-by={_KEYRING}] {archives[0]} {suite} main\n"
+    )
+    options = [
+        f"Dir={root}",
+        f"Dir::State::status={root}/var/lib/dpkg/status",
+        "APT::Sandbox::User=",
+        "Acquire::Languages=none",
+    ]
     apart = [word for option in options for word in ("-o", option)]
     _run("apt-get", *apart, "-qq", "update")
     return apart
@@ -88,14 +119,19 @@ def _missing(package: str, apt: list[str]) -> list[str]:
         said = _run(*simulate)
     except NotToBeHad:
         if os.geteuid() != 0:
-            raise NotToBeHad(f"Debian's lists do not name {package}: run `apt-get update` as root, then `make servers` again") from None
+            raise NotToBeHad(
+                f"Debian's lists do not name {package}: run `apt-get update` as root, then `make "
+                "servers` again"
+            ) from None
         _run("apt-get", "-qq", "update")
         said = _run(*simulate)
     return [package, *(name for name in _SIMULATED.findall(said) if name != package)]
 
 
 def _run(*command: str, cwd: str | None = None) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}
+    )
     if done.returncode != 0:
         raise NotToBeHad(f"{' '.join(command[:3])} failed: {done.stderr.strip()[-500:]}")
     return done.stdout

@@ -1,4 +1,5 @@
-"""Stores of an older format, as the first version of Genlock has left them, and what a database says of its own structure."""
+"""Stores of an older format, as the first version of Genlock has left them, and what a database
+says of its own structure."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ import psycopg
 import pymysql
 from pymysql.constants import CLIENT
 
-from genlock.places import sqlite_path
+from genlock.project_folder import sqlite_path
 from genlock.stores.mysql import queries as mysql_queries
 from genlock.stores.postgres import queries as postgres_queries
-from genlock.stores.sqlite import queries as sqlite_queries
+from genlock.stores.sqlite import connections
 
 Rows = list[tuple[object, ...]]
 
@@ -47,15 +48,23 @@ def _first_sqlite(url: str) -> None:
     path = sqlite_path(url)
     assert path is not None
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    _sqlite(url, f"PRAGMA journal_mode = WAL; BEGIN; {sqlite_queries.MIGRATIONS[0].script}; PRAGMA user_version = 1; COMMIT")
+    _sqlite(
+        url,
+        f"PRAGMA journal_mode = WAL; BEGIN; {connections.MIGRATIONS[0].script}; PRAGMA "
+        "user_version = 1; COMMIT",
+    )
 
 
 def _old_sqlite(url: str) -> None:
-    _sqlite(url, "BEGIN; DROP TABLE migration; PRAGMA user_version = 1; COMMIT")
+    _sqlite(url, "BEGIN; DROP TABLE migration; DROP TABLE file; PRAGMA user_version = 1; COMMIT")
 
 
 def _newer_sqlite(url: str, version: str) -> None:
-    _sqlite(url, f"BEGIN; PRAGMA user_version = 99; INSERT INTO migration VALUES (99, 'better', 0, '{version}'); COMMIT")
+    _sqlite(
+        url,
+        "BEGIN; PRAGMA user_version = 99; INSERT INTO migration VALUES (99, 'better', 0, "
+        f"'{version}'); COMMIT",
+    )
 
 
 def _spoil_sqlite(url: str) -> None:
@@ -65,9 +74,16 @@ def _spoil_sqlite(url: str) -> None:
 def _structure_of_sqlite(url: str) -> Rows:
     schema = _sqlite(url, "SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY type, name")
     columns = _sqlite(
-        url, "SELECT t.name, c.* FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c WHERE t.type = 'table' ORDER BY 1, 2"
+        url,
+        "SELECT t.name, c.* FROM sqlite_schema AS t, pragma_table_xinfo(t.name) AS c WHERE t.type "
+        "= 'table' ORDER BY 1, 2",
     )
-    return [*schema, *columns, *_sqlite(url, "PRAGMA user_version"), *_sqlite(url, "PRAGMA application_id")]
+    return [
+        *schema,
+        *columns,
+        *_sqlite(url, "PRAGMA user_version"),
+        *_sqlite(url, "PRAGMA application_id"),
+    ]
 
 
 def schema_of(url: str) -> str:
@@ -83,11 +99,18 @@ def _postgres(url: str, statement: str) -> Rows:
 
 def _first_postgres(url: str) -> None:
     script = postgres_queries.migrations_for(schema_of(url))[0].script
-    _postgres(url, f"BEGIN; CREATE SCHEMA {schema_of(url)}; {script}; UPDATE genlock.meta SET format = 1, made_by = '0.0.1'; COMMIT")
+    _postgres(
+        url,
+        f"BEGIN; CREATE SCHEMA {schema_of(url)}; {script}; UPDATE genlock.meta SET format = 1, "
+        "made_by = '0.0.1'; COMMIT",
+    )
 
 
 def _old_postgres(url: str) -> None:
-    added = "DROP TABLE genlock.migration, genlock.server; DROP FUNCTION genlock.server_mark, genlock.heed_server"
+    added = (
+        "DROP TABLE genlock.migration, genlock.server; DROP FUNCTION genlock.server_mark, "
+        "genlock.heed_server, genlock.begin_epoch"
+    )
     _postgres(url, f"BEGIN; {added}; UPDATE genlock.meta SET format = 1, made_by = '0.0.1'; COMMIT")
 
 
@@ -102,10 +125,16 @@ def _spoil_postgres(url: str) -> None:
 _CATALOG = (
     """SELECT table_name, ordinal_position, column_name, column_default, is_nullable, data_type, udt_name, collation_name, is_identity,
         identity_generation FROM information_schema.columns WHERE table_schema = '{schema}' ORDER BY 1, 2""",
-    "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = '{schema}' ORDER BY 1, 2",
+    (
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = '{schema}' ORDER "
+        "BY 1, 2"
+    ),
     """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
         WHERE connamespace = '{schema}'::regnamespace ORDER BY 1, 2""",
-    "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace ORDER BY 1",
+    (
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = '{schema}'::regnamespace "
+        "ORDER BY 1"
+    ),
     """SELECT relname, relkind::text, reloptions::text FROM pg_class WHERE relnamespace = '{schema}'::regnamespace ORDER BY 1, 2""",
     """SELECT attrelid::regclass::text, attname::text, attstorage::text FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
         WHERE relnamespace = '{schema}'::regnamespace AND attnum > 0 AND NOT attisdropped ORDER BY 1, 2""",
@@ -117,7 +146,10 @@ def _structure_of_postgres(url: str) -> Rows:
     found = [row for query in _CATALOG for row in _postgres(url, query.format(schema=schema))]
     found += _postgres(url, "SELECT format FROM genlock.meta")
     # Schemas differ in their names, and in nothing else.
-    return [tuple(value.replace(schema, "SCHEMA") if isinstance(value, str) else value for value in row) for row in found]
+    return [
+        tuple(value.replace(schema, "SCHEMA") if isinstance(value, str) else value for value in row)
+        for row in found
+    ]
 
 
 def _mysql(url: str, statements: str) -> Rows:
@@ -134,7 +166,13 @@ def _mysql(url: str, statements: str) -> Rows:
             rows = [tuple(row) for row in cursor.fetchall()]
             while cursor.nextset():
                 rows = [tuple(row) for row in cursor.fetchall()]
-            return [tuple(value.replace(prefix, "genlock_") if isinstance(value, str) else value for value in row) for row in rows]
+            return [
+                tuple(
+                    value.replace(prefix, "genlock_") if isinstance(value, str) else value
+                    for value in row
+                )
+                for row in rows
+            ]
     finally:
         connection.close()
 
@@ -145,8 +183,11 @@ def _first_mysql(url: str) -> None:
 
 
 def _old_mysql(url: str) -> None:
-    # The table of 0003 stays: a coordinator of today that is at work looks at it in every commit, which one of then does not.
-    _mysql(url, "DROP TABLE genlock_migration; UPDATE genlock_meta SET format = 1, made_by = '0.0.1'")
+    # The table of 0003 stays: a coordinator of today that is at work looks at it in every commit,
+    # which one of then does not.
+    _mysql(
+        url, "DROP TABLE genlock_migration; UPDATE genlock_meta SET format = 1, made_by = '0.0.1'"
+    )
 
 
 def _newer_mysql(url: str, version: str) -> None:
@@ -173,8 +214,12 @@ def _structure_of_mysql(url: str) -> Rows:
 
 
 DIALECTS = {
-    "sqlite": Dialect(_first_sqlite, _old_sqlite, _newer_sqlite, _spoil_sqlite, _structure_of_sqlite),
+    "sqlite": Dialect(
+        _first_sqlite, _old_sqlite, _newer_sqlite, _spoil_sqlite, _structure_of_sqlite
+    ),
     "mysql": Dialect(_first_mysql, _old_mysql, _newer_mysql, _spoil_mysql, _structure_of_mysql),
-    "postgres": Dialect(_first_postgres, _old_postgres, _newer_postgres, _spoil_postgres, _structure_of_postgres),
+    "postgres": Dialect(
+        _first_postgres, _old_postgres, _newer_postgres, _spoil_postgres, _structure_of_postgres
+    ),
 }
 """By the names of tests/servers/stores.py."""

@@ -1,4 +1,5 @@
-"""A MariaDB server of the tests' own: on a free loopback port, in a temporary folder, as a user that is not root."""
+"""A MariaDB server of the tests' own: on a free loopback port, in a temporary folder, as a user
+that is not root."""
 
 from __future__ import annotations
 
@@ -48,14 +49,17 @@ CREATE DATABASE plans;
 
 
 class MariaDB:
-    """One server. `url` has tables of its own for whoever asks; what is in them goes with the server."""
+    """One server. `url` has tables of its own for whoever asks; what is in them goes with the
+    server."""
 
     def __init__(self, program: Path, folder: Path, **settings: str) -> None:
         self._user = pwd.getpwnam("nobody").pw_uid if os.geteuid() == 0 else None
         self._program = program
         self._share = program.parents[1] / "share" / "mysql"
         self._folder = folder
-        self._settings = _SETTINGS | {name.replace("_", "-"): value for name, value in settings.items()}
+        self._settings = _SETTINGS | {
+            name.replace("_", "-"): value for name, value in settings.items()
+        }
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
         (folder / "data").mkdir()
@@ -66,7 +70,11 @@ class MariaDB:
     def start(self) -> None:
         """Returns when it takes connections. The port stays the same from one start to the next."""
         self.port = self.port or _free_port()
-        settings = [argument for name, value in self._settings.items() for argument in self._setting(name, value)]
+        settings = [
+            argument
+            for name, value in self._settings.items()
+            for argument in self._setting(name, value)
+        ]
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(
                 self._command(f"--port={self.port}", f"--socket={self._folder / 'socket'}", *settings),
@@ -77,7 +85,9 @@ class MariaDB:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(0.02)
             if self._process.returncode is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the server did not start: {(self._folder / 'log').read_text()[-3000:]}")
+                raise AssertionError(
+                    f"the server did not start: {(self._folder / 'log').read_text()[-3000:]}"
+                )
 
     def kill(self) -> None:
         """As if it had crashed."""
@@ -103,7 +113,8 @@ class MariaDB:
         return f"{self.address}?{urlencode({'prefix': prefix or f't{secrets.token_hex(6)}_'} | options)}"
 
     def store_url(self, place: Path, port: int | None = None) -> str:
-        """The store that belongs to this path, by way of another port if one is given: then with less patience."""
+        """The store that belongs to this path, by way of another port if one is given: then with
+        less patience."""
         impatient = "&statement_timeout=1" if port else ""
         return f"mysql://genlock:secret@127.0.0.1:{port or self.port}/plans?prefix={_prefix_of(place)}{impatient}"
 
@@ -119,20 +130,30 @@ class MariaDB:
         if not self.run("SELECT @@gtid_current_pos")[0][0]:
             self.run(f"SET GLOBAL gtid_slave_pos = '{position}'")
         self.run(
-            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, MASTER_USER = 'genlock',"
-            " MASTER_PASSWORD = 'secret', MASTER_USE_GTID = slave_pos"
+            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {primary.port}, "
+            "MASTER_USER = 'genlock', MASTER_PASSWORD = 'secret', MASTER_USE_GTID = slave_pos"
         )
         self.run("START SLAVE")
 
     def waiting(self) -> list[int]:
         """The connections that wait for a lock now."""
-        found = self.run("SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+        found = self.run(
+            "SELECT trx_mysql_thread_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK "
+            "WAIT'"
+        )
         return [int(str(number)) for (number,) in found]
 
     @contextmanager
     def connected(self) -> Iterator[pymysql.Connection]:
         """A connection of an operator."""
-        connection = pymysql.connect(host="127.0.0.1", port=self.port, user="genlock", password="secret", database="plans", autocommit=True)
+        connection = pymysql.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="genlock",
+            password="secret",
+            database="plans",
+            autocommit=True,
+        )
         try:
             yield connection
         finally:
@@ -153,11 +174,18 @@ class MariaDB:
         return debian.environment(PACKAGE)
 
     def _command(self, *arguments: str) -> list[str]:
-        plain = ["--no-defaults", f"--datadir={self._folder / 'data'}", f"--lc-messages-dir={self._share}", f"--tmpdir={self._folder}"]
+        plain = [
+            "--no-defaults",
+            f"--datadir={self._folder / 'data'}",
+            f"--lc-messages-dir={self._share}",
+            f"--tmpdir={self._folder}",
+        ]
         return [str(self._program), *plain, *arguments]
 
     def _make_system_tables(self) -> None:
-        script = "CREATE DATABASE mysql;\nUSE mysql;\n" + "".join((self._share / name).read_text() for name in _SYSTEM_TABLES)
+        script = "CREATE DATABASE mysql;\nUSE mysql;\n" + "".join(
+            (self._share / name).read_text() for name in _SYSTEM_TABLES
+        )
         done = subprocess.run(
             self._command("--bootstrap", "--innodb-flush-method=nosync", "--innodb-log-file-size=64M"),
             user=self._user, env=self._environment(), cwd="/", capture_output=True, text=True,
@@ -175,7 +203,8 @@ def await_replica(primary: MariaDB, replica: MariaDB) -> None:
 
 @contextmanager
 def running(**settings: str) -> Iterator[MariaDB]:
-    """A server that runs as long as the block. Without its program the test fails, and says how to get it."""
+    """A server that runs as long as the block. Without its program the test fails, and says how to
+    get it."""
     kind, program = _kind()
     folder = Path(tempfile.mkdtemp(prefix="genlock-mariadb-", dir=_place(settings)))
     try:
@@ -207,7 +236,8 @@ def _there(program: Path | None, name: str, target: str) -> Path:
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDB]:
-    """The server that most tests share. It does not sync: tests of durability, and those that stop a server, have their own."""
+    """The server that most tests share. It does not sync: tests of durability, and those that stop
+    a server, have their own."""
     with running(innodb_flush_method="nosync") as server:
         os.environ[_ADDRESS] = server.address
         yield server
@@ -215,7 +245,8 @@ def mariadb() -> Iterator[MariaDB]:
 
 
 def url_for(place: Path) -> str:
-    """The URL of tables that belong to this folder, in whatever process: the server is that of the fixture."""
+    """The URL of tables that belong to this folder, in whatever process: the server is that of the
+    fixture."""
     return f"{os.environ[_ADDRESS]}?prefix={_prefix_of(place)}"
 
 
@@ -238,7 +269,8 @@ def ready() -> str:
 
 
 def _place(settings: dict[str, str]) -> str | None:
-    """In memory, if nothing need be kept and there is room: to create a table takes many syncs that no setting spares."""
+    """In memory, if nothing need be kept and there is room: to create a table takes many syncs that
+    no setting spares."""
     in_memory = "/dev/shm"
     if settings.get("innodb_flush_method") != "nosync" or not os.access(in_memory, os.W_OK):
         return None

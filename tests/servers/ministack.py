@@ -1,4 +1,5 @@
-"""A DynamoDB and an S3 of the tests' own: ministack, in its own environment, on a free port of the loopback, gone when the tests are."""
+"""A DynamoDB and an S3 of the tests' own: ministack, in its own environment, on a free port of the
+loopback, gone when the tests are."""
 
 from __future__ import annotations
 
@@ -19,8 +20,7 @@ import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
 from genlock.stores.dynamodb import create_table
-from genlock.stores.dynamodb.driver import make_client
-from genlock.stores.dynamodb.settings import settings_of
+from genlock.stores.dynamodb.connection import make_client, settings_of
 from tests.servers.debian import NotToBeHad
 
 PROGRAM = Path(__file__).parents[2] / ".servers" / "ministack" / "bin" / "ministack"
@@ -68,12 +68,26 @@ def ready() -> str:
 def running(folder: Path) -> Iterator[Server]:
     """A server for as long as the block lasts. It keeps everything in memory."""
     if not PROGRAM.exists():
-        pytest.fail(f"there is no {PROGRAM.name} to test DynamoDB with: run `make servers`", pytrace=False)
+        pytest.fail(
+            f"there is no {PROGRAM.name} to test DynamoDB with: run `make servers`", pytrace=False
+        )
     port = free_port()
-    keeps_out = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MINISTACK_", "PYTHON"))}
-    settings = {"BIND_HOST": "127.0.0.1", "GATEWAY_PORT": str(port), "TMPDIR": str(folder), "LOG_LEVEL": "ERROR", "SERVICES": "dynamodb,s3"}
+    keeps_out = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "MINISTACK_", "PYTHON"))
+    }
+    settings = {
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "TMPDIR": str(folder),
+        "LOG_LEVEL": "ERROR",
+        "SERVICES": "dynamodb,s3",
+    }
     with (folder / "ministack.log").open("wb") as log:
-        process = subprocess.Popen([str(PROGRAM)], cwd=folder, env=keeps_out | settings, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [str(PROGRAM)], cwd=folder, env=keeps_out | settings, stdout=log, stderr=log
+        )
     server = Server(process, f"http://127.0.0.1:{port}")
     try:
         await_up(server)
@@ -95,7 +109,9 @@ def await_up(server: Server) -> None:
     while not is_up(client):
         with suppress(subprocess.TimeoutExpired):
             server.process.wait(0.05)
-        assert server.process.returncode is None, f"ministack ended with {server.process.returncode} before it was up"
+        assert server.process.returncode is None, (
+            f"ministack ended with {server.process.returncode} before it was up"
+        )
         assert time.monotonic() < deadline, f"ministack is not up after {UP_SECONDS} s"
     client.close()
 
@@ -133,7 +149,8 @@ def table_of(place: Path) -> str:
 
 
 def url_for(place: Path, endpoint_url: str | None = None, **settings: str) -> str:
-    """The URL of the table that stands for a path, made if need be, in whatever process: the server is that of the fixture."""
+    """The URL of the table that stands for a path, made if need be, in whatever process: the server
+    is that of the fixture."""
     url = url_of(table_of(place), endpoint_url or os.environ[ADDRESS], **settings)
     marker = place.with_name(f"{place.name}.dynamodb")
     if not marker.exists():

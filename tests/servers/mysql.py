@@ -1,7 +1,8 @@
-"""A real MySQL in MariaDB's place: what is tested on the one is tested on the other. Not a part of any run but `make test-mysql`.
+"""A real MySQL in MariaDB's place: what is tested on the one is tested on the other. Not a part of
+any run but `make test-mysql`.
 
-Debian has it in sid alone, built for another libc than most machines have: it is unpacked with all that it needs, down to its libc, and
-started through its own loader.
+Debian has it in sid alone, built for another libc than most machines have: it is unpacked with all
+that it needs, down to its libc, and started through its own loader.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""PgBouncer before a PostgreSQL server of the tests: transaction pooling, on a free loopback port."""
+"""PgBouncer before a PostgreSQL server of the tests: transaction pooling, on a free loopback
+port."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.eventually import eventually
 from tests.servers import debian
 from tests.servers.postgres import Postgres, free_port, unprivileged
 from tests.servers.proxy import Proxy
@@ -49,20 +50,29 @@ def ready() -> str:
 
 @contextmanager
 def pooling(server: Postgres | Proxy) -> Iterator[int]:
-    """The port of a pooler before this server, or before the way to one, as long as the block runs."""
+    """The port of a pooler before this server, or before the way to one, as long as the block
+    runs."""
     program = debian.program(PACKAGE, PACKAGE)
     if program is None:
         pytest.fail("there is no PgBouncer on this machine: `make servers` gets it")
     folder = Path(tempfile.mkdtemp(prefix="genlock-pgbouncer-"))
     folder.chmod(0o755)
     port = free_port()
-    here = Path(shutil.copy(program, folder)) if os.geteuid() == 0 else program  # it refuses root, and others may not see ours
+    here = (
+        Path(shutil.copy(program, folder)) if os.geteuid() == 0 else program
+    )  # it refuses root, and others may not see ours
     settings = folder / "pgbouncer.ini"
     users = folder / "users"
     users.write_text('"genlock" ""\n')
     settings.write_text(_SETTINGS.format(server=server.port, port=port, users=users))
     command: list[str | Path] = [here, "-q", settings]
-    process = subprocess.Popen(command, user=unprivileged(), cwd="/", env=debian.environment(PACKAGE), stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        user=unprivileged(),
+        cwd="/",
+        env=debian.environment(PACKAGE),
+        stderr=subprocess.DEVNULL,
+    )
     try:
         _wait_for(port, process)
         yield port
@@ -73,13 +83,9 @@ def pooling(server: Postgres | Proxy) -> Iterator[int]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS_TO_START
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            assert process.poll() is None, "PgBouncer ended at once"
-            assert time.monotonic() < deadline, "PgBouncer does not come up"
-            time.sleep(0.02)
-        else:
-            return
+    def connects() -> bool:
+        assert process.poll() is None, "PgBouncer ended at once"
+        socket.create_connection(("127.0.0.1", port)).close()
+        return True
+
+    eventually(connects, "PgBouncer to start", seconds=SECONDS_TO_START, retry_on=(OSError,))

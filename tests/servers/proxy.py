@@ -1,4 +1,5 @@
-"""A loopback proxy between a store and its server, which a test may cut, let fall silent or slow down, at a moment of its choice."""
+"""A loopback proxy between a store and its server, which a test may cut, let fall silent or slow
+down, at a moment of its choice."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class _Connection:
                 end.shutdown(socket.SHUT_RDWR)
 
     def end(self) -> None:
-        """One direction is done. The other ends by it, and the last one closes both: not while somebody still reads."""
+        """One direction is done. The other ends by it, and the last one closes both: not while
+        somebody still reads."""
         self.held = []
         self.cut()
         with self._lock:
@@ -55,6 +57,7 @@ class Proxy:
         self._every = 0
         self._seen = 0
         self._delay = 0.0
+        self._swallows_all = False
         self._unlucky: bytes | None = None
         self._unhurried: bytes | None = None
         self._let_through = threading.Event()
@@ -70,7 +73,8 @@ class Proxy:
         self.admit()
 
     def cut_at_the_next_answer(self) -> None:
-        """The server gets the next statement, and does what it says; instead of its answer the connection breaks."""
+        """The server gets the next statement, and does what it says; instead of its answer the
+        connection breaks."""
         self._now("cut")
 
     def cut_every(self, answers: int) -> None:
@@ -83,7 +87,8 @@ class Proxy:
         self._unlucky = piece
 
     def hold_up(self, piece: bytes) -> None:
-        """The next request that has this in it is held up on its way. Once its client is cut off, `let_through` brings it to the server."""
+        """The next request that has this in it is held up on its way. Once its client is cut off,
+        `let_through` brings it to the server."""
         self.held_up.clear()
         self._let_through.clear()
         self._unhurried = piece
@@ -98,10 +103,17 @@ class Proxy:
         self._now("swallowed")
 
     def fall_silent(self) -> None:
-        """Nothing is passed on any more on the connections that are open now. They stay open, and new ones work."""
+        """Nothing is passed on any more on the connections that are open now. They stay open, and
+        new ones work."""
         with self._lock:
             for each in self._open:
                 each.silent = True
+
+    def black_hole(self) -> None:
+        """Nothing is passed on any more, also on connections that are still to come. All of them
+        stay open."""
+        self._swallows_all = True
+        self.fall_silent()
 
     def delay(self, milliseconds: float) -> None:
         """So long everything takes in each direction."""
@@ -111,6 +123,7 @@ class Proxy:
         """As at first; what fell silent stays so."""
         self._now("passed on")
         self._every, self._delay = 0, 0.0
+        self._swallows_all = False
 
     def lead_to(self, port: int) -> None:
         """From now on this is the way to another server: what leads to the first is broken off."""
@@ -118,7 +131,8 @@ class Proxy:
         self.cut()
 
     def lead_new_ones_to(self, port: int) -> None:
-        """The same for connections that are still to come: those that are open stay, as where a name has moved on."""
+        """The same for connections that are still to come: those that are open stay, as where a
+        name has moved on."""
         self._target = ("127.0.0.1", port)
 
     def cut(self) -> None:
@@ -158,6 +172,7 @@ class Proxy:
                 near.close()  # as the server itself would have done
                 continue
             connection = _Connection(near, far)
+            connection.silent = self._swallows_all
             for end in (near, far):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
@@ -174,11 +189,15 @@ class Proxy:
                     connection.held.append(data)
                     self.held_up.set()
                     continue
-                if source is connection.far and (connection.held or self._is_lost(connection.unlucky)):
+                if source is connection.far and (
+                    connection.held or self._is_lost(connection.unlucky)
+                ):
                     break
                 if self._delay:
                     time.sleep(self._delay)
-                if not connection.silent and not (source is connection.far and self._answers == "swallowed"):
+                if not connection.silent and not (
+                    source is connection.far and self._answers == "swallowed"
+                ):
                     sink.sendall(data)
         if source is connection.near and connection.held:
             self._deliver(connection)
@@ -186,7 +205,8 @@ class Proxy:
         connection.end()
 
     def _deliver(self, connection: _Connection) -> None:
-        """Brings what was held up to the server. Its connection stays until the server has said something to it, or has ended it."""
+        """Brings what was held up to the server. Its connection stays until the server has said
+        something to it, or has ended it."""
         self._let_through.wait()
         with suppress(OSError):
             connection.far.sendall(b"".join(connection.held))

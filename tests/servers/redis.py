@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from urllib.parse import quote
 import pytest
 import redis as driver
 
+from tests.eventually import eventually
 from tests.servers import debian
 
 SECONDS_TO_START = 60
@@ -27,7 +27,13 @@ _PACKAGE = "redis-server"
 _ADDRESS = "GENLOCK_TEST_REDIS"
 """How processes that a test starts find the server."""
 
-_SETTINGS = {"save": "", "appendonly": "yes", "appendfsync": "everysec", "bind": "127.0.0.1", "repl_diskless_sync_delay": "0"}
+_SETTINGS = {
+    "save": "",
+    "appendonly": "yes",
+    "appendfsync": "everysec",
+    "bind": "127.0.0.1",
+    "repl_diskless_sync_delay": "0",
+}
 
 
 class Redis:
@@ -45,15 +51,26 @@ class Redis:
         if binary is None:
             pytest.fail("there is no redis-server on this machine: `make servers` gets it")
         settings = {"port": str(self.port), "dir": str(self._folder), **self._settings, **settings}
-        command = [str(binary), *(word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", value))]
+        command = [
+            str(binary),
+            *(
+                word
+                for name, value in settings.items()
+                for word in (f"--{name.replace('_', '-')}", value)
+            ),
+        ]
         with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, env=debian.environment(_PACKAGE), stdout=log, stderr=log, cwd=self._folder)
-        deadline = time.monotonic() + SECONDS_TO_START
-        while wait and not self._answers():
-            assert self._process.poll() is None, f"redis-server ended: {(self._folder / 'log').read_text()[-2000:]}"
-            assert time.monotonic() < deadline, "redis-server never came up"
+            self._process = subprocess.Popen(
+                command, env=debian.environment(_PACKAGE), stdout=log, stderr=log, cwd=self._folder
+            )
+        if wait:
+            eventually(self._answers, "redis-server to start", seconds=SECONDS_TO_START)
 
     def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (
+            f"redis-server ended: {(self._folder / 'log').read_text()[-2000:]}"
+        )
         with suppress(driver.RedisError), self.client() as client:
             return bool(client.ping())
         return False
@@ -104,19 +121,29 @@ class Redis:
         return _url(self.address, place, **options)
 
     def store_url(self, place: Path, port: int | None = None) -> str:
-        """The store that belongs to this path, on a server that syncs and stands alone; by way of another port with less patience."""
+        """The store that belongs to this path, on a server that syncs and stands alone; by way of
+        another port with less patience."""
         impatient = {"socket_timeout": 2.0} if port else {}
-        return _url(f"redis://127.0.0.1:{port or self.port}/0", place, durability="always", alone="on", **impatient)
+        return _url(
+            f"redis://127.0.0.1:{port or self.port}/0",
+            place,
+            durability="always",
+            alone="on",
+            **impatient,
+        )
 
 
 def _url(address: str, place: Path | str, **options: str | float) -> str:
     prefix = "t" + hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
-    return "&".join([f"{address}?prefix={prefix}", *(f"{name}={value}" for name, value in options.items())])
+    return "&".join(
+        [f"{address}?prefix={prefix}", *(f"{name}={value}" for name, value in options.items())]
+    )
 
 
 @contextmanager
 def running(**settings: str) -> Iterator[Redis]:
-    """A server that runs as long as the block. Without its program the test fails, and says how to get it."""
+    """A server that runs as long as the block. Without its program the test fails, and says how to
+    get it."""
     folder = Path(tempfile.mkdtemp(prefix="genlock-redis-"))
     server = Redis(folder, **settings)
     try:
@@ -136,27 +163,34 @@ def syncing() -> AbstractContextManager[Redis]:
 @contextmanager
 def replicated(**settings: str) -> Iterator[tuple[Redis, Redis]]:
     """A master and a replica that has all that the master has."""
-    with running(**settings) as master, running(replicaof=f"127.0.0.1 {master.port}", **settings) as replica:
+    with (
+        running(**settings) as master,
+        running(replicaof=f"127.0.0.1 {master.port}", **settings) as replica,
+    ):
         await_replica(master, replica)
         yield master, replica
 
 
 def await_replica(master: Redis, replica: Redis) -> None:
     """Returns when the replica has all that the master has."""
-    deadline = time.monotonic() + SECONDS_TO_START
     with master.client() as here, replica.client() as there:
-        while not (
-            there.info("replication").get("master_link_status") == "up"
-            and there.info("replication")["slave_repl_offset"] >= here.info("replication")["master_repl_offset"]
-            and here.info("replication")["connected_slaves"]
-            and here.info("replication")["slave0"]["state"] == "online"
-        ):
-            assert time.monotonic() < deadline, "the replica never caught up"
+        eventually(
+            lambda: (
+                there.info("replication").get("master_link_status") == "up"
+                and there.info("replication")["slave_repl_offset"]
+                >= here.info("replication")["master_repl_offset"]
+                and here.info("replication")["connected_slaves"]
+                and here.info("replication")["slave0"]["state"] == "online"
+            ),
+            "the replica to catch up",
+            seconds=SECONDS_TO_START,
+        )
 
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[Redis]:
-    """The server that most tests share. Tests of durability, and those that stop a server, have their own."""
+    """The server that most tests share. Tests of durability, and those that stop a server, have
+    their own."""
     with running() as server:
         os.environ[_ADDRESS] = server.address
         yield server
@@ -164,7 +198,8 @@ def redis() -> Iterator[Redis]:
 
 
 def url_for(place: Path) -> str:
-    """The URL of the store that belongs to this folder, in whatever process: the server is that of the fixture."""
+    """The URL of the store that belongs to this folder, in whatever process: the server is that of
+    the fixture."""
     return _url(os.environ[_ADDRESS], place, payloads=f"file://{quote(str(place))}.payloads")
 
 
@@ -182,8 +217,19 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     if openssl is None:
         pytest.fail("there is no openssl on this machine: `make servers` gets it")
     made, key = folder / "tls.crt", folder / "tls.key"
-    options = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1 -addext"
-    command = [str(openssl), *options.split(), "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(made)]
+    options = (
+        "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj "
+        "/CN=127.0.0.1 -addext"
+    )
+    command = [
+        str(openssl),
+        *options.split(),
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(made),
+    ]
     subprocess.run(command, check=True, capture_output=True, env=debian.environment("openssl"))
     return made, key
 

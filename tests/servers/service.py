@@ -1,7 +1,9 @@
-"""A service of a test's own: real uvicorn on a free loopback port, in a thread of the test's process.
+"""A service of a test's own: real uvicorn on a free loopback port, in a thread of the test's
+process.
 
-`Hosted` serves any application, `Service` the whole service on a store. Where a test needs signals or an end by force, it starts
-`genlock serve` as a process of its own instead: see tests/service/process.py.
+`Hosted` serves any application, `Service` the whole service on a store. Where a test needs signals
+or an end by force, it starts `genlock serve` as a process of its own instead: see
+tests/service/process.py.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ import httpx2
 
 import genlock.aio
 from genlock.coordinator import AsyncCoordinator
-from genlock.service.access.door import Door
-from genlock.service.access.grant import Grant
 from genlock.service.app import App
-from genlock.service.building import Choices
-from genlock.service.protocol import Bounds
-from genlock.service.running import Running
-from genlock.service.serving import CONNECTIONS, Server, listen, run
+from genlock.service.auth.authenticate import Authenticator
+from genlock.service.auth.permissions import Grant
+from genlock.service.compose import Choices
+from genlock.service.context import ServiceContext
+from genlock.service.http.protocol import Bounds
+from genlock.service.server import CONNECTIONS, Server, listen, run
 from genlock.store import Clock, Store
 from tests.logs import build
 
@@ -37,7 +39,8 @@ R = TypeVar("R")
 
 
 class Prompt(Server):
-    """Hears at once that it is to stop. uvicorn looks ten times a second, and most tests take less."""
+    """Hears at once that it is to stop. uvicorn looks ten times a second, and most tests take
+    less."""
 
     def __init__(self, app: Any, bounds: Bounds) -> None:
         super().__init__(app, bounds)
@@ -50,7 +53,10 @@ class Prompt(Server):
             loop.call_soon_threadsafe(self._told.set)
 
     async def main_loop(self) -> None:
-        ends = {asyncio.ensure_future(super().main_loop()), asyncio.ensure_future(self._told.wait())}
+        ends = {
+            asyncio.ensure_future(super().main_loop()),
+            asyncio.ensure_future(self._told.wait()),
+        }
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for end in ends:
             end.cancel()
@@ -88,7 +94,12 @@ class Hosted:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
     def do(self, work: Coroutine[Any, Any, R], patience: float = PATIENCE_SECONDS) -> R:
@@ -97,8 +108,11 @@ class Hosted:
 
     def client(self, path: str = "", **more: Any) -> httpx2.Client:
         """Asks below this path."""
-        # To read the machine's certificates takes longer than most tests, and nothing here is encrypted.
-        return httpx2.Client(base_url=self.url + path, timeout=PATIENCE_SECONDS, verify=False, **more)
+        # To read the machine's certificates takes longer than most tests, and nothing here is
+        # encrypted.
+        return httpx2.Client(
+            base_url=self.url + path, timeout=PATIENCE_SECONDS, verify=False, **more
+        )
 
     @cached_property
     def http(self) -> httpx2.Client:
@@ -149,9 +163,13 @@ class Service(Hosted):
     ) -> None:
         super().__init__(bounds=bounds)
         self._make = app or (lambda coordinator: build(coordinator, choices or Choices()))
-        self._connect: Callable[[], AsyncCoordinator] = partial(genlock.aio.connect, store, clock=clock, process=None, **options)
+        self._connect: Callable[[], AsyncCoordinator] = partial(
+            genlock.aio.connect,
+            store,
+            **{"clock": clock, "process": None, "create": True} | options,
+        )
         self.coordinator: AsyncCoordinator
-        self.running: Running
+        self.running: ServiceContext
 
     async def open(self) -> App:
         self.coordinator = self._connect()
@@ -164,16 +182,24 @@ class Service(Hosted):
 
 
 @contextmanager
-def serving(store: str | Store = "memory://", clock: Clock | None = None, choices: Choices | None = None, **more: Any) -> Iterator[Service]:
+def serving(
+    store: str | Store = "memory://",
+    clock: Clock | None = None,
+    choices: Choices | None = None,
+    **more: Any,
+) -> Iterator[Service]:
     """A service on this store while the block runs."""
     with Service(store, clock, choices, **more) as service:
         yield service
 
 
-def door(keys: Mapping[str, Grant], hosts: frozenset[str] | None = frozenset()) -> Door:
-    """Lets in who has one of these keys, for tests that make no keys in the store. It looks them up anew each time."""
+def authenticator(
+    keys: Mapping[str, Grant], hosts: frozenset[str] | None = frozenset()
+) -> Authenticator:
+    """Lets in who has one of these keys, for tests that make no keys in the store. It looks them up
+    anew each time."""
 
     async def find(text: str) -> Grant | None:
         return keys.get(text)
 
-    return Door(find, hosts)
+    return Authenticator(find, hosts)

@@ -30,7 +30,14 @@ class Agent:
         never = asyncio.Event()
         for task in tasks:
             await self._ask(f"{task}/claim", {"agent_id": "a", "session_id": self._session})
-            await self._ask(f"{task}/submit", {"session_id": self._session, "generation": 1, "result_data": {"by": self._session}})
+            await self._ask(
+                f"{task}/submit",
+                {
+                    "session_id": self._session,
+                    "generation": 1,
+                    "result_data": {"by": self._session},
+                },
+            )
             try:
                 await asyncio.wait_for(never.wait(), REST_SECONDS)
             except TimeoutError:
@@ -39,7 +46,10 @@ class Agent:
 
     async def _ask(self, path: str, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
-        head = f"POST {BASE}/{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {self._key}\r\ncontent-length: {len(data)}\r\n\r\n"
+        head = (
+            f"POST {BASE}/{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer "
+            f"{self._key}\r\ncontent-length: {len(data)}\r\n\r\n"
+        )
         began = time.perf_counter()
         self._writer.write(head.encode() + data)
         answer = await self._reader.readuntil(b"\r\n\r\n")
@@ -52,7 +62,9 @@ class Agent:
 
 async def work(asked: dict[str, Any]) -> None:
     agents = [Agent(asked, number) for number in range(AGENTS)]
-    await asyncio.gather(*(agent.work(asked["tasks"][number::AGENTS]) for number, agent in enumerate(agents)))
+    await asyncio.gather(
+        *(agent.work(asked["tasks"][number::AGENTS]) for number, agent in enumerate(agents))
+    )
     times = sorted(one for agent in agents for one in agent.times)
     say(fact="worked", times=times, faults=[fault for agent in agents for fault in agent.faults])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.gates import Home
+from tests.engine.gated_store import Home
 
 
 @pytest.fixture

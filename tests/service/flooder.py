@@ -1,7 +1,8 @@
-"""A process that does to a service whatever it can with three tenths of a core: floods of one kind after the other, by orders.
+"""A process that does to a service whatever it can with three tenths of a core: floods of one kind
+after the other, by orders.
 
-It counts its own CPU time and rests whenever it is ahead of its share. An order is a kind, a port and keys; `stop` ends it, and the answer
-says how much was sent.
+It counts its own CPU time and rests whenever it is ahead of its share. An order is a kind, a port
+and keys; `stop` ends it, and the answer says how much was sent.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import count, cycle
 from typing import Any
 
-from genlock.core.access import FRESH_BYTES, compose, write_key
+from genlock.core.key_roles import FRESH_BYTES, compose, write_key
 from tests.processes.worker import order, say
 
 SHARE = 0.3
@@ -26,7 +27,8 @@ _HALF_OPEN = 500
 
 
 class Line:
-    """One connection that never waits: it sends what there is room for, throws away what comes, and opens anew when it was ended."""
+    """One connection that never waits: it sends what there is room for, throws away what comes, and
+    opens anew when it was ended."""
 
     def __init__(self, port: int, pieces: Iterator[bytes]) -> None:
         self._port, self._pieces = port, pieces
@@ -76,7 +78,10 @@ class Line:
 
 def request(method: str, path: str, key: str = "", body: bytes = b"", more: str = "") -> bytes:
     asked = f"authorization: Bearer {key}\r\n" if key else ""
-    return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{asked}{more}content-length: {len(body)}\r\n\r\n".encode() + body
+    return (
+        f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{asked}{more}content-length: "
+        f"{len(body)}\r\n\r\n"
+    ).encode() + body
 
 
 NOISY = "/v1/noisy/default"
@@ -85,12 +90,19 @@ NOISY = "/v1/noisy/default"
 def garbage(_: dict[str, Any]) -> Iterator[bytes]:
     """Nothing that is HTTP."""
     return cycle(
-        [os.urandom(500), b"\x16\x03\x01\x02\x00" + os.urandom(300), b"GET / HTTP/9.9\r\n\r\n", b"\0" * 2000, b"GET " + b"a" * 20_000]
+        [
+            os.urandom(500),
+            b"\x16\x03\x01\x02\x00" + os.urandom(300),
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"\0" * 2000,
+            b"GET " + b"a" * 20_000,
+        ]
     )
 
 
 def strangers(_: dict[str, Any]) -> Iterator[bytes]:
-    """Many at once on one connection, without a key, with words that are none, and with keys that look like ours."""
+    """Many at once on one connection, without a key, with words that are none, and with keys that
+    look like ours."""
     for number in count():
         keys = [write_key(compose(os.urandom(FRESH_BYTES))) for _ in range(20)]
         texts = ["", "glk_no", *keys]
@@ -99,7 +111,14 @@ def strangers(_: dict[str, Any]) -> Iterator[bytes]:
 
 def reads(asked: dict[str, Any]) -> Iterator[bytes]:
     """What it may ask for, without a pause."""
-    paths = ("/policy", "/ready?limit=100", "/tasks/t1", "/events?limit=500", "/track-progress", "/sessions")
+    paths = (
+        "/policy",
+        "/ready?limit=100",
+        "/tasks/t1",
+        "/events?limit=500",
+        "/track-progress",
+        "/sessions",
+    )
     return cycle([b"".join(request("GET", NOISY + path, asked["key"]) for path in paths) * 5])
 
 
@@ -107,18 +126,35 @@ def bodies(asked: dict[str, Any]) -> Iterator[bytes]:
     """A megabyte at a time, all of it as it should be."""
     task = json.dumps({"id": "t1", "description": "x" * 10_000})
     tasks = b'{"tasks":[' + ",".join([task] * (MEGABYTE // len(task))).encode() + b"]}"
-    result = json.dumps({"session_id": "s", "generation": 1, "result_data": "x" * MEGABYTE}).encode()
+    result = json.dumps(
+        {"session_id": "s", "generation": 1, "result_data": "x" * MEGABYTE}
+    ).encode()
     return cycle(
-        [request("POST", f"{NOISY}/tasks", asked["key"], tasks), request("POST", f"{NOISY}/tasks/t1/submit", asked["key"], result)]
+        [
+            request("POST", f"{NOISY}/tasks", asked["key"], tasks),
+            request("POST", f"{NOISY}/tasks/t1/submit", asked["key"], result),
+        ]
     )
 
 
 def broken(asked: dict[str, Any]) -> Iterator[bytes]:
     """Bodies that are no JSON, or not what was promised, and what only claims to be large."""
-    large = [b"[" * MEGABYTE, b'{"tasks":[' + b"1," * (MEGABYTE // 2), b"\xff" * MEGABYTE, b'{"tasks":' + b"9" * MEGABYTE]
-    chunks = request("POST", f"{NOISY}/tasks", asked["key"], more="transfer-encoding: chunked\r\n") + b"zz\r\n"
-    huge = request("POST", f"{NOISY}/tasks", asked["key"], more="x: y\r\n").replace(b"content-length: 0", b"content-length: 99999999999")
-    return cycle([*(request("POST", f"{NOISY}/tasks", asked["key"], body) for body in large), chunks, huge])
+    large = [
+        b"[" * MEGABYTE,
+        b'{"tasks":[' + b"1," * (MEGABYTE // 2),
+        b"\xff" * MEGABYTE,
+        b'{"tasks":' + b"9" * MEGABYTE,
+    ]
+    chunks = (
+        request("POST", f"{NOISY}/tasks", asked["key"], more="transfer-encoding: chunked\r\n")
+        + b"zz\r\n"
+    )
+    huge = request("POST", f"{NOISY}/tasks", asked["key"], more="x: y\r\n").replace(
+        b"content-length: 0", b"content-length: 99999999999"
+    )
+    return cycle(
+        [*(request("POST", f"{NOISY}/tasks", asked["key"], body) for body in large), chunks, huge]
+    )
 
 
 def half_open(_: dict[str, Any]) -> Iterator[bytes]:
@@ -136,7 +172,11 @@ class Flood:
     """Lines of one kind; the next step is the next line's."""
 
     def __init__(
-        self, asked: dict[str, Any], pieces: Callable[[dict[str, Any]], Iterator[bytes]], lines: int, lasting: bool = True
+        self,
+        asked: dict[str, Any],
+        pieces: Callable[[dict[str, Any]], Iterator[bytes]],
+        lines: int,
+        lasting: bool = True,
     ) -> None:
         self.lines = [Line(asked["port"], pieces(asked)) for _ in range(lines)]
         self._next = cycle(self.lines)

@@ -1,4 +1,5 @@
-"""Very many claims of one tenant, held at once, from a process of its own: claimed, renewed in batches and one by one, and submitted.
+"""Very many claims of one tenant, held at once, from a process of its own: claimed, renewed in
+batches and one by one, and submitted.
 
 It says after each what share was as it should be, and how long it took.
 """
@@ -20,7 +21,9 @@ BASE = "/v1/big/default"
 
 def post(path: str, body: dict[str, Any]) -> bytes:
     data = json.dumps(body).encode()
-    return f"POST {BASE}/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n".encode() + data
+    return (
+        f"POST {BASE}/{path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(data)}\r\n\r\n"
+    ).encode() + data
 
 
 class Held:
@@ -35,11 +38,16 @@ class Held:
 
     def claims(self) -> list[bytes]:
         return [
-            post(f"tasks/{task}/claim", {"agent_id": "a", "session_id": session}) for session, tasks in self._sessions() for task in tasks
+            post(f"tasks/{task}/claim", {"agent_id": "a", "session_id": session})
+            for session, tasks in self._sessions()
+            for task in tasks
         ]
 
     def batch_renewals(self) -> list[bytes]:
-        return [post("batch/renew", {"session_id": session, "generations": dict.fromkeys(tasks, 1)}) for session, tasks in self._sessions()]
+        return [
+            post("batch/renew", {"session_id": session, "generations": dict.fromkeys(tasks, 1)})
+            for session, tasks in self._sessions()
+        ]
 
     def renewals(self) -> list[bytes]:
         return [
@@ -52,7 +60,12 @@ class Held:
         return [
             post(
                 "batch/submit",
-                {"session_id": session, "results": [{"task_id": task, "generation": 1, "result_data": task} for task in tasks]},
+                {
+                    "session_id": session,
+                    "results": [
+                        {"task_id": task, "generation": 1, "result_data": task} for task in tasks
+                    ],
+                },
             )
             for session, tasks in self._sessions()
         ]
@@ -69,7 +82,9 @@ async def ask_all(port: int, requests: Sequence[bytes], wanted: bytes) -> tuple[
             began = time.perf_counter()
             writer.write(request)
             head = await reader.readuntil(b"\r\n\r\n")
-            length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+            length = next(
+                line for line in head.split(b"\r\n") if line.startswith(b"content-length:")
+            )
             said += (await reader.readexactly(int(length.split()[1]))).count(wanted)
             times.append((time.perf_counter() - began) * 1000)
         writer.close()
@@ -91,7 +106,12 @@ def main() -> None:
     for name, (requests, wanted) in steps.items():
         began = time.perf_counter()
         said, times = asyncio.run(ask_all(asked["port"], requests, wanted))
-        say(fact=name, said=said, seconds=time.perf_counter() - began, p99=times[int(len(times) * 0.99)])
+        say(
+            fact=name,
+            said=said,
+            seconds=time.perf_counter() - began,
+            p99=times[int(len(times) * 0.99)],
+        )
         assert order() == {"do": "go on"}
 
 

@@ -1,11 +1,12 @@
-"""What the tests of keys begin with: a store with gates, the engine of a service on it, and an admin elsewhere who makes keys."""
+"""What the tests of keys begin with: a store with gates, the engine of a service on it, and an
+admin elsewhere who makes keys."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from genlock.core.results import NewKey
-from tests.engine.gates import GatedStore, Home
+from tests.engine.gated_store import GatedStore, Home
 
 
 class Keyed:

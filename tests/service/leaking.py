@@ -1,4 +1,5 @@
-"""A test that makes a service log what no log may have; only the test of the scan runs it, in a run of its own."""
+"""A test that makes a service log what no log may have; only the test of the scan runs it, in a run
+of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import os
 
 import pytest
 
-from genlock.core.access import FRESH_BYTES, compose, write_key
+from genlock.core.key_roles import FRESH_BYTES, compose, write_key
 from tests import logs
 
 LEAKS = {

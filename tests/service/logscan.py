@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 
 def leaks(text: str, secrets: Iterable[str]) -> list[str]:
-    """The secrets that are in this text: as they are, escaped, quoted, in hex or base64, or half of one."""
+    """The secrets that are in this text: as they are, escaped, quoted, in hex or base64, or half of
+    one."""
     return [secret for secret in secrets if any(form in text for form in _forms(secret))]
 
 
@@ -18,4 +19,12 @@ def _forms(secret: str) -> set[str]:
     coded = base64.b64encode(data).decode().rstrip("=")
     half = len(secret) // 2
     # The last character of a code depends on what follows.
-    return {secret, secret[:half], secret[half:], json.dumps(secret)[1:-1], quote(secret, safe=""), data.hex(), coded[:-1]}
+    return {
+        secret,
+        secret[:half],
+        secret[half:],
+        json.dumps(secret)[1:-1],
+        quote(secret, safe=""),
+        data.hex(),
+        coded[:-1],
+    }

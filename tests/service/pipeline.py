@@ -24,8 +24,13 @@ class Request(NamedTuple):
 
     def bytes(self) -> bytes:
         data = b"" if self.body is None else json.dumps(self.body).encode()
-        given = {"host": "127.0.0.1", **self.headers} | ({} if self.body is None else {"content-type": "application/json"})
-        lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in given.items())]
+        given = {"host": "127.0.0.1", **self.headers} | (
+            {} if self.body is None else {"content-type": "application/json"}
+        )
+        lines = [
+            f"{self.method} {self.path} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in given.items()),
+        ]
         return "\r\n".join([*lines, f"content-length: {len(data)}", "", ""]).encode() + data
 
 

@@ -1,4 +1,5 @@
-"""`genlock serve` as a test sees it: a real process on a free port, what it says on stderr, and how it ends."""
+"""`genlock serve` as a test sees it: a real process on a free port, what it says on stderr, and how
+it ends."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ from tests.cli.console import COMMAND, environment
 PATIENCE_SECONDS = 30.0
 TRACES = {"PYTHONFAULTHANDLER": "1", "GENLOCK_SERVE_LOG_LEVEL": "debug"}
 """With this, a process that is aborted says what its threads were at."""
+_WHO = {"authorization", "x-api-key", "cookie"}
 
 
 class Service:
@@ -31,11 +33,22 @@ class Service:
         assert line, log.read_text()
         self.process = process
         self._log = log
-        self.url: str = json.loads(line)["url"]
+        said = json.loads(line)
+        self.url: str = said["url"]
+        self.link: str = said["link"]
+        """What a browser opens."""
+        self.header_file = None if said["header_file"] is None else Path(said["header_file"])
+        self.token_header = {} if self.header_file is None else header_in(self.header_file)
+        """What the user who started it sends along."""
         self.port = urlsplit(self.url).port or 0
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
-        """One request on a connection of its own."""
+    def ask(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """One request on a connection of its own, by the user who started the service unless
+        `headers` say who asks."""
+        if not headers or {name.lower() for name in headers}.isdisjoint(_WHO):
+            headers = self.token_header | (headers or {})
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         try:
             return ask(connection, method, path, body, headers)
@@ -74,8 +87,18 @@ class Service:
         return [json.loads(line) for line in self.log.splitlines()]
 
 
+def header_in(file: Path) -> dict[str, str]:
+    """What curl sends when it is given this file."""
+    name, _, value = file.read_text("ascii").rstrip("\n").partition(": ")
+    return {name.lower(): value}
+
+
 def ask(
-    connection: http.client.HTTPConnection, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
 ) -> tuple[int, Any]:
     """One request, its status and its answer."""
     sent = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -86,14 +109,27 @@ def ask(
 
 
 @contextmanager
-def serve(folder: Path, *options: str, url: str | None = None, verb: str = "serve") -> Iterator[Service]:
+def serve(
+    folder: Path,
+    *options: str,
+    url: str | None = None,
+    verb: str = "serve",
+    env: dict[str, str] | None = None,
+) -> Iterator[Service]:
     """The service on a store in this folder, until the end of the block."""
     log = folder / "serve.log"
     store = [] if verb == "dev" else ["--url", url or make_store(folder)]
     command = [*COMMAND, verb, "--json", "--port", "0", *store, *options]
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=folder, env=environment(TRACES)) as process,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            cwd=folder,
+            env=environment({**TRACES, **(env or {})}),
+        ) as process,
     ):
         try:
             yield Service(process, log)

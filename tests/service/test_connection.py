@@ -1,4 +1,5 @@
-"""One connection, seen from below: what it makes of pieces, when it closes, and what is handed over without waiting."""
+"""One connection, seen from below: what it makes of pieces, when it closes, and what is handed over
+without waiting."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from genlock.service.cycle import Cycle, News
-from genlock.service.protocol import Bounds, Protocol, protocol_with
+from genlock.service.http.cycle import Cycle
+from genlock.service.http.protocol import Bounds, Protocol, protocol_with
 
 KEEP_ALIVE_SECONDS = 100
 GET = b"GET /a%20b?c=d HTTP/1.1\r\nhost: localhost\r\n\r\n"
@@ -68,9 +69,13 @@ def in_loop(test: Callable[[Loop], Awaitable[None]]) -> None:
 
 
 def connected(app: App, loop: Loop) -> tuple[Protocol, Wire]:
-    config = uvicorn.Config(app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=KEEP_ALIVE_SECONDS)
+    config = uvicorn.Config(
+        app, ws="none", lifespan="off", log_config=None, timeout_keep_alive=KEEP_ALIVE_SECONDS
+    )
     config.load()
-    protocol = protocol_with(Bounds(10))(config=config, server_state=ServerState(), app_state={}, _loop=loop)
+    protocol = protocol_with(Bounds(10))(
+        config=config, server_state=ServerState(), app_state={}, _loop=loop
+    )
     wire = Wire()
     protocol.connection_made(wire)
     return protocol, wire
@@ -118,7 +123,9 @@ def test_one_that_was_used_meanwhile_has_as_long_again() -> None:
     in_loop(test)
 
 
-def test_one_that_waits_for_its_answer_stays_open_and_is_closed_when_it_has_been_quiet_after_it() -> None:
+def test_one_that_waits_for_its_answer_stays_open_and_is_closed_when_it_has_been_quiet_after_it() -> (
+    None
+):
     async def test(loop: Loop) -> None:
         may_answer = asyncio.Event()
 
@@ -168,7 +175,9 @@ def test_a_connection_that_has_gone_has_no_timer_left() -> None:
         ("HTTP/1.0\r\nProxy-Connection: keep-alive\r\n", False),
     ],
 )
-def test_a_request_is_of_the_version_that_it_says_whatever_it_says_of_its_connection(first: str, is_kept: bool) -> None:
+def test_a_request_is_of_the_version_that_it_says_whatever_it_says_of_its_connection(
+    first: str, is_kept: bool
+) -> None:
     async def test(loop: Loop) -> None:
         seen: list[str] = []
 
@@ -242,7 +251,15 @@ def test_path_and_query_are_told_apart_in_every_form(target: bytes) -> None:
         seen: list[Any] = []
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
-            seen.append((scope["method"], scope["path"], scope["raw_path"], scope["query_string"], scope["http_version"]))
+            seen.append(
+                (
+                    scope["method"],
+                    scope["path"],
+                    scope["raw_path"],
+                    scope["query_string"],
+                    scope["http_version"],
+                )
+            )
             await answering(scope, receive, send)
 
         protocol, _ = connected(app, loop)
@@ -306,14 +323,18 @@ def test_whoever_waits_to_be_told_to_send_its_body_is_told() -> None:
     in_loop(test)
 
 
-def test_an_answer_waits_for_a_client_that_does_not_read_and_is_written_to_nobody_who_has_gone() -> None:
+def test_an_answer_waits_for_a_client_that_does_not_read_and_is_written_to_nobody_who_has_gone() -> (
+    None
+):
     async def test(loop: Loop) -> None:
         came: asyncio.Queue[Cycle] = asyncio.Queue()
 
         async def app(_: Any, __: Any, send: Any) -> None:
             await came.put(send.__self__)
             status, head, body = ANSWER
-            await send({"type": "genlock.response.whole", "status": status, "head": head, "body": body})
+            await send(
+                {"type": "genlock.response.whole", "status": status, "head": head, "body": body}
+            )
 
         protocol, wire = connected(app, loop)
         protocol.pause_writing()
@@ -362,27 +383,5 @@ def test_what_follows_a_request_that_closes_the_connection_is_not_begun() -> Non
         await rounds(loop)
         assert wire.is_closed
         assert begun == ["/a b"]
-
-    in_loop(test)
-
-
-def test_all_who_wait_for_news_are_woken_and_one_who_left_harms_nobody() -> None:
-    async def test(loop: Loop) -> None:
-        news = News()
-        waiting = [asyncio.ensure_future(news.wait()) for _ in range(3)]
-        await rounds(loop)
-        assert not any(one.done() for one in waiting)
-        waiting[1].cancel()
-        news.set()
-        await rounds(loop)
-        assert [one.cancelled() for one in waiting] == [False, True, False]
-        assert waiting[0].done()
-        assert waiting[2].done()
-        await news.wait()
-        news.clear()
-        again = asyncio.ensure_future(news.wait())
-        await rounds(loop)
-        assert not again.done()
-        again.cancel()
 
     in_loop(test)

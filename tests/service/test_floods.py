@@ -1,4 +1,5 @@
-"""Floods by somebody who has three tenths of a core: the service stays up, keeps its memory, and others hardly notice."""
+"""Floods by somebody who has three tenths of a core: the service stays up, keeps its memory, and
+others hardly notice."""
 
 from __future__ import annotations
 
@@ -23,9 +24,12 @@ MOST_MEGABYTES = 300
 
 
 class Scene:
-    """A service with keys, a flooder who has one for a tenant of its own, and ten agents of another tenant."""
+    """A service with keys, a flooder who has one for a tenant of its own, and ten agents of another
+    tenant."""
 
-    def __init__(self, service: Service, keys: dict[str, str], flooder: Member, agents: Member) -> None:
+    def __init__(
+        self, service: Service, keys: dict[str, str], flooder: Member, agents: Member
+    ) -> None:
         self.service, self._keys, self._flooder, self._agents = service, keys, flooder, agents
         self._cycles = 0
 
@@ -52,10 +56,10 @@ class Scene:
         assert sent["share"] < 0.6, "the flooder took more than it was allowed"
         assert after.megabytes - before.megabytes < MOST_MEGABYTES
         print(
-            f"{kind}: p50 {part(times, 0.5):.1f} p99 {part(times, 0.99):.1f} max {times[-1]:.1f} ms; "
-            f"service {(after.cpu_seconds - before.cpu_seconds) / took:.0%} of a core, {after.megabytes:.0f} MB; "
-            f"flooder {sent['share']:.0%}, {sent['megabytes']:.1f} MB/s, {sent['answers']:.0f} answers/s, "
-            f"{sent['connections']:.0f} connections/s"
+            f"{kind}: p50 {part(times, 0.5):.1f} p99 {part(times, 0.99):.1f} max {times[-1]:.1f} "
+            f"ms; service {(after.cpu_seconds - before.cpu_seconds) / took:.0%} of a core, "
+            f"{after.megabytes:.0f} MB; flooder {sent['share']:.0%}, {sent['megabytes']:.1f} MB/s, "
+            f"{sent['answers']:.0f} answers/s, {sent['connections']:.0f} connections/s"
         )
         return times
 
@@ -85,10 +89,14 @@ def test_whatever_is_sent_the_service_stays_up_and_others_are_served(tmp_path: P
     kinds = list(flooder.KINDS)
     with scene(tmp_path, CYCLES * (len(kinds) + 1)) as here:
         quiet: Any = here.work(CYCLES)["times"]
-        print(f"\nquiet: p50 {part(quiet, 0.5):.1f} p99 {part(quiet, 0.99):.1f} max {quiet[-1]:.1f} ms")
+        print(
+            f"\nquiet: p50 {part(quiet, 0.5):.1f} p99 {part(quiet, 0.99):.1f} max {quiet[-1]:.1f} "
+            "ms"
+        )
         for kind in kinds:
             times = here.flooded(kind, CYCLES)
-            # How long is for the nightly tests; on a machine that has more to do than this it would say little.
+            # How long is for the nightly tests; on a machine that has more to do than this it would
+            # say little.
             assert part(times, 0.5) < 1000, kind
         assert here.service.end() == 0
         assert "Traceback" not in here.service.log
@@ -96,7 +104,9 @@ def test_whatever_is_sent_the_service_stays_up_and_others_are_served(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(flooder.KINDS))
-def test_the_others_p99_stays_within_three_times_what_it_is_or_50_ms(kind: str, tmp_path: Path) -> None:
+def test_the_others_p99_stays_within_three_times_what_it_is_or_50_ms(
+    kind: str, tmp_path: Path
+) -> None:
     with scene(tmp_path, 3000) as here:
         here.work(200)
         quiet = part(here.work(1000)["times"], 0.99)

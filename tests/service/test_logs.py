@@ -1,4 +1,5 @@
-"""The log: a line a request with what an operator needs, and never a key, a token, a header or a body."""
+"""The log: a line a request with what an operator needs, and never a key, a token, a header or a
+body."""
 
 from __future__ import annotations
 
@@ -12,10 +13,9 @@ import msgspec
 import pytest
 
 from genlock.errors import GenlockError
-from genlock.service.access.grant import Grant
-from genlock.service.exchange import Exchange
-from genlock.service.logs import Log
-from genlock.service.logwriting import Writer
+from genlock.service.auth.permissions import Grant
+from genlock.service.logs import Log, Writer
+from genlock.service.request import HttpExchange
 from tests.logs import PLANTED
 from tests.service.logscan import leaks
 from tests.service.process import read_all, serve
@@ -55,9 +55,9 @@ class Pipe:
             return file.read().decode()
 
 
-def exchange(route: str = "claim_task", status: int = 200, **changes: Any) -> Exchange:
+def exchange(route: str = "claim_task", status: int = 200, **changes: Any) -> HttpExchange:
     scope = {"method": "POST", "path": "/v1/x", "headers": [], "client": ("10.0.0.7", 1)}
-    made = Exchange(scope, {}, "abc-1")
+    made = HttpExchange(scope, {}, "abc-1")
     made.route, made.status, made.place = route, status, ("acme", "web")
     for name, value in changes.items():
         setattr(made, name, value)
@@ -66,8 +66,16 @@ def exchange(route: str = "claim_task", status: int = 200, **changes: Any) -> Ex
 
 def test_a_request_is_one_line_with_what_it_was_about() -> None:
     pipe = Pipe()
-    arguments = {"session_id": "s-1", "agent_id": "ada", "task_id": "A-001", "expected_generation": 4, "result_data": RESULT}
-    pipe.log.request(exchange("renew_lease", arguments=arguments, grant=Grant(key_id="k3f9", name="ci")))
+    arguments = {
+        "session_id": "s-1",
+        "agent_id": "ada",
+        "task_id": "A-001",
+        "expected_generation": 4,
+        "result_data": RESULT,
+    }
+    pipe.log.request(
+        exchange("renew_lease", arguments=arguments, grant=Grant(key_id="k3f9", name="ci"))
+    )
     [line] = pipe.lines()
     assert line.pop("timestamp").endswith("Z")
     assert line.pop("ms") >= 0
@@ -104,7 +112,9 @@ def test_a_request_is_one_line_with_what_it_was_about() -> None:
         ("ready", 500, "warning"),
     ],
 )
-def test_acts_and_refusals_are_told_reads_only_to_who_wants_everything(route: str, status: int, level: str) -> None:
+def test_acts_and_refusals_are_told_reads_only_to_who_wants_everything(
+    route: str, status: int, level: str
+) -> None:
     for least in ("debug", "info", "warning", "error"):
         pipe = Pipe(level=least)
         pipe.log.request(exchange(route, status))
@@ -123,7 +133,12 @@ def test_a_fault_is_told_with_where_it_happened_and_without_what_it_says() -> No
     except ValueError as error:
         pipe.log.fault(exchange(error=error))
     [line] = pipe.lines()
-    assert (line["level"], line["event"], line["error"], line["request"]) == ("error", "fault", "ValueError", "abc-1")
+    assert (line["level"], line["event"], line["error"], line["request"]) == (
+        "error",
+        "fault",
+        "ValueError",
+        "abc-1",
+    )
     assert "in fails" in line["traceback"]
     assert "message" not in line
 
@@ -148,7 +163,12 @@ def test_what_libraries_and_bound_loggers_log_lands_in_the_same_place() -> None:
 
 
 def test_who_asks_for_another_protocol_does_not_fill_the_log(tmp_path: Path) -> None:
-    asks = {"connection": "upgrade", "upgrade": "websocket", "sec-websocket-key": "x", "sec-websocket-version": "13"}
+    asks = {
+        "connection": "upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-key": "x",
+        "sec-websocket-version": "13",
+    }
     with serve(tmp_path, "--log-level", "info") as service:
         assert service.ask("GET", "/healthz", headers=asks)[0] == 200
         assert service.end() == 0
@@ -174,7 +194,9 @@ def test_who_does_not_read_the_log_holds_up_nobody_and_is_told_what_was_dropped(
 
     writer = Writer(render, into, most_waiting=50)
     for number in range(1000):
-        writer.put({"n": number})  # the pipe takes 64 KiB, and nobody reads: this would stand still if it waited
+        writer.put(
+            {"n": number}
+        )  # the pipe takes 64 KiB, and nobody reads: this would stand still if it waited
     assert rendered.acquire(timeout=30)
     found: list[bytes] = []
     reader = threading.Thread(target=lambda: found.extend(iter(lambda: os.read(out, 65536), b"")))
@@ -201,15 +223,32 @@ def test_a_log_that_cannot_be_written_is_no_failure() -> None:
 
 
 def test_nothing_secret_is_in_the_log_of_a_busy_service(tmp_path: Path) -> None:
-    headers = {"authorization": f"Bearer {KEY}", "x-api-key": KEY, "cookie": f"session={COOKIE}", "idempotency-key": OPERATION}
-    with serve(tmp_path, "--log-level", "debug") as service:
+    headers = {
+        "authorization": f"Bearer {KEY}",
+        "x-api-key": KEY,
+        "cookie": f"session={COOKIE}",
+        "idempotency-key": OPERATION,
+    }
+    with serve(tmp_path, "--trust-local", "--log-level", "debug") as service:
         task = {"id": "t", "description": TEXT, "metadata": {"note": META}}
         asked = [
             ("POST", TASKS, {"tasks": [task]}),
-            ("POST", f"{TASKS}/t/claim", {"agent_id": "ada", "session_id": "s-1", "metadata": {"note": META}}),
+            (
+                "POST",
+                f"{TASKS}/t/claim",
+                {"agent_id": "ada", "session_id": "s-1", "metadata": {"note": META}},
+            ),
             ("POST", f"{TASKS}/t/claim", {"agent_id": "bob", "session_id": "s-2"}),
-            ("POST", f"{TASKS}/t/submit", {"generation": 9, "session_id": "s-1", "result_data": RESULT}),
-            ("POST", f"{TASKS}/t/submit", {"generation": 1, "session_id": "s-1", "result_data": PAYLOAD * 5000}),
+            (
+                "POST",
+                f"{TASKS}/t/submit",
+                {"generation": 9, "session_id": "s-1", "result_data": RESULT},
+            ),
+            (
+                "POST",
+                f"{TASKS}/t/submit",
+                {"generation": 1, "session_id": "s-1", "result_data": PAYLOAD * 5000},
+            ),
             ("GET", f"{TASKS}/t/result", None),
             ("GET", f"/v1/default/default/ready?limit={QUERY}", None),
             ("GET", f"/v1/default/default/ready?token={QUERY}", None),
@@ -225,14 +264,24 @@ def test_nothing_secret_is_in_the_log_of_a_busy_service(tmp_path: Path) -> None:
         assert 409 in statuses
         assert 400 in statuses
         basic = service.connect()
-        basic.sendall(f"GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: {BASIC}\r\nbroken header {KEY}\r\n\r\n".encode())
+        basic.sendall(
+            f"GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: {BASIC}\r\nbroken header "
+            f"{KEY}\r\n\r\n".encode()
+        )
         read_all(basic)
         assert service.end() == 0
     assert leaks(service.log, SECRETS) == []
     events = [line["event"] for line in service.lines()]
     assert len(events) >= len(asked), "every request has its line"
-    granted = next(line for line in service.lines() if line["event"] == "claim_task" and line["status"] == 200)
-    assert (granted["task"], granted["session"], granted["generation"], granted["reason"]) == ("t", "s-1", 1, "GRANTED")
+    granted = next(
+        line for line in service.lines() if line["event"] == "claim_task" and line["status"] == 200
+    )
+    assert (granted["task"], granted["session"], granted["generation"], granted["reason"]) == (
+        "t",
+        "s-1",
+        1,
+        "GRANTED",
+    )
 
 
 def test_the_scan_finds_what_is_there_in_any_form() -> None:
@@ -240,6 +289,12 @@ def test_the_scan_finds_what_is_there_in_any_form() -> None:
     from urllib.parse import quote
 
     secret = 'a "secret"/value'
-    for form in (secret, json.dumps(secret), quote(secret, safe=""), secret.encode().hex(), b64encode(secret.encode()).decode()):
+    for form in (
+        secret,
+        json.dumps(secret),
+        quote(secret, safe=""),
+        secret.encode().hex(),
+        b64encode(secret.encode()).decode(),
+    ):
         assert leaks(f"x{form}y", [secret]) == [secret]
     assert leaks("nothing", [secret]) == []

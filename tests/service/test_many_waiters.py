@@ -16,8 +16,8 @@ import pytest
 import genlock
 from tests.processes.crew import Member
 from tests.service import waiting
+from tests.service.events.test_many_clients import CROWD
 from tests.service.process import Service, make_store, serve
-from tests.service.streams.test_crowds import CROWD
 from tests.service.usage import usage_of
 
 TASKS = 50
@@ -29,15 +29,26 @@ def read_calls(service: Service) -> float:
     """How often the store was asked, of what the service counts."""
     with urllib.request.urlopen(f"{service.url}metrics", timeout=30) as answer:
         text = answer.read().decode()
-    return sum(map(float, re.findall(r"^genlock_(?:load|commit)_duration_seconds_count(?:\{[^}]*\})? (\S+)", text, re.MULTILINE)))
+    return sum(
+        map(
+            float,
+            re.findall(
+                r"^genlock_(?:load|commit)_duration_seconds_count(?:\{[^}]*\})? (\S+)",
+                text,
+                re.MULTILINE,
+            ),
+        )
+    )
 
 
 @pytest.mark.slow
-def test_a_thousand_who_wait_and_a_thousand_who_watch_cost_little_and_are_all_told(tmp_path: Path) -> None:
+def test_a_thousand_who_wait_and_a_thousand_who_watch_cost_little_and_are_all_told(
+    tmp_path: Path,
+) -> None:
     store = make_store(tmp_path)
     with (
         genlock.connect(store, session_id="planner", agent_id="planner") as fleet,
-        serve(tmp_path, "--log-level", "warning", url=store) as service,
+        serve(tmp_path, "--trust-local", "--log-level", "warning", url=store) as service,
         Member(Path(waiting.__file__)) as waiters,
         Member(CROWD) as crowd,
     ):
@@ -52,7 +63,10 @@ def test_a_thousand_who_wait_and_a_thousand_who_watch_cost_little_and_are_all_to
         idle(service)
         asked, used = read_calls(service) - calls, usage_of(service.process.pid)
         busy = (used.cpu_seconds - idling.cpu_seconds) / IDLE_SECONDS
-        print(f"\n2,000 clients idle: {busy:.1%} of a core, {asked / IDLE_SECONDS:.1f} loads and commits a second")
+        print(
+            f"\n2,000 clients idle: {busy:.1%} of a core, {asked / IDLE_SECONDS:.1f} loads and "
+            "commits a second"
+        )
         print(f"memory: {before.megabytes:.0f} MB, with all of them {used.megabytes:.0f}")
         late = []
         for number in range(TASKS):
@@ -62,8 +76,13 @@ def test_a_thousand_who_wait_and_a_thousand_who_watch_cost_little_and_are_all_to
             late.append((granted["at"] - began) * 1000)
             crowd.expect(fact="got")
         late.sort()
-        print(f"added to granted: median {late[TASKS // 2]:.1f} ms, p95 {late[int(TASKS * 0.95)]:.1f} ms")
-        assert sorted(waiters.expect(fact="finished")["granted"]) == sorted(f"t{number}" for number in range(TASKS))
+        print(
+            f"added to granted: median {late[TASKS // 2]:.1f} ms, p95 "
+            f"{late[int(TASKS * 0.95)]:.1f} ms"
+        )
+        assert sorted(waiters.expect(fact="finished")["granted"]) == sorted(
+            f"t{number}" for number in range(TASKS)
+        )
         assert crowd.expect(fact="finished")["got"] == [TASKS] * 1000
         assert busy < 0.1
         assert used.megabytes - before.megabytes < 200

@@ -1,4 +1,5 @@
-"""The metrics of GC 8.1 and ours: each moves when it should, by as much as it should, and by nothing else."""
+"""The metrics of GC 8.1 and ours: each moves when it should, by as much as it should, and by
+nothing else."""
 
 from __future__ import annotations
 
@@ -25,11 +26,25 @@ from genlock.core.model import Process
 from genlock.core.reasons import ClaimReason, RenewReason, SubmitReason
 from genlock.engine.processes import identify
 from genlock.errors import BadArgument, GenlockError, StoreUnavailable
-from genlock.service.metrics import Metrics, census, metrics_endpoint, table, tallies
-from genlock.service.metrics.census import Census
+from genlock.reads.reader import StoreReader
+from genlock.service.metrics import Metrics, collector, metrics_endpoint, table, tallies
+from genlock.service.metrics.collector import Census
 from genlock.service.metrics.table import Kind
-from tests.engine.gates import GatedStore, Home, answered, caller, claim, complete, granted, next_for, raising, submit, task_key, writing
-from tests.scarcity import no_threads
+from tests.engine.gated_store import (
+    GatedStore,
+    Home,
+    answered,
+    caller,
+    claim,
+    complete,
+    granted,
+    next_for,
+    raising,
+    submit,
+    task_key,
+    writing,
+)
+from tests.resource_limits import no_threads
 from tests.servers.service import Hosted
 
 MINE = {"tenant": "default", "project": "default"}
@@ -50,7 +65,7 @@ class Observed:
     def __init__(self, home: Home, store: GatedStore | None = None, **options: Any) -> None:
         self.metrics = Metrics(**options)
         self.fleet = home.connect(store, observer=self.metrics)
-        self.metrics.attach(self.fleet.engine)
+        self.metrics.attach(self.fleet.reader)
 
     def value(self, name: str, **labels: str) -> float:
         """Of one series; 0 if there is none."""
@@ -61,7 +76,9 @@ class Observed:
         return self.value(name, **MINE, **labels)
 
     def values(self) -> dict[tuple[Any, ...], float]:
-        self.fleet.sweep(project_id="nowhere")  # whoever is answered now was told of later than all before
+        self.fleet.sweep(
+            project_id="nowhere"
+        )  # whoever is answered now was told of later than all before
         page, _ = self.metrics.page()
         return {
             (sample.name, *sorted(sample.labels.items())): sample.value
@@ -80,7 +97,9 @@ def seen(home: Home) -> Observed:
 
 def test_the_eleven_of_gc_8_1_have_its_names_labels_and_buckets() -> None:
     place = ("tenant", "project")
-    assert [(metric.name, metric.kind.value, metric.labels, metric.buckets) for metric in table.GC] == [
+    assert [
+        (metric.name, metric.kind.value, metric.labels, metric.buckets) for metric in table.GC
+    ] == [
         ("claims_total", "counter", (*place, "result"), ()),
         ("results_total", "counter", (*place, "result"), ()),
         ("lease_renewals_total", "counter", (*place, "result"), ()),
@@ -100,7 +119,9 @@ def test_every_reason_has_a_word_and_those_of_gc_are_its_own() -> None:
     assert set(table.RESULT_WORDS) == set(SubmitReason)
     assert set(table.RENEWAL_WORDS) == set(RenewReason)
     assert {"granted", "denied_active", "denied_completed"} <= set(table.CLAIM_WORDS.values())
-    assert {"accepted", "stale_generation", "session_mismatch", "no_claim"} <= set(table.RESULT_WORDS.values())
+    assert {"accepted", "stale_generation", "session_mismatch", "no_claim"} <= set(
+        table.RESULT_WORDS.values()
+    )
     assert set(table.RENEWAL_WORDS.values()) == {"renewed", "failed"}
 
 
@@ -113,7 +134,10 @@ def test_all_that_is_in_the_table_is_on_the_page_and_nothing_else(seen: Observed
         (family.name + "_total" * (family.type == "counter"), family.type, family.documentation)
         for family in parser.text_string_to_metric_families(page.decode())
     }
-    assert found == {(f"genlock_{metric.name}", metric.kind.value, metric.help) for metric in (*table.GC, *table.OURS)}
+    assert found == {
+        (f"genlock_{metric.name}", metric.kind.value, metric.help)
+        for metric in (*table.GC, *table.OURS)
+    }
 
 
 # Counters
@@ -122,12 +146,28 @@ def test_all_that_is_in_the_table_is_on_the_page_and_nothing_else(seen: Observed
 def test_claims_are_counted_by_their_answer(home: Home, seen: Observed) -> None:
     fleet = seen.fleet
     fleet.add_tasks(
-        tasks=["T", "done", {"id": "held"}, {"id": "mine", "assigned_to": "zoe"}, {"id": "blocked", "depends_on": ["held"]}, "short"]
+        tasks=[
+            "T",
+            "done",
+            {"id": "held"},
+            {"id": "mine", "assigned_to": "zoe"},
+            {"id": "drawn", "roles": ["architect"]},
+            {"id": "blocked", "depends_on": ["held"]},
+            "short",
+        ]
     )
     complete(fleet, "done")
     fleet.hold_task(task_id="held", reason="wait")
     before = seen.values()
-    for task, lease in {"T": 300, "done": 300, "held": 300, "mine": 300, "blocked": 300, "short": 0.5}.items():
+    for task, lease in {
+        "T": 300,
+        "done": 300,
+        "held": 300,
+        "mine": 300,
+        "drawn": 300,
+        "blocked": 300,
+        "short": 0.5,
+    }.items():
         claim(fleet, task, "alice", lease)
     claim(fleet, "T", "bob")
     claim(fleet, "T", "carol")
@@ -147,6 +187,7 @@ def test_claims_are_counted_by_their_answer(home: Home, seen: Observed) -> None:
         "denied_completed": 1,
         "denied_held": 1,
         "denied_assigned": 1,
+        "denied_role": 1,
         "denied_blocked": 1,
         "denied_limit": 1,
         "nothing_ready": 1,
@@ -160,12 +201,22 @@ def test_claim_next_is_a_claim(seen: Observed) -> None:
     assert seen.of("genlock_claims_total", result="granted") == 1
 
 
-def test_results_are_counted_by_their_answer_and_refused_ones_that_were_kept(home: Home, seen: Observed) -> None:
+def test_results_are_counted_by_their_answer_and_refused_ones_that_were_kept(
+    home: Home, seen: Observed
+) -> None:
     fleet = seen.fleet
-    fleet.add_tasks(tasks=["T", "U", "V"])
+    fleet.add_tasks(tasks=["T", "U", "V", {"id": "W", "human_required": True}])
     granted(fleet, "T", "alice")
     granted(fleet, "V", "alice")
-    fleet.spawn_subtasks(task_id="V", generation=1, subtasks=["one"], keep=True, session_id="s-alice", agent_id="alice")
+    granted(fleet, "W", "alice")
+    fleet.spawn_subtasks(
+        task_id="V",
+        generation=1,
+        subtasks=["one"],
+        keep=True,
+        session_id="s-alice",
+        agent_id="alice",
+    )
     submit(fleet, "T", "alice", 0)
     submit(fleet, "T", "alice", 9)
     submit(fleet, "T", "bob", 1)
@@ -173,13 +224,25 @@ def test_results_are_counted_by_their_answer_and_refused_ones_that_were_kept(hom
     submit(fleet, "V", "alice", 1)
     submit(fleet, "T", "alice", 1)
     submit(fleet, "T", "alice", 1, "other")
+    submit(fleet, "W", "alice", 1)
     with suppress(GenlockError):
         submit(fleet, "unknown", "alice", 1)
 
-    counted = {word: seen.of("genlock_results_total", result=word) for word in (*table.RESULT_WORDS.values(), table.ERROR)}
+    counted = {
+        word: seen.of("genlock_results_total", result=word)
+        for word in (*table.RESULT_WORDS.values(), table.ERROR)
+    }
     assert counted == dict.fromkeys(counted, 1)
-    refused = {reason: seen.of("genlock_refused_results_total", reason=reason) for reason in SubmitReason}
-    assert refused == {reason: float(reason is not SubmitReason.ACCEPTED) for reason in SubmitReason}
+    refused = {
+        reason: seen.of("genlock_refused_results_total", reason=reason) for reason in SubmitReason
+    }
+    assert refused == {
+        reason: float(reason not in (SubmitReason.ACCEPTED, SubmitReason.CONVERGENCE_ESCALATED))
+        for reason in SubmitReason
+    }
+    waiting = fleet.get_review(task_id="W")
+    fleet.reject_review(task_id="W", generation=1, digest=waiting.digest)
+    assert seen.of("genlock_refused_results_total", reason="REVIEW_REJECTED") == 1
 
 
 def test_an_adopted_result_is_an_accepted_one(seen: Observed) -> None:
@@ -188,7 +251,7 @@ def test_an_adopted_result_is_an_accepted_one(seen: Observed) -> None:
     granted(fleet, "T", "alice")
     refused = submit(fleet, "T", "bob", 0).refused_id
     assert refused is not None
-    fleet.adopt_result(task_id="T", refused_id=refused)
+    fleet.adopt_result(task_id="T", refused_id=refused, take_over=True)
     assert seen.of("genlock_results_total", result="accepted") == 1
     assert seen.of("genlock_generations_per_task_count") == 1
 
@@ -228,12 +291,15 @@ def test_an_orphan_is_no_expiration(home: Home, seen: Observed) -> None:
     fleet.add_tasks(tasks=["T"])
     here = identify()
     assert here is not None
-    gone = Process(here.host, here.boot, 2**22 + 1, 1)
+    gone = Process(here.host, here.boot, 2**22 + 1, 1, here.namespace)
     with home.connect(process=gone, session_id="s-alice", agent_id="alice") as lost:
         lost.claim_task(task_id="T")
     granted(fleet, "T", "bob")
 
-    assert (seen.of("genlock_claims_orphaned_total"), seen.of("genlock_lease_expirations_total")) == (1, 0)
+    assert (
+        seen.of("genlock_claims_orphaned_total"),
+        seen.of("genlock_lease_expirations_total"),
+    ) == (1, 0)
     assert seen.of("genlock_claim_duration_seconds_count") == 1
 
 
@@ -243,7 +309,7 @@ def test_a_generation_that_rises_is_counted_however_it_rises(home: Home, seen: O
     granted(fleet, "T", "alice", lease=30)  # 1
     home.clock.advance(30)
     granted(fleet, "T", "bob")  # 2
-    fleet.force_release(task_id="T")  # 3, not granted
+    fleet.force_release(task_id="T", take_over=True)  # 3, not granted
     granted(fleet, "T", "carol")  # takes 3
     submit(fleet, "T", "carol", 3)
     fleet.reset_task(task_id="T")  # 4
@@ -266,12 +332,17 @@ def test_a_claim_lasts_from_its_grant_to_its_end(home: Home, seen: Observed) -> 
     fleet.release_claim(task_id="given", expected_generation=1, session_id="s-alice")  # 10
     home.clock.advance(50)
     submit(fleet, "done", "alice", 1)  # 60
-    granted(fleet, "lapsed", "bob", lease=600)  # 30: to the end of its lease, not to when that was found
-    fleet.force_release(task_id="taken")  # 60
+    granted(
+        fleet, "lapsed", "bob", lease=600
+    )  # 30: to the end of its lease, not to when that was found
+    fleet.force_release(task_id="taken", take_over=True)  # 60
 
     assert seen.of("genlock_claim_duration_seconds_count") == 4
     assert seen.of("genlock_claim_duration_seconds_sum") == 10 + 60 + 30 + 60
-    buckets = {le: seen.of("genlock_claim_duration_seconds_bucket", le=le) for le in ("5.0", "15.0", "60.0", "3600.0", "+Inf")}
+    buckets = {
+        le: seen.of("genlock_claim_duration_seconds_bucket", le=le)
+        for le in ("5.0", "15.0", "60.0", "3600.0", "+Inf")
+    }
     assert buckets == {"5.0": 0, "15.0": 1, "60.0": 4, "3600.0": 4, "+Inf": 4}
 
 
@@ -283,11 +354,19 @@ def test_a_claim_that_lapsed_and_then_submits_ended_once(home: Home, seen: Obser
     fleet.sweep()
     submit(fleet, "T", "alice", 1)
 
-    assert (seen.of("genlock_claim_duration_seconds_count"), seen.of("genlock_claim_duration_seconds_sum")) == (1, 30)
-    assert (seen.of("genlock_task_completion_time_seconds_count"), seen.of("genlock_task_completion_time_seconds_sum")) == (1, 40)
+    assert (
+        seen.of("genlock_claim_duration_seconds_count"),
+        seen.of("genlock_claim_duration_seconds_sum"),
+    ) == (1, 30)
+    assert (
+        seen.of("genlock_task_completion_time_seconds_count"),
+        seen.of("genlock_task_completion_time_seconds_sum"),
+    ) == (1, 40)
 
 
-def test_a_task_s_time_and_generations_are_known_when_it_is_completed(home: Home, seen: Observed) -> None:
+def test_a_task_s_time_and_generations_are_known_when_it_is_completed(
+    home: Home, seen: Observed
+) -> None:
     fleet = seen.fleet
     fleet.add_tasks(tasks=["T", "U"])
     granted(fleet, "T", "alice", lease=30)
@@ -297,8 +376,14 @@ def test_a_task_s_time_and_generations_are_known_when_it_is_completed(home: Home
     assert seen.of("genlock_task_completion_time_seconds_count") == 0
     submit(fleet, "T", "bob", 2)
 
-    assert (seen.of("genlock_task_completion_time_seconds_count"), seen.of("genlock_task_completion_time_seconds_sum")) == (1, 45)
-    assert (seen.of("genlock_generations_per_task_count"), seen.of("genlock_generations_per_task_sum")) == (1, 2)
+    assert (
+        seen.of("genlock_task_completion_time_seconds_count"),
+        seen.of("genlock_task_completion_time_seconds_sum"),
+    ) == (1, 45)
+    assert (
+        seen.of("genlock_generations_per_task_count"),
+        seen.of("genlock_generations_per_task_sum"),
+    ) == (1, 2)
     assert seen.of("genlock_generations_per_task_bucket", le="1.0") == 0
     assert seen.of("genlock_generations_per_task_bucket", le="2.0") == 1
 
@@ -308,7 +393,10 @@ def test_a_claim_and_its_result_in_one_change_are_counted_like_any(seen: Observe
     seen.fleet.add_tasks(tasks=["T"])
     content = Content(digest="d", size=4, data=Raw(b"true"))
     job = seen.fleet.engine.submit(
-        [ClaimTask(task_key("T"), caller("alice"), 30.0), SubmitResult(task_key("T"), caller("alice"), 1, content)]
+        [
+            ClaimTask(task_key("T"), caller("alice"), 30.0),
+            SubmitResult(task_key("T"), caller("alice"), 1, content),
+        ]
     )
     assert [answer.reason for answer in answered(job)] == ["GRANTED", "ACCEPTED"]
 
@@ -322,7 +410,12 @@ def test_fan_in_is_no_work_and_its_task_is_completed_all_the_same(seen: Observed
     fleet.add_tasks(tasks=["T"])
     granted(fleet, "T", "alice")
     spawned = fleet.spawn_subtasks(
-        task_id="T", generation=1, subtasks=["one"], mode="fan-out-fan-in", session_id="s-alice", agent_id="alice"
+        task_id="T",
+        generation=1,
+        subtasks=["one"],
+        mode="fan-out-fan-in",
+        session_id="s-alice",
+        agent_id="alice",
     )
     complete(fleet, spawned.children[0])
     assert fleet.get_task_state(task_id="T").state == "COMPLETED"
@@ -346,7 +439,9 @@ def test_tasks_are_counted_in_the_store_by_state(seen: Observed) -> None:
     assert seen.of("genlock_tasks", state="BLOCKED") == 1
 
 
-def test_whoever_has_a_task_that_is_held_meanwhile_is_counted_among_the_claims(seen: Observed) -> None:
+def test_whoever_has_a_task_that_is_held_meanwhile_is_counted_among_the_claims(
+    seen: Observed,
+) -> None:
     seen.fleet.add_tasks(tasks=["T", "U", "V"])
     granted(seen.fleet, "T", "alice")
     granted(seen.fleet, "U", "bob")
@@ -354,7 +449,9 @@ def test_whoever_has_a_task_that_is_held_meanwhile_is_counted_among_the_claims(s
     seen.fleet.hold_task(task_id="V")
 
     assert seen.fleet.get_task_state(task_id="U").claim is not None
-    assert (seen.of("genlock_active_claims"), seen.of("genlock_tasks", state="HELD")) == (2, 2), "and V has nobody"
+    assert (seen.of("genlock_active_claims"), seen.of("genlock_tasks", state="HELD")) == (2, 2), (
+        "and V has nobody"
+    )
 
 
 def test_projects_are_found_that_this_coordinator_has_not_touched(home: Home) -> None:
@@ -369,7 +466,7 @@ class Timed:
     def __init__(self, store: GatedStore, counted: tallies.Tallies) -> None:
         self.now = 1000.0
         self.store = store
-        self.census = Census(store, counted, clock=lambda: self.now)
+        self.census = Census(StoreReader(store), counted, clock=lambda: self.now)
 
     def asked(self) -> list[str]:
         before = len(self.store.calls)
@@ -388,17 +485,22 @@ def test_the_store_is_asked_seldom_and_first_about_what_has_moved(home: Home) ->
 
     claim(fleet, "T", "alice", project_id="apollo")
     fleet.sweep()
-    timed.now += census.MOVED_SECONDS - 1
+    timed.now += collector.MOVED_SECONDS - 1
     assert timed.asked() == []
     timed.now += 1
     assert timed.asked() == ["apollo"]  # the other has not moved
-    timed.now += census.MOVED_SECONDS
+    timed.now += collector.MOVED_SECONDS
     assert timed.asked() == []
-    timed.now += census.OTHERS_SECONDS
-    assert timed.asked() == ["gemini", "apollo"]  # somebody else may have moved them; what was asked longest ago comes first
+    timed.now += collector.OTHERS_SECONDS
+    assert timed.asked() == [
+        "gemini",
+        "apollo",
+    ]  # somebody else may have moved them; what was asked longest ago comes first
 
 
-def test_where_no_thread_can_be_started_old_figures_stand_until_one_can(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_thread_can_be_started_old_figures_stand_until_one_can(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, counted = home.gated(), tallies.Tallies()
     home.connect(store, observer=counted).add_tasks(tasks=["T"], project_id="apollo")
     timed = Timed(store, counted)
@@ -424,8 +526,10 @@ def test_many_projects_are_asked_about_a_second_at_a_time(home: Home) -> None:
     assert len({place for places in asked for place in places}) == 12
 
 
-def test_a_store_that_hangs_or_fails_makes_old_figures_and_no_scrape_that_hangs(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(census, "MOVED_SECONDS", 0.0)
+def test_a_store_that_hangs_or_fails_makes_old_figures_and_no_scrape_that_hangs(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "MOVED_SECONDS", 0.0)
     store = home.gated()
     seen = Observed(home, store)
     seen.fleet.add_tasks(tasks=["T", "U"])
@@ -460,11 +564,22 @@ def test_lanes_say_how_many_wait_and_batches_how_large_they_were(seen: Observed)
         key = (name, *sorted(labels.items()))
         return after[key] - before[key]
 
-    assert moved("genlock_batch_size_bucket", le="+Inf") - moved("genlock_batch_size_bucket", le="32.0") == 1
+    assert (
+        moved("genlock_batch_size_bucket", le="+Inf")
+        - moved("genlock_batch_size_bucket", le="32.0")
+        == 1
+    )
     assert moved("genlock_commit_duration_seconds_count") >= 1
-    assert moved("genlock_load_duration_seconds_count") == moved("genlock_decide_duration_seconds_count") >= 2
+    assert (
+        moved("genlock_load_duration_seconds_count")
+        == moved("genlock_decide_duration_seconds_count")
+        >= 2
+    )
     assert moved("genlock_lane_gathered_depth_count") == moved("genlock_batch_size_count")
-    assert (after["genlock_lane_depth", ("lane", "0")], after["genlock_lane_waiters", ("lane", "0")]) == (0, 0)
+    assert (
+        after["genlock_lane_depth", ("lane", "0")],
+        after["genlock_lane_waiters", ("lane", "0")],
+    ) == (0, 0)
 
 
 def test_conflicts_and_second_commits_are_counted(home: Home) -> None:
@@ -487,7 +602,10 @@ def test_requests_are_counted_by_route_and_status_and_timed_by_route(seen: Obser
     assert seen.value("genlock_http_requests_total", route="claim_task", status="200") == 2
     assert seen.value("genlock_http_requests_total", route="claim_task", status="409") == 1
     assert seen.value("genlock_http_request_duration_seconds_count", route="claim_task") == 3
-    assert seen.value("genlock_http_request_duration_seconds_bucket", route="claim_task", le="0.025") == 2
+    assert (
+        seen.value("genlock_http_request_duration_seconds_bucket", route="claim_task", le="0.025")
+        == 2
+    )
     assert seen.value("genlock_sse_clients") == 3
     labels = next(dict(key[1:]) for key in seen.values() if key[0] == "genlock_build_info")
     assert labels["version"] == genlock.__version__
@@ -515,23 +633,38 @@ def test_beyond_so_many_projects_the_rest_is_counted_together(home: Home) -> Non
     for number in range(6):
         seen.fleet.add_tasks(tasks=["T"], project_id=f"p-{number}")
         seen.fleet.claim_task(task_id="T", project_id=f"p-{number}", agent_id="a", session_id="s")
-    counted = {key: value for key, value in seen.values().items() if key[0] == "genlock_claims_total" and ("result", "granted") in key}
+    counted = {
+        key: value
+        for key, value in seen.values().items()
+        if key[0] == "genlock_claims_total" and ("result", "granted") in key
+    }
 
     assert sum(counted.values()) == 6
     assert len(counted) == 4
-    assert seen.value("genlock_claims_total", tenant="_other", project="_other", result="granted") == 3
+    assert (
+        seen.value("genlock_claims_total", tenant="_other", project="_other", result="granted") == 3
+    )
 
 
 def test_names_that_nobody_has_used_make_no_series(seen: Observed) -> None:
     for number in range(50):
         with suppress(GenlockError):
-            seen.fleet.claim_task(task_id="T", project_id=f"guess-{number}", agent_id="a", session_id="s")
+            seen.fleet.claim_task(
+                task_id="T", project_id=f"guess-{number}", agent_id="a", session_id="s"
+            )
         seen.fleet.claim_next(project_id=f"guess-{number}", agent_id="a", session_id="s")
 
     projects = {dict(key[1:]).get("project") for key in seen.values()}
     assert not any(project and project.startswith("guess") for project in projects)
-    assert seen.value("genlock_claims_total", tenant="_other", project="_other", result="error") == 50
-    assert seen.value("genlock_claims_total", tenant="_other", project="_other", result="nothing_ready") == 50
+    assert (
+        seen.value("genlock_claims_total", tenant="_other", project="_other", result="error") == 50
+    )
+    assert (
+        seen.value(
+            "genlock_claims_total", tenant="_other", project="_other", result="nothing_ready"
+        )
+        == 50
+    )
 
 
 # The page
@@ -541,7 +674,11 @@ def test_names_that_nobody_has_used_make_no_series(seen: Observed) -> None:
     ("accept", "content_type", "parse"),
     [
         ("", "text/plain; version=0.0.4; charset=utf-8", parser.text_string_to_metric_families),
-        ("text/plain;version=abc", "text/plain; version=0.0.4; charset=utf-8", parser.text_string_to_metric_families),
+        (
+            "text/plain;version=abc",
+            "text/plain; version=0.0.4; charset=utf-8",
+            parser.text_string_to_metric_families,
+        ),
         (
             "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -554,12 +691,16 @@ def test_names_that_nobody_has_used_make_no_series(seen: Observed) -> None:
         ),
     ],
 )
-def test_the_page_can_be_read_in_both_formats(seen: Observed, accept: str, content_type: str, parse: Callable[[str], Any]) -> None:
+def test_the_page_can_be_read_in_both_formats(
+    seen: Observed, accept: str, content_type: str, parse: Callable[[str], Any]
+) -> None:
     complete_one(seen)
     page, given = seen.metrics.page(accept)
     assert given == content_type
     families = {family.name: family for family in parse(page.decode())}
-    assert {metric.name for metric in table.GC if metric.kind is Kind.HISTOGRAM} <= {re.sub("^genlock_", "", name) for name in families}
+    assert {metric.name for metric in table.GC if metric.kind is Kind.HISTOGRAM} <= {
+        re.sub("^genlock_", "", name) for name in families
+    }
 
 
 def complete_one(seen: Observed) -> None:
@@ -572,7 +713,9 @@ def test_the_page_is_served(seen: Observed) -> None:
     app = Starlette(routes=[Route("/metrics", metrics_endpoint(seen.metrics))])
     with Hosted(app) as service:
         plain = service.http.get("/metrics")
-        openmetrics = service.http.get("/metrics", headers={"accept": "application/openmetrics-text"})
+        openmetrics = service.http.get(
+            "/metrics", headers={"accept": "application/openmetrics-text"}
+        )
 
     assert (plain.status_code, openmetrics.status_code) == (200, 200)
     assert plain.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -582,7 +725,9 @@ def test_the_page_is_served(seen: Observed) -> None:
     seen.metrics.close()
 
 
-def test_however_many_ask_the_page_is_made_once_a_second(seen: Observed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_many_ask_the_page_is_made_once_a_second(
+    seen: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     complete_one(seen)
     made: list[str] = []
     stop = threading.Event()

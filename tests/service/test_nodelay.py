@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from genlock.service.serving import listen
+from genlock.service.server import listen
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -16,7 +16,9 @@ def test_what_is_accepted_does_not_wait_for_more_to_send(host: str) -> None:
         found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            found.set_result(
+                writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            )
             writer.close()
 
         listening = listen(host, 0)

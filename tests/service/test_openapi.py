@@ -1,4 +1,5 @@
-"""The document and its page: complete, true to the checks they tell of, and fetched from nowhere else."""
+"""The document and its page: complete, true to the checks they tell of, and fetched from nowhere
+else."""
 
 from __future__ import annotations
 
@@ -16,12 +17,20 @@ from hypothesis import strategies as st
 from genlock.core.ids import parse_task_id
 from genlock.core.names import check_project, check_session, check_track
 from genlock.errors import BadArgument
+from genlock.service.api.request import body_type
 from genlock.service.openapi.document import document, path_of
 from genlock.service.openapi.examples import ANSWERS, REQUESTS, SESSION, TASK
-from genlock.service.openapi.fields import FIELDS, MEANINGS, NAME, OF_OPERATION, SCOPE, TASK_ID, TRACK
+from genlock.service.openapi.fields import (
+    FIELDS,
+    MEANINGS,
+    NAME,
+    OF_OPERATION,
+    SCOPE,
+    TASK_ID,
+    TRACK,
+)
 from genlock.service.openapi.page import page
-from genlock.service.v1.request import body_type
-from genlock.wire.routes import ROUTES, Route
+from genlock.wire.operations import ROUTES, Route
 from tests.servers.service import Service, serving
 
 DOCUMENT = document(keys=True)
@@ -44,7 +53,12 @@ def test_every_operation_is_told_of_with_its_role() -> None:
 
 
 def test_every_keyword_that_can_be_sent_has_a_meaning_and_no_meaning_is_left_over() -> None:
-    keywords = {name for route in ROUTES for name in (*body_type(route).__struct_fields__, route.variable) if name}
+    keywords = {
+        name
+        for route in ROUTES
+        for name in (*body_type(route).__struct_fields__, route.variable)
+        if name
+    }
     assert set(MEANINGS) == keywords
     assert {*FIELDS, *(name for _, name in OF_OPERATION)} <= keywords
 
@@ -79,8 +93,14 @@ def test_keys_are_needed_where_the_service_asks_for_them() -> None:
 
 
 def test_streams_and_added_paths_are_told_of() -> None:
-    paths = document(keys=True, extra={"/more": {"get": {"operationId": "more", "tags": ["Service"], "responses": {}}}})["paths"]
-    assert "text/event-stream" in paths["/v1/{tenant}/{project}/events/stream"]["get"]["responses"]["200"]["content"]
+    paths = document(
+        keys=True,
+        extra={"/more": {"get": {"operationId": "more", "tags": ["Service"], "responses": {}}}},
+    )["paths"]
+    assert (
+        "text/event-stream"
+        in paths["/v1/{tenant}/{project}/events/stream"]["get"]["responses"]["200"]["content"]
+    )
     assert "/more" in paths
 
 
@@ -88,7 +108,21 @@ NAMES = [(SCOPE, check_project), (NAME, check_session), (TRACK, check_track)]
 TEXTS = st.one_of(
     st.text(st.sampled_from("aA0.-_:/ \n\0"), max_size=12),
     st.from_regex(r"[A-Za-z0-9._-]{1,140}(:[a-z.]{1,3})?(::[0-9]{1,3}){0,3}", fullmatch=True),
-    st.sampled_from([".", "..", "_", "A-001-x", "A-000-x", "a:.", "x" * 128, "x" * 129, "A" * 100 + "-001-" + "x" * 50, "é", "A" * 17]),
+    st.sampled_from(
+        [
+            ".",
+            "..",
+            "_",
+            "A-001-x",
+            "A-000-x",
+            "a:.",
+            "x" * 128,
+            "x" * 129,
+            "A" * 100 + "-001-" + "x" * 50,
+            "é",
+            "A" * 17,
+        ]
+    ),
 )
 
 
@@ -98,7 +132,9 @@ TEXTS = st.one_of(
     ids=["scope", "name", "track", "task"],
 )
 @given(text=TEXTS)
-def test_a_schema_admits_whatever_the_check_admits(schema: dict[str, Any], check: Any, text: str) -> None:
+def test_a_schema_admits_whatever_the_check_admits(
+    schema: dict[str, Any], check: Any, text: str
+) -> None:
     try:
         check(text)
     except BadArgument:
@@ -108,21 +144,49 @@ def test_a_schema_admits_whatever_the_check_admits(schema: dict[str, Any], check
 
 @pytest.mark.parametrize(("schema", "check"), NAMES, ids=["scope", "name", "track"])
 @given(text=TEXTS)
-def test_a_schema_of_names_admits_nothing_in_ascii_that_the_check_refuses(schema: dict[str, Any], check: Any, text: str) -> None:
+def test_a_schema_of_names_admits_nothing_in_ascii_that_the_check_refuses(
+    schema: dict[str, Any], check: Any, text: str
+) -> None:
     if text.isascii() and jsonschema_rs.is_valid(schema, text):
         check(text)
 
 
-@pytest.mark.parametrize("route", [route for route in ROUTES if route.name in REQUESTS], ids=lambda route: route.name)
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.name in REQUESTS], ids=lambda route: route.name
+)
 def test_an_example_is_accepted_as_it_stands(route: Route, service: Service) -> None:
     tenant = f"t-{route.name}"
     with service.client(f"/v1/{tenant}/p/") as client:
         client.post("tasks", json=REQUESTS["add_tasks"]).raise_for_status()
-        if route.name in ("renew_lease", "submit_result", "release_claim", "spawn_subtasks", "batch_renew", "batch_submit"):
+        if route.name in (
+            "renew_lease",
+            "report_progress",
+            "submit_result",
+            "release_claim",
+            "spawn_subtasks",
+            "batch_renew",
+            "batch_submit",
+        ):
             client.post(f"tasks/{TASK}/claim", json=REQUESTS["claim_task"]).raise_for_status()
-        path = route.path.format(task_id=TASK, session_id=SESSION)
-        answer = client.request(route.method, path, json=REQUESTS[route.name])
+        body = REQUESTS[route.name]
+        if "digest" in body:
+            body = body | _in_review(client)
+        task = "FEATURE:code" if "digest" in body else TASK
+        path = route.path.format(task_id=task, session_id=SESSION)
+        answer = client.request(route.method, path, json=body)
     assert answer.status_code == 200, answer.text
+
+
+def _in_review(client: Any) -> dict[str, Any]:
+    """Brings a task into review; what names its result there, and who evaluates it."""
+    rule = {"edges": {"code": {"evaluators": ["unit_tests"]}}}
+    client.patch("policy", json={"agent_roles": rule}).raise_for_status()
+    client.post("tasks", json={"tasks": ["FEATURE:code"]}).raise_for_status()
+    task = "tasks/FEATURE:code"
+    client.post(f"{task}/claim", json=REQUESTS["claim_task"]).raise_for_status()
+    client.post(f"{task}/submit", json=REQUESTS["submit_result"]).raise_for_status()
+    waiting = client.get(f"{task}/review").raise_for_status().json()
+    return {"generation": waiting["generation"], "digest": waiting["digest"]}
 
 
 @pytest.mark.parametrize("which", ANSWERS, ids="-".join)
@@ -141,7 +205,9 @@ def test_the_document_is_served_and_not_sent_again_to_who_has_it(service: Servic
     assert (again.status_code, again.content) == (304, b"")
     assert service.http.get("/openapi.json", headers={"if-none-match": '"old"'}).status_code == 200
     for known in (f'"old", W/{first.headers["etag"]}', "*"):
-        assert service.http.get("/openapi.json", headers={"if-none-match": known}).status_code == 304
+        assert (
+            service.http.get("/openapi.json", headers={"if-none-match": known}).status_code == 304
+        )
 
 
 class _Links(HTMLParser):
@@ -170,7 +236,9 @@ def test_the_page_has_every_operation_and_fetches_nothing_from_elsewhere(service
     found.feed(answer.text)
     assert found.open == []
     assert {route.name for route in ROUTES} <= found.ids
-    assert all(link == "openapi.json" or link.removeprefix("#") in found.ids for link in found.links)
+    assert all(
+        link == "openapi.json" or link.removeprefix("#") in found.ids for link in found.links
+    )
     assert "url(" not in answer.text
     assert "@import" not in answer.text
 
@@ -188,5 +256,11 @@ def test_a_narrow_page_breaks_paths_between_their_parts() -> None:
     }
     assert all(re.fullmatch(r"/[^/<]+(<wbr>/[^/<]+)*|/", path) for _, path in shown)
     lines = re.findall(r"<pre><code>(curl -s .*?)</code>", page(DOCUMENT), re.DOTALL)
-    assert all(line.partition("http://localhost:8420")[2].startswith(("<wbr>/", " ")) for line in lines), lines
-    assert not [line for line in lines if re.search(r"[a-z}]/[a-z{]", line.partition("http://localhost:8420")[2].partition(" ")[0])]
+    assert all(
+        line.partition("http://localhost:8420")[2].startswith(("<wbr>/", " ")) for line in lines
+    ), lines
+    assert not [
+        line
+        for line in lines
+        if re.search(r"[a-z}]/[a-z{]", line.partition("http://localhost:8420")[2].partition(" ")[0])
+    ]

@@ -1,4 +1,5 @@
-"""Every reason and every error over HTTP: its status, its problem, and a small story that leads to it."""
+"""Every reason and every error over HTTP: its status, its problem, and a small story that leads to
+it."""
 
 from __future__ import annotations
 
@@ -17,18 +18,25 @@ from genlock.coordinator import AsyncCoordinator
 from genlock.core.commands import Caller, TakeIds
 from genlock.core.ids import LAST_ROOT
 from genlock.core.keys import COUNTER, Key
-from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
-from genlock.service.access.grant import Grant
+from genlock.core.reasons import (
+    ClaimReason,
+    ProgressReason,
+    ReleaseAnswer,
+    RenewReason,
+    ReviewReason,
+    SubmitReason,
+)
 from genlock.service.app import App
-from genlock.service.building import nothing_here
-from genlock.service.running import Running
+from genlock.service.auth.permissions import Grant
+from genlock.service.compose import nothing_here
+from genlock.service.context import ServiceContext
 from genlock.stores.memory import MemoryStore
 from genlock.testing.clock import ManualClock
-from genlock.wire.problems import KINDS, TITLES
-from genlock.wire.routes import OBSERVER
-from tests.engine.gates import GatedStore
+from genlock.wire.operations import OBSERVER
+from genlock.wire.problems import KINDS
+from tests.engine.gated_store import GatedStore
 from tests.logs import PLANTED, watch
-from tests.servers.service import Service, door, serving
+from tests.servers.service import Service, authenticator, serving
 
 T = "A-001-core"
 LEASE = 60
@@ -41,7 +49,9 @@ class Place:
         self.client = service.client(f"/v1/{tenant}/p/")
         self.tenant, self.clock, self.service = tenant, clock, service
 
-    def post(self, path: str, headers: dict[str, str] | None = None, **body: Any) -> httpx2.Response:
+    def post(
+        self, path: str, headers: dict[str, str] | None = None, **body: Any
+    ) -> httpx2.Response:
         return self.client.post(path, json=body, headers=headers)
 
     def get(self, path: str, **query: Any) -> httpx2.Response:
@@ -53,21 +63,39 @@ class Place:
     def limit(self, **limits: Any) -> None:
         self.client.patch("policy", json={"limits": limits}).raise_for_status()
 
-    def claim(self, session: str = "s1", task: str = T, agent: str = "", **more: Any) -> httpx2.Response:
-        body = {"session_id": session, "agent_id": agent or f"agent-{session}", "lease_duration_seconds": LEASE, **more}
+    def claim(
+        self, session: str = "s1", task: str = T, agent: str = "", **more: Any
+    ) -> httpx2.Response:
+        body = {
+            "session_id": session,
+            "agent_id": agent or f"agent-{session}",
+            "lease_duration_seconds": LEASE,
+            **more,
+        }
         return self.post(f"tasks/{task}/claim", **body)
 
     def claimed(self, session: str = "s1", task: str = T) -> int:
         return int(self.claim(session, task).raise_for_status().json()["claim"]["generation"])
 
+    def report(self, session: str = "s1", generation: int = 1) -> httpx2.Response:
+        return self.post(
+            f"tasks/{T}/progress", session_id=session, generation=generation, fraction=0.5
+        )
+
     def renew(self, session: str = "s1", generation: int = 1) -> httpx2.Response:
         return self.post(f"tasks/{T}/renew", session_id=session, expected_generation=generation)
 
     def release(self, session: str = "s1", generation: int = 1, **more: Any) -> httpx2.Response:
-        return self.post(f"tasks/{T}/release", session_id=session, expected_generation=generation, **more)
+        return self.post(
+            f"tasks/{T}/release", session_id=session, expected_generation=generation, **more
+        )
 
-    def submit(self, session: str = "s1", generation: int = 1, data: Any = PLANTED, **more: Any) -> httpx2.Response:
-        return self.post(f"tasks/{T}/submit", session_id=session, generation=generation, result_data=data, **more)
+    def submit(
+        self, session: str = "s1", generation: int = 1, data: Any = PLANTED, **more: Any
+    ) -> httpx2.Response:
+        return self.post(
+            f"tasks/{T}/submit", session_id=session, generation=generation, result_data=data, **more
+        )
 
 
 Story = Callable[[Place], httpx2.Response]
@@ -93,6 +121,11 @@ def denied_completed(at: Place) -> httpx2.Response:
 def denied_held(at: Place) -> httpx2.Response:
     at.add()
     at.post(f"tasks/{T}/hold", reason="not yet").raise_for_status()
+    return at.claim()
+
+
+def denied_role(at: Place) -> httpx2.Response:
+    at.post("tasks", tasks=[{"id": T, "roles": ["architect"]}]).raise_for_status()
     return at.claim()
 
 
@@ -145,6 +178,35 @@ def already_expired(at: Place) -> httpx2.Response:
     granted(at)
     at.clock.advance(LEASE + 1)
     return at.renew()
+
+
+# Reports of progress
+
+
+def reported(at: Place) -> httpx2.Response:
+    granted(at)
+    return at.report()
+
+
+def reported_at_another_generation(at: Place) -> httpx2.Response:
+    granted(at)
+    return at.report(generation=2)
+
+
+def reported_without_claim(at: Place) -> httpx2.Response:
+    released(at)
+    return at.report()
+
+
+def reported_by_another(at: Place) -> httpx2.Response:
+    granted(at)
+    return at.report("s2")
+
+
+def reported_too_late(at: Place) -> httpx2.Response:
+    granted(at)
+    at.clock.advance(LEASE + 1)
+    return at.report()
 
 
 # Releases
@@ -207,8 +269,63 @@ def submitted_by_another(at: Place) -> httpx2.Response:
 
 def children_unfinished(at: Place) -> httpx2.Response:
     granted(at)
-    at.post(f"tasks/{T}/spawn", session_id="s1", generation=1, subtasks=["one"], keep=True).raise_for_status()
+    at.post(
+        f"tasks/{T}/spawn", session_id="s1", generation=1, subtasks=["one"], keep=True
+    ).raise_for_status()
     return at.submit()
+
+
+# Reviews
+
+
+def escalated(at: Place) -> httpx2.Response:
+    at.post("tasks", tasks=[{"id": T, "human_required": True}]).raise_for_status()
+    at.claimed()
+    return at.submit()
+
+
+def _decided(at: Place, act: str, generation: int = 1, **more: Any) -> httpx2.Response:
+    digest = at.client.get(f"tasks/{T}/review").raise_for_status().json()["digest"]
+    return at.post(f"tasks/{T}/{act}", generation=generation, digest=digest, **more)
+
+
+def approved(at: Place) -> httpx2.Response:
+    escalated(at)
+    return _decided(at, "approve")
+
+
+def rejected(at: Place) -> httpx2.Response:
+    escalated(at)
+    return _decided(at, "reject", feedback=PLANTED)
+
+
+def evaluated(at: Place) -> httpx2.Response:
+    task = "FEATURE:code"
+    rule = {"edges": {"code": {"evaluators": ["lint"]}}}
+    at.client.patch("policy", json={"agent_roles": rule}).raise_for_status()
+    at.post("tasks", tasks=[task]).raise_for_status()
+    at.claim(task=task).raise_for_status()
+    at.post(f"tasks/{task}/submit", session_id="s1", generation=1).raise_for_status()
+    digest = at.client.get(f"tasks/{task}/review").json()["digest"]
+    named = {"generation": 1, "digest": digest, "evaluator": "lint", "session_id": "ci"}
+    return at.post(f"tasks/{task}/evaluate", passed=False, **named)
+
+
+def stale_review(at: Place) -> httpx2.Response:
+    escalated(at)
+    return _decided(at, "approve", generation=2)
+
+
+def four_eyes(at: Place) -> httpx2.Response:
+    at.client.patch("policy", json={"policy": {"four_eyes": True}}).raise_for_status()
+    escalated(at)
+    return _decided(at, "approve")
+
+
+def approved_with_children(at: Place) -> httpx2.Response:
+    escalated(at)
+    at.post("tasks", tasks=[f"{T}::1"]).raise_for_status()
+    return _decided(at, "approve")
 
 
 REASONS: dict[tuple[type[StrEnum], str], tuple[Story, int]] = {
@@ -217,6 +334,7 @@ REASONS: dict[tuple[type[StrEnum], str], tuple[Story, int]] = {
     (ClaimReason, "DENIED_COMPLETED"): (denied_completed, 409),
     (ClaimReason, "DENIED_HELD"): (denied_held, 409),
     (ClaimReason, "DENIED_ASSIGNED"): (denied_assigned, 409),
+    (ClaimReason, "DENIED_ROLE"): (denied_role, 409),
     (ClaimReason, "DENIED_ACTIVE_CLAIM"): (denied_active_claim, 409),
     (ClaimReason, "DENIED_BLOCKED"): (denied_blocked, 409),
     (ClaimReason, "DENIED_LIMIT"): (denied_limit, 429),
@@ -225,17 +343,29 @@ REASONS: dict[tuple[type[StrEnum], str], tuple[Story, int]] = {
     (RenewReason, "NO_CLAIM"): (renewed_without_claim, 409),
     (RenewReason, "SESSION_MISMATCH"): (renewed_by_another, 409),
     (RenewReason, "ALREADY_EXPIRED"): (already_expired, 409),
+    (ProgressReason, "RECORDED"): (reported, 200),
+    (ProgressReason, "GENERATION_MISMATCH"): (reported_at_another_generation, 409),
+    (ProgressReason, "NO_CLAIM"): (reported_without_claim, 409),
+    (ProgressReason, "SESSION_MISMATCH"): (reported_by_another, 409),
+    (ProgressReason, "ALREADY_EXPIRED"): (reported_too_late, 409),
     (ReleaseAnswer, "RELEASED"): (released, 200),
     (ReleaseAnswer, "GENERATION_MISMATCH"): (released_at_another_generation, 409),
     (ReleaseAnswer, "NO_CLAIM"): (released_without_claim, 409),
     (ReleaseAnswer, "SESSION_MISMATCH"): (released_by_another, 409),
     (SubmitReason, "ACCEPTED"): (accepted, 200),
+    (SubmitReason, "CONVERGENCE_ESCALATED"): (escalated, 200),
     (SubmitReason, "STALE_GENERATION"): (stale_generation, 409),
     (SubmitReason, "FUTURE_GENERATION"): (future_generation, 409),
     (SubmitReason, "TASK_ALREADY_COMPLETED"): (task_already_completed, 409),
     (SubmitReason, "NO_CLAIM"): (submitted_without_claim, 409),
     (SubmitReason, "SESSION_MISMATCH"): (submitted_by_another, 409),
     (SubmitReason, "CHILDREN_UNFINISHED"): (children_unfinished, 409),
+    (ReviewReason, "APPROVED"): (approved, 200),
+    (ReviewReason, "REJECTED"): (rejected, 200),
+    (ReviewReason, "EVALUATED"): (evaluated, 200),
+    (ReviewReason, "STALE_REVIEW"): (stale_review, 409),
+    (ReviewReason, "FOUR_EYES"): (four_eyes, 409),
+    (ReviewReason, "CHILDREN_UNFINISHED"): (approved_with_children, 409),
 }
 
 
@@ -259,7 +389,10 @@ def operation_mismatch(at: Place) -> httpx2.Response:
 
 
 def plan_invalid(at: Place) -> httpx2.Response:
-    return at.post("plan", source={"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["a"]}]})
+    return at.post(
+        "plan",
+        source={"tasks": [{"id": "a", "depends_on": ["b"]}, {"id": "b", "depends_on": ["a"]}]},
+    )
 
 
 def method_refused(at: Place) -> httpx2.Response:
@@ -267,11 +400,18 @@ def method_refused(at: Place) -> httpx2.Response:
 
 
 def kind_refused(at: Place) -> httpx2.Response:
-    return at.client.post("next-id", content=b"count=1", headers={"content-type": "application/x-www-form-urlencoded"})
+    return at.client.post(
+        "next-id", content=b"count=1", headers={"content-type": "application/x-www-form-urlencoded"}
+    )
 
 
 def host_refused(at: Place) -> httpx2.Response:
     return at.client.get("ready", headers={"host": "rebound.example"})
+
+
+def review_not_found(at: Place) -> httpx2.Response:
+    at.add()
+    return at.client.get(f"tasks/{T}/review")
 
 
 def task_not_found(at: Place) -> httpx2.Response:
@@ -302,6 +442,11 @@ def route_not_found(at: Place) -> httpx2.Response:
 def not_allowed(at: Place) -> httpx2.Response:
     accepted(at)
     return at.post(f"tasks/{T}/hold")
+
+
+def live_claim(at: Place) -> httpx2.Response:
+    granted(at)
+    return at.post(f"tasks/{T}/reset")
 
 
 def task_exists(at: Place) -> httpx2.Response:
@@ -336,7 +481,12 @@ def role_refused(at: Place) -> httpx2.Response:
 
 
 def _with_keys(coordinator: AsyncCoordinator) -> App:
-    return App(Running(coordinator), door({"looks-only": Grant("k1", "ann", role=OBSERVER)}), Router(default=nothing_here), watch)
+    return App(
+        ServiceContext(coordinator),
+        authenticator({"looks-only": Grant("k1", "ann", role=OBSERVER)}),
+        Router(default=nothing_here),
+        watch,
+    )
 
 
 def service_mismatch(at: Place) -> httpx2.Response:
@@ -383,12 +533,20 @@ def busy(at: Place) -> httpx2.Response:
     titles = (f"title {number}" for number in itertools.count())
     with serving(store, deadline_seconds=0.2) as service, genlock.connect(inner) as other:
         other.add_tasks(tasks=[T])
-        store.on("commit", before=lambda: other.edit_task(task_id=T, changes={"title": next(titles)}), times=1e9)
-        return service.http.post(f"/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"})
+        store.on(
+            "commit",
+            before=lambda: other.edit_task(task_id=T, changes={"title": next(titles)}),
+            times=1e9,
+        )
+        return service.http.post(
+            f"/v1/default/default/tasks/{T}/claim", json={"session_id": "s1", "agent_id": "a"}
+        )
 
 
 def over_limit(at: Place) -> httpx2.Response:
-    return at.client.post("next-id", content=b" " * (1 << 20) + b" {}", headers={"content-type": "application/json"})
+    return at.client.post(
+        "next-id", content=b" " * (1 << 20) + b" {}", headers={"content-type": "application/json"}
+    )
 
 
 ERRORS: dict[str, tuple[Story, int]] = {
@@ -399,6 +557,7 @@ ERRORS: dict[str, tuple[Story, int]] = {
     "METHOD_REFUSED": (method_refused, 405),
     "KIND_REFUSED": (kind_refused, 415),
     "HOST_REFUSED": (host_refused, 421),
+    "REVIEW_NOT_FOUND": (review_not_found, 404),
     "TASK_NOT_FOUND": (task_not_found, 404),
     "SESSION_NOT_FOUND": (session_not_found, 404),
     "RESULT_NOT_FOUND": (result_not_found, 404),
@@ -407,6 +566,7 @@ ERRORS: dict[str, tuple[Story, int]] = {
     "ROUTE_NOT_FOUND": (route_not_found, 404),
     "NOT_ALLOWED": (not_allowed, 409),
     "TASK_EXISTS": (task_exists, 409),
+    "LIVE_CLAIM": (live_claim, 409),
     "LIMIT_REACHED": (limit_reached, 429),
     "SESSION_ENDED": (session_ended, 409),
     "ACCESS_REFUSED": (access_refused, 403),
@@ -427,6 +587,7 @@ ERRORS: dict[str, tuple[Story, int]] = {
 NOT_REACHED = {
     "GENLOCK_ERROR": "the root of the tree; what nobody foresaw is said with its code, as a 500",
     "NOT_FOUND": "what is missing is always of some kind",
+    "CLAIM_DENIED": "raised by `require()` alone, from an answer",
     "SERVICE_ERROR": "raised by clients alone",
     "SERVICE_UNREACHABLE": "raised by clients alone",
     "TOO_MANY_REQUESTS": "comes from the limits on requests, and is tested with them",
@@ -457,27 +618,33 @@ def at(service: Service, clock: ManualClock, request: pytest.FixtureRequest) -> 
 
 
 def test_the_tables_name_every_reason_and_every_error() -> None:
-    kinds = (ClaimReason, RenewReason, ReleaseAnswer, SubmitReason)
+    kinds = (ClaimReason, RenewReason, ProgressReason, ReleaseAnswer, SubmitReason, ReviewReason)
     assert set(REASONS) == {(kind, str(reason)) for kind in kinds for reason in kind}
     assert ERRORS.keys() | NOT_REACHED.keys() == KINDS.keys()
     assert not ERRORS.keys() & NOT_REACHED.keys()
 
 
 @pytest.mark.parametrize("which", REASONS, ids=lambda which: f"{which[0].__name__}-{which[1]}")
-def test_every_reason_is_answered_with_its_status(which: tuple[type[StrEnum], str], at: Place) -> None:
+def test_every_reason_is_answered_with_its_status(
+    which: tuple[type[StrEnum], str], at: Place
+) -> None:
     story, status = REASONS[which]
     answer = story(at)
     body = answer.json()
     assert (answer.status_code, body["reason"]) == (status, which[1])
-    assert body.get("success", body.get("accepted")) is (status == 200 and which[1] != "NOTHING_READY")
+    assert body.get("success", body.get("accepted")) is (
+        status == 200 and which[1] != "NOTHING_READY"
+    )
     if status == 200:
         assert answer.headers["content-type"] == "application/json"
         return
     assert answer.headers["content-type"] == "application/problem+json"
     assert body["type"] == "urn:genlock:" + which[1].lower().replace("_", "-")
-    assert (body["title"], body["status"]) == (TITLES[which[1]], status)
-    assert body["message"].startswith(body["title"])
-    assert body["message"].endswith(".")
+    assert body["status"] == status
+    assert body["title"][0].isupper()
+    assert body["message"]
+    assert all(command[0] == "genlock" for command in body["try_next"])
+    assert body["try_next"], "a refusal says what to try next"
     assert answer.headers.get("retry-after") == ("1" if status == 429 else None)
 
 
@@ -506,6 +673,9 @@ def test_what_nobody_foresaw_is_a_500_that_names_its_request_and_says_nothing_el
         store.on("find", before=burst)
         answer = service.http.get("/v1/t/p/blocked")
     assert answer.status_code == 500
-    assert (answer.json()["code"], answer.json()["title"]) == ("GENLOCK_ERROR", "Something went wrong in the service")
+    assert (answer.json()["code"], answer.json()["title"]) == (
+        "GENLOCK_ERROR",
+        "Something went wrong in the service",
+    )
     assert answer.json()["request"] == answer.headers["x-request-id"]
     assert "secret" not in answer.text

@@ -1,4 +1,5 @@
-"""Requests that wait for a task: a key that ends meanwhile gets none, and nobody takes all connections by waiting."""
+"""Requests that wait for a task: a key that ends meanwhile gets none, and nobody takes all
+connections by waiting."""
 
 from __future__ import annotations
 
@@ -12,14 +13,16 @@ import pytest
 from genlock.core.keys import KEY, NOWHERE
 from genlock.core.results import NewKey
 from genlock.errors import KeyRefused, StoreUnavailable
-from genlock.service.access.acting import Acting
-from genlock.service.access.door import Door
-from genlock.service.access.keyring import Keyring
-from genlock.service.building import Choices
-from genlock.service.exchange import Exchange
-from genlock.service.v1.waiting import LOOK_SECONDS, Waiting
+from genlock.reads.reader import Reader
+from genlock.service.api.long_poll import LOOK_SECONDS, Waiting
+from genlock.service.auth.authenticate import Authenticator
+from genlock.service.auth.key_cache import KeyCache
+from genlock.service.auth.session_access import SessionAccess
+from genlock.service.compose import Choices
+from genlock.service.request import HttpExchange
 from genlock.testing.clock import ManualClock
-from tests.engine.gates import Home, raising
+from tests.engine.gated_store import Home, raising
+from tests.eventually import eventually
 from tests.servers.service import PATIENCE_SECONDS, Service, serving
 from tests.service.keyed import Keyed
 
@@ -50,9 +53,11 @@ class Poll(threading.Thread):
 
 def until_waiting(service: Service, number: int) -> None:
     """Returns when so many wait with the engine."""
-    pause = threading.Event()
     engine = service.coordinator.engine
-    assert any(sum(waiters for _, waiters in engine.depths().values()) == number or pause.wait(0.01) for _ in range(1000))
+    eventually(
+        lambda: sum(waiters for _, waiters in engine.depths().values()) == number,
+        f"{number} waiters with the engine",
+    )
 
 
 def make_key(service: Service, **more: Any) -> NewKey:
@@ -116,33 +121,46 @@ class Stage(Keyed):
 
     def __init__(self, home: Home) -> None:
         super().__init__(home)
-        self.keyring, self.acting = Keyring(self.engine), Acting(self.engine)
-        self.acting.on_change.append(self.keyring.forget)
-        self.door = Door(self.keyring.find, None, self.keyring)
-        self.waiting = Waiting(self.door, self.acting, asyncio.Event(), 1000, look_seconds=0)
+        self.key_cache, self.acting = (
+            KeyCache(Reader(self.engine)),
+            SessionAccess(Reader(self.engine)),
+        )
+        self.acting.on_change.append(self.key_cache.forget)
+        self.authenticator = Authenticator(self.key_cache.find, None, self.key_cache)
+        self.waiting = Waiting(
+            self.authenticator, self.acting, asyncio.Event(), 1000, look_seconds=0
+        )
 
-    async def come(self, text: str) -> Exchange:
+    async def come(self, text: str) -> HttpExchange:
         """Somebody who is let in."""
         headers = {b"authorization": f"Bearer {text}".encode()}
-        exchange = Exchange({"type": "http"}, headers, "1")
-        exchange.grant = await self.door.admit(headers)
+        exchange = HttpExchange({"type": "http"}, headers, "1")
+        exchange.grant = await self.authenticator.admit(headers)
         return exchange
 
-    def wait(self, exchange: Exchange) -> asyncio.Task[Any]:
+    def wait(self, exchange: HttpExchange) -> asyncio.Task[Any]:
         """Waits for what never comes."""
         never = asyncio.get_running_loop().create_future
-        return asyncio.create_task(self.waiting.wait(lambda: never(), exchange, "acme", "s1", lambda: never()))
+        return asyncio.create_task(
+            self.waiting.wait(lambda: never(), exchange, "acme", "s1", lambda: never())
+        )
 
     async def looks(self, number: int) -> list[int]:
         """So many looks later: how many keys were loaded by each load since."""
         done, before = asyncio.Semaphore(0), len(self.store.calls)
         loop = asyncio.get_running_loop()
         seen = lambda: loop.call_soon_threadsafe(done.release)  # noqa: E731
-        self.store.on("read_events", when=lambda given: given.tenant == NOWHERE, after=seen, times=number)
+        self.store.on(
+            "read_events", when=lambda given: given.tenant == NOWHERE, after=seen, times=number
+        )
         for _ in range(number):
             await asyncio.wait_for(done.acquire(), PATIENCE_SECONDS)
         calls = self.store.calls[before:]
-        return [len(given) for method, given in calls if method == "load" and given and given[0].kind == KEY]
+        return [
+            len(given)
+            for method, given in calls
+            if method == "load" and given and given[0].kind == KEY
+        ]
 
 
 @pytest.fixture
@@ -167,8 +185,11 @@ def test_while_nothing_happens_to_keys_none_is_loaded_however_many_wait(stage: S
     asyncio.run(scenario())
 
 
-def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many_do(stage: Stage) -> None:
-    """There is a look in every second, and the first one that begins after the revocation is enough."""
+def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many_do(
+    stage: Stage,
+) -> None:
+    """There is a look in every second, and the first one that begins after the revocation is
+    enough."""
     assert inspect.signature(Waiting).parameters["look_seconds"].default == LOOK_SECONDS < 1
     keys = [stage.key() for _ in range(40)]
     first, second = stage.home.stop(), stage.home.stop()
@@ -184,8 +205,14 @@ def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many
         first.open()
         with pytest.raises(KeyRefused, match="not good"):
             await asyncio.wait_for(waiting[0], PATIENCE_SECONDS)
-        await asyncio.to_thread(second.wait)  # the next look has come as far as the gate, and no farther
-        looked = [given for method, given in stage.store.calls[before:] if method == "read_events" and given.tenant == NOWHERE]
+        await asyncio.to_thread(
+            second.wait
+        )  # the next look has come as far as the gate, and no farther
+        looked = [
+            given
+            for method, given in stage.store.calls[before:]
+            if method == "read_events" and given.tenant == NOWHERE
+        ]
         assert len(looked) == 1
         assert [task.done() for task in waiting] == [True] + [False] * 39
         second.open()
@@ -195,7 +222,9 @@ def test_a_key_that_is_revoked_counts_within_a_second_for_who_waits_however_many
     asyncio.run(scenario())
 
 
-def test_who_is_let_in_by_a_key_that_is_revoked_before_it_begins_to_wait_is_told_so(stage: Stage) -> None:
+def test_who_is_let_in_by_a_key_that_is_revoked_before_it_begins_to_wait_is_told_so(
+    stage: Stage,
+) -> None:
     key = stage.key()
 
     async def scenario() -> None:
@@ -216,7 +245,9 @@ def test_a_store_that_is_away_when_a_key_was_revoked_is_asked_again(stage: Stage
     async def scenario() -> None:
         waits = stage.wait(await stage.come(key.text))
         await stage.looks(3)
-        stage.store.on("load", when=lambda keys: bool(keys), before=raising(StoreUnavailable("away")), times=4)
+        stage.store.on(
+            "load", when=lambda keys: bool(keys), before=raising(StoreUnavailable("away")), times=4
+        )
         await asyncio.to_thread(stage.admin.revoke_key, key_id=key.key.key_id)
         with pytest.raises(KeyRefused, match="not good"):
             await asyncio.wait_for(waits, PATIENCE_SECONDS)
@@ -232,8 +263,12 @@ def test_a_tenant_s_waiting_requests_may_take_half_of_the_connections() -> None:
         assert (status, said["code"]) == (429, "TOO_MANY_REQUESTS")
         assert "limit tenant_waiting" in said["detail"]
         asked = {"agent_id": "a", "session_id": "s", "wait_seconds": 0}
-        assert service.http.post(f"{PLACE}/claim-next", json=asked).status_code == 200, "who does not wait is answered"
+        assert service.http.post(f"{PLACE}/claim-next", json=asked).status_code == 200, (
+            "who does not wait is answered"
+        )
         service.do(service.coordinator.add_tasks(tasks=["t0", "t1"]))
         assert [poll.told()[0] for poll in polls] == [200, 200]
         service.do(service.coordinator.add_tasks(tasks=["t2"]))
-        assert Poll(service, None, "again").told()[1]["task_id"] == "t2", "who has left is not counted"
+        assert Poll(service, None, "again").told()[1]["task_id"] == "t2", (
+            "who has left is not counted"
+        )

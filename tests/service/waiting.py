@@ -1,4 +1,5 @@
-"""Very many agents that wait for work, in a process of their own. It says when all have asked, and of each task when it was granted."""
+"""Very many agents that wait for work, in a process of their own. It says when all have asked, and
+of each task when it was granted."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import json
 import time
 from typing import Any
 
-from genlock.service.serving import room_for
+from genlock.service.server import room_for
 from tests.processes.worker import order, say
 
 
@@ -31,8 +32,13 @@ class Waiters:
 
     async def _wait(self, number: int) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
-        body = json.dumps({"agent_id": f"w{number}", "session_id": f"w{number}", "wait_seconds": 600}).encode()
-        ask = f"POST /v1/default/default/claim-next HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        body = json.dumps(
+            {"agent_id": f"w{number}", "session_id": f"w{number}", "wait_seconds": 600}
+        ).encode()
+        ask = (
+            "POST /v1/default/default/claim-next HTTP/1.1\r\nhost: localhost\r\ncontent-length: "
+            f"{len(body)}\r\n\r\n"
+        ).encode() + body
         try:
             while True:
                 writer.write(ask)
@@ -40,7 +46,9 @@ class Waiters:
                 if self._asked == self._count:
                     say(fact="there")
                 head = await reader.readuntil(b"\r\n\r\n")
-                length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length:"))
+                length = next(
+                    line for line in head.split(b"\r\n") if line.startswith(b"content-length:")
+                )
                 self._got(json.loads(await reader.readexactly(int(length.split()[1]))))
         finally:
             writer.close()

@@ -8,7 +8,9 @@ import apsw
 class FaultyFile(apsw.VFSFile):
     """A file that asks its file system before it writes."""
 
-    def __init__(self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+    def __init__(
+        self, vfs: FaultyVFS, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
         self.vfs = vfs
         self.is_log = bool(flags[0] & apsw.SQLITE_OPEN_WAL)
         super().__init__("", name, flags)

@@ -1,8 +1,10 @@
-"""A file system for SQLite that remembers which writes were never synced, so that the power can be cut after any of them.
+"""A file system for SQLite that remembers which writes were never synced, so that the power can be
+cut after any of them.
 
-Everything passes through to real files, where the running store reads it. Beside that, each operation is logged. `Disk` plays a log
-back up to the cut and says what the files could look like when the power returns: what was synced is there; of the rest, any part may
-be, and any write may be torn. Shared memory is gone, as it is after a restart.
+Everything passes through to real files, where the running store reads it. Beside that, each
+operation is logged. `Disk` plays a log back up to the cut and says what the files could look like
+when the power returns: what was synced is there; of the rest, any part may be, and any write may be
+torn. Shared memory is gone, as it is after a restart.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Operation(NamedTuple):
 class ForgetfulFile(apsw.VFSFile):
     """A file of which every write is logged."""
 
-    def __init__(self, vfs: ForgetfulVFS, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+    def __init__(
+        self, vfs: ForgetfulVFS, name: str | apsw.URIFilename | None, flags: list[int]
+    ) -> None:
         self.log = vfs.log
         self.name = Path(name if isinstance(name, str) else name.filename() if name else "").name
         super().__init__("", name, flags)
@@ -47,7 +51,8 @@ class ForgetfulFile(apsw.VFSFile):
 
 
 class ForgetfulVFS(apsw.VFS):
-    """Logs what happens to the files of one store; register under a name of one's own, and unregister in the end."""
+    """Logs what happens to the files of one store; register under a name of one's own, and
+    unregister in the end."""
 
     def __init__(self, name: str) -> None:
         self.log: list[Operation] = []
@@ -83,9 +88,16 @@ class Disk:
         else:
             self._settle(operation.file, len(waiting))
             if operation.file in self.created and operation.file.endswith(("-wal", "-journal")):
-                # With the first sync of a new log or journal SQLite syncs the folder, and so what was deleted before stays so.
+                # With the first sync of a new log or journal SQLite syncs the folder, and so what
+                # was deleted before stays so.
                 for name, done in self.pending.items():
-                    self._settle(name, max((at for at, each in enumerate(done, 1) if each.kind == "delete"), default=0))
+                    self._settle(
+                        name,
+                        max(
+                            (at for at, each in enumerate(done, 1) if each.kind == "delete"),
+                            default=0,
+                        ),
+                    )
             self.created.discard(operation.file)
 
     def _settle(self, name: str, count: int) -> None:
@@ -117,7 +129,9 @@ def _done(content: bytes | None, operation: Operation) -> bytes | None:
     if operation.kind == "truncate":
         return content[: operation.offset].ljust(operation.offset, b"\0")
     end = operation.offset + len(operation.data)
-    return content[: operation.offset].ljust(operation.offset, b"\0") + operation.data + content[end:]
+    return (
+        content[: operation.offset].ljust(operation.offset, b"\0") + operation.data + content[end:]
+    )
 
 
 def _survivors(pending: list[Operation], dice: random.Random) -> list[Operation]:
@@ -129,13 +143,17 @@ def _survivors(pending: list[Operation], dice: random.Random) -> list[Operation]
         return pending
     if fashion != "any":
         count = dice.randint(0, len(pending)) if fashion == "prefix" else max(0, len(pending) - 1)
-        return pending[:count] + [torn for cut in pending[count : count + 1] for torn in _torn(cut, dice)]
+        return pending[:count] + [
+            torn for cut in pending[count : count + 1] for torn in _torn(cut, dice)
+        ]
     kept: list[Operation] = []
     for operation in pending:
         fate = dice.random()
         if operation.kind == "delete":
             if fate < 0.5:
-                break  # the old file is still the one with this name: what was done to the new one is nowhere
+                # The old file is still the one with this name: what was done to the new one is
+                # nowhere
+                break
             kept.append(operation)
         elif fate < 0.4:
             kept.append(operation)
@@ -152,4 +170,7 @@ def _torn(operation: Operation, dice: random.Random) -> list[Operation]:
     if len(data) <= SECTOR or dice.random() < 0.5:
         return [operation._replace(data=data[: dice.randrange(len(data))])]
     sectors = [at for at in range(0, len(data), SECTOR) if dice.random() < 0.5]
-    return [operation._replace(offset=operation.offset + at, data=data[at : at + SECTOR]) for at in sectors]
+    return [
+        operation._replace(offset=operation.offset + at, data=data[at : at + SECTOR])
+        for at in sectors
+    ]

@@ -9,6 +9,7 @@ import inspect
 import time
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,41 +17,45 @@ from msgspec.structs import replace
 
 from genlock.errors import BadArgument, CursorLost, OverLimit
 from genlock.store import (
-    Asked,
     Audit,
     Change,
     Clock,
     Committed,
     Conflict,
+    Deferred,
     EventPage,
     EventQuery,
     Key,
-    Later,
-    Look,
     Page,
     Payloads,
+    PendingCommit,
+    PendingLoad,
     Query,
-    Recorded,
-    Sent,
+    RecordedEvent,
     Snapshot,
     Store,
     Stored,
 )
-from genlock.testing import StoreContract, contract_upkeep
+from genlock.testing import StoreContract, contract_maintenance
 from tests.stores import test_contract
 
 
 class Whole:
-    """A store that breaks nothing: all it does is done by another. The handles of one place share `notes`."""
+    """A store that breaks nothing: all it does is done by another. The handles of one place share
+    `notes`."""
 
     def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
         self.inner, self.notes, self.limits = inner, notes, inner.limits
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        return self.inner.load(keys, with_index=with_index)
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        return self.inner.load(keys, queries, with_index=with_index)
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        return self.inner.commit(changes)
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        return self.inner.commit(changes, epoch=epoch)
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         return self.inner.find(query, count_by=count_by)
@@ -58,8 +63,15 @@ class Whole:
     def read_events(self, query: EventQuery) -> EventPage:
         return self.inner.read_events(query)
 
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
-        self.inner.wait(projects, after, timeout)
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
+        return self.inner.wait(projects, after, timeout, others=others)
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         self.inner.purge(key, before_version, base)
@@ -83,7 +95,9 @@ class Whole:
 
 
 class SwapsByVersionAlone(Whole):
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         digests = [self.at(change.key) for change in changes]
         return self.inner.commit(
             [
@@ -96,47 +110,72 @@ class SwapsByVersionAlone(Whole):
 class ChecksBeforeItWrites(Whole):
     """Reads, compares, and then writes without a condition."""
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        fits = [self.at(change.key) == (change.read_version, change.read_digest) for change in changes]
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        fits = [
+            self.at(change.key) == (change.read_version, change.read_digest) for change in changes
+        ]
         time.sleep(0.001)  # a store on the other end of a network takes its time
-        return [self.force(change) if fit else Conflict() for change, fit in zip(changes, fits, strict=True)]
+        return [
+            self.force(change) if fit else Conflict()
+            for change, fit in zip(changes, fits, strict=True)
+        ]
 
     def force(self, change: Change) -> Committed | Conflict:
         answer: Committed | Conflict = Conflict()
         while isinstance(answer, Conflict):
             version, digest = self.at(change.key)
-            (answer,) = self.inner.commit([change._replace(read_version=version, read_digest=digest)])
+            (answer,) = self.inner.commit(
+                [change._replace(read_version=version, read_digest=digest)]
+            )
         return answer
 
 
 class WritesEventsOfTheRefused(Whole):
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        answers = self.inner.commit(changes)
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        answers = self.inner.commit(changes, epoch=epoch)
         for change, answer in zip(changes, answers, strict=True):
             if isinstance(answer, Conflict):
-                self.notes.setdefault("ghosts", []).extend(Recorded(change.key, *event, 0) for event in change.events)
+                self.notes.setdefault("ghosts", []).extend(
+                    RecordedEvent(change.key, *event, 0) for event in change.events
+                )
         return answers
 
     def read_events(self, query: EventQuery) -> EventPage:
         page = self.inner.read_events(query)
-        ghosts = [ghost for ghost in self.notes.get("ghosts", []) if isinstance(ghost, Recorded) and ghost.key == query.record]
+        ghosts = [
+            ghost
+            for ghost in self.notes.get("ghosts", [])
+            if isinstance(ghost, RecordedEvent) and ghost.key == query.record
+        ]
         return page._replace(events=[*page.events, *ghosts])
 
 
 class CommitsAllOrNone(Whole):
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        if any(self.at(change.key) != (change.read_version, change.read_digest) for change in changes):
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        if any(
+            self.at(change.key) != (change.read_version, change.read_digest) for change in changes
+        ):
             return [Conflict() for _ in changes]
-        return self.inner.commit(changes)
+        return self.inner.commit(changes, epoch=epoch)
 
 
 class AnswersInItsOwnOrder(Whole):
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         return self.inner.commit(sorted(changes, key=lambda change: change.digest))
 
 
 class WritesUpToTheLimit(Whole):
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         answers: list[Committed | Conflict] = []
         for change in changes[: self.limits.batch]:
             answers += self.inner.commit([change])
@@ -146,28 +185,43 @@ class WritesUpToTheLimit(Whole):
 
 
 class LoadsKeyByKey(Whole):
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        parts = [self.inner.load([])]
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        parts = [self.inner.load([], queries)]
         for key in keys:
             time.sleep(0)  # as above
             parts.append(self.inner.load([key], with_index=with_index))
-        return parts[0]._replace(records={key: stored for part in parts for key, stored in part.records.items()})
+        return parts[0]._replace(
+            records={key: stored for part in parts for key, stored in part.records.items()}
+        )
 
 
 class RemembersWhatItLoaded(Whole):
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        snapshot = self.inner.load(keys, with_index=with_index)
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        snapshot = self.inner.load(keys, queries, with_index=with_index)
         memory: dict[Key, Stored] = self.__dict__.setdefault("memory", {})
-        return snapshot._replace(records={key: memory.setdefault(key, stored) for key, stored in snapshot.records.items()})
+        return snapshot._replace(
+            records={
+                key: memory.setdefault(key, stored) for key, stored in snapshot.records.items()
+            }
+        )
 
 
 class ShowsSomeEventsTooLate(Whole):
-    """Some events come to light only after a later one has been read: as when positions are given before the commit."""
+    """Some events come to light only after a later one has been read: as when positions are given
+    before the commit."""
 
     def read_events(self, query: EventQuery) -> EventPage:
         page = self.inner.read_events(query)
         shown: set[int] = self.__dict__.setdefault("shown", set())
-        late = [event for event in page.events[:-1] if event.version % 3 == 0 and event.position not in shown and not query.record]
+        late = [
+            event
+            for event in page.events[:-1]
+            if event.version % 3 == 0 and event.position not in shown and not query.record
+        ]
         shown.update(event.position for event in late)
         return page._replace(events=[event for event in page.events if event not in late])
 
@@ -176,7 +230,9 @@ class RepeatsTheLastOfAPage(Whole):
     def read_events(self, query: EventQuery) -> EventPage:
         page = self.inner.read_events(query)
         if page.more and len(page.events) > 1:
-            return page._replace(cursor=self.inner.read_events(replace(query, limit=len(page.events) - 1)).cursor)
+            return page._replace(
+                cursor=self.inner.read_events(replace(query, limit=len(page.events) - 1)).cursor
+            )
         return page
 
 
@@ -224,107 +280,112 @@ class FindsDependentsLate(Whole):
         return before
 
 
-class LooksInItsOwnOrder(Whole):
-    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
-        super().__init__(inner, notes)
-        self.limits = replace(inner.limits, looks=True)
+class AnswersQueriesInItsOwnOrder(Whole):
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        snapshot = self.inner.load(keys, with_index=with_index)
+        return snapshot._replace(pages=[self.find(query) for query in reversed(queries)])
 
-    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
-        return Look(self.load(keys), [self.find(query) for query in reversed(queries)])
 
-
-class Sends(Whole):
+class Starts(Whole):
     """In one step, like the memory store; but it says that it has two."""
 
     def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
         super().__init__(inner, notes)
-        self.limits = replace(inner.limits, sends=True)
+        self.limits = replace(inner.limits, starts=True)
 
-    def send(self, changes: Sequence[Change]) -> Sent:
-        return Later(self.commit, changes)
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
+        return Deferred(partial(self.commit, epoch=epoch), changes)
+
+    def start_load(self, keys: Sequence[Key]) -> PendingLoad:
+        return Deferred(self.load, keys)
 
 
-class AnswersTheFirstForAll(Sends):
+class AnswersTheFirstForAll(Starts):
     """One connection for all that is sent: whoever listens first hears the first answer."""
 
-    def send(self, changes: Sequence[Change]) -> Sent:
-        self.notes.setdefault("sent", []).append(Later(self.commit, changes))
-        return Later(lambda _: self.notes["sent"].pop(0).answers(), ())  # type: ignore[attr-defined]
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
+        self.notes.setdefault("sent", []).append(
+            Deferred(partial(self.commit, epoch=epoch), changes)
+        )
+        return Deferred(lambda _: self.notes["sent"].pop(0).answers(), ())  # type: ignore[attr-defined]
 
 
-class ComplainsWhenItSends(Sends):
-    def send(self, changes: Sequence[Change]) -> Sent:
+class ComplainsWhenItSends(Starts):
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
         answers = self.commit(changes)
-        return Later(lambda _: answers, ())
+        return Deferred(lambda _: answers, ())
 
 
-class LeavesAnswersLying(Sends):
+class LeavesAnswersLying(Starts):
     """A connection that was given back with an answer on it."""
 
-    def send(self, changes: Sequence[Change]) -> Sent:
-        self.notes["lying"] = [self.inner.commit(changes)]
-        return Later(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
+    def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
+        self.notes["lying"] = [self.inner.commit(changes, epoch=epoch)]
+        return Deferred(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        answers = self.inner.commit(changes)
-        return self.notes.pop("lying")[0] if "lying" in self.notes and len(changes) == 1 else answers  # type: ignore[return-value]
-
-
-class Asks(Whole):
-    """In one step, like the memory store; but it says that it has two."""
-
-    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
-        super().__init__(inner, notes)
-        self.limits = replace(inner.limits, asks=True)
-
-    def ask(self, keys: Sequence[Key]) -> Asked:
-        return Later(self.load, keys)
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        answers = self.inner.commit(changes, epoch=epoch)
+        return (
+            self.notes.pop("lying")[0] if "lying" in self.notes and len(changes) == 1 else answers  # type: ignore[return-value]
+        )
 
 
-class TellsTheFirstToAll(Asks):
+class TellsTheFirstToAll(Starts):
     """One connection for all that is asked: whoever listens first hears the first answer."""
 
-    def ask(self, keys: Sequence[Key]) -> Asked:
-        self.notes.setdefault("asked", []).append(Later(self.load, keys))
-        return Later(lambda _: self.notes["asked"].pop(0).answers(), ())  # type: ignore[attr-defined]
+    def start_load(self, keys: Sequence[Key]) -> PendingLoad:
+        self.notes.setdefault("asked", []).append(Deferred(self.load, keys))
+        return Deferred(lambda _: self.notes["asked"].pop(0).answers(), ())  # type: ignore[attr-defined]
 
 
-class AsksBeforehand(Asks):
+class AsksBeforehand(Starts):
     """It says what it has heard before."""
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         before = self.inner.load([change.key for change in changes])
         self.notes.setdefault("before", [before])[0] = before
-        return self.inner.commit(changes)
+        return self.inner.commit(changes, epoch=epoch)
 
-    def ask(self, keys: Sequence[Key]) -> Asked:
+    def start_load(self, keys: Sequence[Key]) -> PendingLoad:
         before = self.notes["before"][0]
-        return Later(lambda _: before, ())  # type: ignore[arg-type, return-value]
+        return Deferred(lambda _: before, ())  # type: ignore[arg-type, return-value]
 
 
-class ComplainsWhenItIsAsked(Asks):
-    def ask(self, keys: Sequence[Key]) -> Asked:
+class ComplainsWhenItIsAsked(Starts):
+    def start_load(self, keys: Sequence[Key]) -> PendingLoad:
         snapshot = self.load(keys)
-        return Later(lambda _: snapshot, ())
+        return Deferred(lambda _: snapshot, ())
 
 
-class LeavesWhatWasReadLying(Asks):
+class LeavesWhatWasReadLying(Starts):
     """A connection that was given back with an answer on it."""
 
-    def ask(self, keys: Sequence[Key]) -> Asked:
+    def start_load(self, keys: Sequence[Key]) -> PendingLoad:
         self.notes["lying"] = [self.inner.load(keys)]
-        return Later(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
+        return Deferred(lambda _: self.notes.pop("lying")[0], ())  # type: ignore[arg-type, return-value]
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        snapshot = self.inner.load(keys, with_index=with_index)
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        snapshot = self.inner.load(keys, queries, with_index=with_index)
         return self.notes.pop("lying")[0] if "lying" in self.notes else snapshot  # type: ignore[return-value]
 
 
 class PagesByNumber(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         skipped = int(query.after or 0)
-        page = self.inner.find(replace(query, after=None, limit=skipped + query.limit), count_by=count_by)
-        return page._replace(records=page.records[skipped:], next=page.next and str(skipped + query.limit))
+        page = self.inner.find(
+            replace(query, after=None, limit=skipped + query.limit), count_by=count_by
+        )
+        return page._replace(
+            records=page.records[skipped:], next=page.next and str(skipped + query.limit)
+        )
 
 
 class LeavesOutTheInstantItself(Whole):
@@ -336,7 +397,9 @@ class LeavesOutTheInstantItself(Whole):
 class CountsAPage(Whole):
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         page = self.inner.find(query, count_by=count_by)
-        return page._replace(counts={name: min(count, query.limit) for name, count in page.counts.items()})
+        return page._replace(
+            counts={name: min(count, query.limit) for name, count in page.counts.items()}
+        )
 
 
 class TakesHeadsOfAllPoolsTogether(Whole):
@@ -350,7 +413,11 @@ class PutsThoseWithoutAnOrderLast(Whole):
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         page = self.inner.find(query, count_by=count_by)
-        return page._replace(records=sorted(page.records, key=lambda stored: stored.order is None)) if query.pool is not None else page
+        return (
+            page._replace(records=sorted(page.records, key=lambda stored: stored.order is None))
+            if query.pool is not None
+            else page
+        )
 
 
 class KeepsTheFirstBase(Whole):
@@ -361,7 +428,7 @@ class KeepsTheFirstBase(Whole):
 
 class OverwritingPayloads:
     def __init__(self, inner: Payloads) -> None:
-        self.open, self.drop, self.inner = inner.open, inner.drop, inner
+        self.open, self.drop, self.names, self.inner = inner.open, inner.drop, inner.names, inner
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
         self.inner.drop(key, digest)
@@ -380,43 +447,71 @@ class TakesAnyEpoch(Whole):
             self.inner.set_epoch(epoch)
 
 
+class CommitsInAnyEpoch(Whole):
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        return self.inner.commit(changes)
+
+
 class WaitsNoTime(Whole):
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
-        self.inner.wait(projects, after, 0)
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
+        return self.inner.wait(projects, after, 0)
 
 
 class WaitsAllTheTime(Whole):
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
         time.sleep(timeout)
-
-
-class Hears(Whole):
-    def __init__(self, inner: Store, notes: dict[str, list[object]]) -> None:
-        super().__init__(inner, notes)
-        self.limits = replace(inner.limits, hears=True)
-
-    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
-        self.wait(projects, after, timeout)
         return ()
 
 
-class NamesAllWhoWereAskedFor(Hears):
-    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
-        self.wait(projects, after, timeout)
+class NamesAllWhoWereAskedFor(Whole):
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
+        self.inner.wait(projects, after, timeout)
         return projects
 
 
-class HearsNobodyBesideItself(Hears):
+class HearsNobodyBesideItself(Whole):
     """It takes the last words for all of them."""
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         self.notes["last"] = [id(self)]
-        return self.inner.commit(changes)
+        return self.inner.commit(changes, epoch=epoch)
 
-    def hear(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> Sequence[tuple[str, str]]:
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
         if self.notes.get("last") == [id(self)]:
             time.sleep(timeout)
-        self.wait(projects, after, timeout)
+        self.inner.wait(projects, after, timeout)
         return ()
 
 
@@ -434,12 +529,26 @@ class Folds(Whole):
     def folded(self, key: Key) -> Key:
         return key._replace(id=self.fold(key.id))
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        snapshot = self.inner.load([self.folded(key) for key in keys], with_index=with_index)
-        return snapshot._replace(records={key: snapshot.records[self.folded(key)] for key in keys if self.folded(key) in snapshot.records})
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        snapshot = self.inner.load(
+            [self.folded(key) for key in keys], queries, with_index=with_index
+        )
+        return snapshot._replace(
+            records={
+                key: snapshot.records[self.folded(key)]
+                for key in keys
+                if self.folded(key) in snapshot.records
+            }
+        )
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        return self.inner.commit([change._replace(key=self.folded(change.key)) for change in changes])
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
+        return self.inner.commit(
+            [change._replace(key=self.folded(change.key)) for change in changes]
+        )
 
 
 class FoldsCase(Folds):
@@ -460,15 +569,25 @@ class NormalisesLetters(Folds):
 class JoinsNames(Whole):
     """Keys as one text, with a dash between the parts."""
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        joined = {"-".join(key): key for key in self.notes.setdefault("keys", []) if isinstance(key, Key)}
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        joined = {
+            "-".join(key): key for key in self.notes.setdefault("keys", []) if isinstance(key, Key)
+        }
         real = {key: joined.get("-".join(key), key) for key in keys}
-        snapshot = self.inner.load(list(real.values()), with_index=with_index)
-        return snapshot._replace(records={key: snapshot.records[at] for key, at in real.items() if at in snapshot.records})
+        snapshot = self.inner.load(list(real.values()), queries, with_index=with_index)
+        return snapshot._replace(
+            records={
+                key: snapshot.records[at] for key, at in real.items() if at in snapshot.records
+            }
+        )
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         self.notes.setdefault("keys", []).extend(change.key for change in changes)
-        return self.inner.commit(changes)
+        return self.inner.commit(changes, epoch=epoch)
 
 
 BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]] = [
@@ -484,12 +603,18 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     ),
     (
         WritesEventsOfTheRefused,
-        ["test_of_a_change_that_conflicts_nothing_is_written", "test_a_second_writer_between_read_and_write_makes_a_conflict"],
+        [
+            "test_of_a_change_that_conflicts_nothing_is_written",
+            "test_a_second_writer_between_read_and_write_makes_a_conflict",
+        ],
     ),
     (CommitsAllOrNone, ["test_changes_of_a_batch_stand_or_fall_alone"]),
     (
         AnswersInItsOwnOrder,
-        ["test_changes_of_a_batch_stand_or_fall_alone", "test_the_position_of_a_commit_is_that_of_its_last_event_in_the_feed"],
+        [
+            "test_changes_of_a_batch_stand_or_fall_alone",
+            "test_the_position_of_a_commit_is_that_of_its_last_event_in_the_feed",
+        ],
     ),
     (
         WritesUpToTheLimit,
@@ -500,10 +625,16 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     ),
     (LoadsKeyByKey, ["test_a_load_is_one_consistent_read"]),
     (RemembersWhatItLoaded, ["test_two_handles_see_each_others_commits_at_once"]),
-    (ShowsSomeEventsTooLate, ["test_a_reader_by_cursor_misses_and_doubles_nothing_while_threads_commit"]),
+    (
+        ShowsSomeEventsTooLate,
+        ["test_a_reader_by_cursor_misses_and_doubles_nothing_while_threads_commit"],
+    ),
     (RepeatsTheLastOfAPage, ["test_every_cursor_continues_right_after_its_page"]),
     (HasOneCursorAPage, ["test_a_page_has_the_cursor_behind_each_event_if_asked"]),
-    (CountsVoidsThatAreEvents, ["test_every_position_up_to_a_pages_end_is_an_events_or_counted_as_void"]),
+    (
+        CountsVoidsThatAreEvents,
+        ["test_every_position_up_to_a_pages_end_is_an_events_or_counted_as_void"],
+    ),
     (
         NeverLosesACursor,
         [
@@ -515,7 +646,7 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
     ),
     (LooksAtTheCursorFirst, ["test_who_reads_while_events_are_purged_has_them_or_is_told"]),
     (FindsDependentsLate, ["test_who_waits_on_a_record_is_found_exactly_and_at_once"]),
-    (LooksInItsOwnOrder, ["test_a_look_is_a_load_and_a_find_for_each_query_in_their_order"]),
+    (AnswersQueriesInItsOwnOrder, ["test_load_answers_each_query_as_find_does_in_their_order"]),
     (AnswersTheFirstForAll, ["test_others_are_served_while_commits_are_under_way"]),
     (ComplainsWhenItSends, ["test_what_cannot_be_written_is_told_with_the_answers"]),
     (LeavesAnswersLying, ["test_an_answer_that_nobody_wants_to_hear_is_not_taken_for_anothers"]),
@@ -528,20 +659,48 @@ BROKEN: list[tuple[Callable[[Store, dict[str, list[object]]], Store], list[str]]
         ["test_what_was_sent_is_answered_change_by_change_whichever_thread_waits"],
     ),
     (PagesByNumber, ["test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go"]),
-    (LeavesOutTheInstantItself, ["test_due_records_come_in_order_of_time_and_the_instant_is_included"]),
+    (
+        LeavesOutTheInstantItself,
+        ["test_due_records_come_in_order_of_time_and_the_instant_is_included"],
+    ),
     (CountsAPage, ["test_counts_do_not_end_at_a_page"]),
     (TakesHeadsOfAllPoolsTogether, ["test_heads_are_the_first_of_every_pool_in_order"]),
-    (PutsThoseWithoutAnOrderLast, ["test_whoever_has_no_order_comes_first_in_its_pool"]),
-    (KeepsTheFirstBase, ["test_a_second_purge_swaps_the_base", "test_a_purge_leaves_replay_intact"]),
+    (PutsThoseWithoutAnOrderLast, ["test_records_without_order_come_first_in_their_pool"]),
+    (
+        KeepsTheFirstBase,
+        ["test_a_second_purge_swaps_the_base", "test_a_purge_leaves_replay_intact"],
+    ),
     (OverwritesPayloads, ["test_a_payload_once_put_stays"]),
     (
         TakesAnyEpoch,
-        ["test_the_epoch_is_zero_at_birth_and_goes_only_upwards", "test_of_many_who_raise_the_epoch_to_the_same_number_one_does"],
+        [
+            "test_the_epoch_is_zero_at_birth_and_goes_only_upwards",
+            "test_of_many_who_raise_the_epoch_to_the_same_number_one_does",
+        ],
+    ),
+    (
+        CommitsInAnyEpoch,
+        [
+            "test_changes_that_were_decided_before_the_epoch_rose_are_all_conflicts",
+            "test_who_has_read_that_another_handle_raised_the_epoch_writes_nothing_of_the_old_one",
+        ],
     ),
     (WaitsNoTime, ["test_a_wait_on_a_quiet_feed_lasts_until_its_timeout"]),
-    (WaitsAllTheTime, ["test_a_waiter_is_woken_by_another_handles_commit", "test_a_waiter_on_several_projects_is_woken_by_any"]),
-    (NamesAllWhoWereAskedFor, ["test_who_hears_comes_back_for_what_others_do_and_names_nothing_else"]),
-    (HearsNobodyBesideItself, ["test_who_hears_misses_nothing_of_others_among_what_is_done_here"]),
+    (
+        WaitsAllTheTime,
+        [
+            "test_a_waiter_is_woken_by_another_handles_commit",
+            "test_a_waiter_on_several_projects_is_woken_by_any",
+        ],
+    ),
+    (
+        NamesAllWhoWereAskedFor,
+        ["test_a_wait_for_others_ends_when_they_commit_and_names_only_what_they_moved"],
+    ),
+    (
+        HearsNobodyBesideItself,
+        ["test_a_wait_for_others_misses_none_of_their_commits_among_its_own"],
+    ),
     (IsNeverClosed, ["test_a_closed_store_says_so"]),
     (FoldsCase, ["test_upper_and_lower_case_are_apart"]),
     (DropsTrailingBlanks, ["test_blanks_distinguish"]),
@@ -568,18 +727,26 @@ def run(contract: StoreContract, clause: str, place: Path) -> None:
     """Calls one clause as pytest would."""
     method = getattr(contract, clause)
     with contract.handles(place) as another:
-        given: dict[str, Callable[[], object]] = {"another": lambda: another, "store": another, "tmp_path": lambda: place}
+        given: dict[str, Callable[[], object]] = {
+            "another": lambda: another,
+            "store": another,
+            "tmp_path": lambda: place,
+        }
         method(**{name: given[name]() for name in inspect.signature(method).parameters})
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What never comes need not be waited for so long."""
-    monkeypatch.setattr(contract_upkeep, "PATIENCE", 1.0)
+    monkeypatch.setattr(contract_maintenance, "PATIENCE", 1.0)
 
 
-@pytest.mark.parametrize(("broken", "clause"), CLAUSES, ids=[f"{broken.__name__}-{clause}" for broken, clause in CLAUSES])
-def test_a_broken_promise_is_noticed(broken: Callable[[Store, dict[str, list[object]]], Store], clause: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("broken", "clause"), CLAUSES, ids=[f"{broken.__name__}-{clause}" for broken, clause in CLAUSES]
+)
+def test_a_broken_promise_is_noticed(
+    broken: Callable[[Store, dict[str, list[object]]], Store], clause: str, tmp_path: Path
+) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run(Broken(broken), clause, tmp_path)
 

@@ -28,17 +28,40 @@ from botocore.exceptions import (
 from msgspec.structs import replace
 
 import genlock
-from genlock.errors import BadArgument, CursorLost, OutcomeUnknown, OverLimit, StoreError, StoreForeign, StoreMissing, StoreUnavailable
+from genlock.errors import (
+    BadArgument,
+    CursorLost,
+    OutcomeUnknown,
+    OverLimit,
+    StoreError,
+    StoreForeign,
+    StoreMissing,
+    StoreUnavailable,
+)
 from genlock.open import open_store
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
-from genlock.stores.dynamodb import DynamoDBStore, calls, create_table, driver, keys
-from genlock.stores.dynamodb.faults import Cancelled, Trouble, cancelled_by, fault_of, trouble_of
-from genlock.stores.dynamodb.holes import HOLE_SECONDS
-from genlock.stores.dynamodb.items import INDEX_FIELDS, Item, at_of, key_item, whole
-from genlock.stores.dynamodb.settings import settings_of
+from genlock.stores.dynamodb import DynamoDBStore, calls, connection, create_table, keys
+from genlock.stores.dynamodb.calls import (
+    Cancelled,
+    FailureKind,
+    cancelled_by,
+    fault_of,
+    trouble_of,
+)
+from genlock.stores.dynamodb.commit import ACTIONS, Plan, Result, grouped
+from genlock.stores.dynamodb.connection import settings_of
+from genlock.stores.dynamodb.keys import INDEX_FIELDS, Item, at_of, key_item, whole
+from genlock.stores.dynamodb.position_gaps import GAP_SECONDS
 from genlock.stores.dynamodb.store import THREADS
-from genlock.stores.dynamodb.writing import ACTIONS, Plan, Result, grouped
-from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
+from genlock.testing.sample import (
+    facts_of,
+    keys_of,
+    make_change,
+    make_key,
+    read_feed,
+    read_record,
+    recorded_of,
+)
 from tests.servers import ministack, proxy
 from tests.servers.ministack import Server
 
@@ -102,36 +125,47 @@ def take_positions(store: DynamoDBStore, number: int) -> None:
 
 def test_a_coordinator_is_opened_by_the_url_of_a_table(place: Path, dynamodb: Server) -> None:
     url = ministack.url_for(place)
-    with genlock.connect(url, agent_id="alice", session_id="s1") as fleet:
+    with genlock.connect(url, create=True, agent_id="alice", session_id="s1") as fleet:
         fleet.add_tasks(tasks=["A-001-x"])
         assert fleet.claim_task(task_id="A-001-x").success
-    with genlock.connect(url) as fleet:
+    with genlock.connect(url, create=True) as fleet:
         assert fleet.get_task_state(task_id="A-001-x").generation == 1
 
 
 def test_a_table_that_is_not_there_is_an_error_that_says_what_to_do(dynamodb: Server) -> None:
     with pytest.raises(StoreMissing, match=r"there is no table nowhere.*genlock db create"):
-        open_store(ministack.url_of("nowhere", dynamodb.endpoint_url))
+        open_store(ministack.url_of("nowhere", dynamodb.endpoint_url), create=True)
 
 
 def test_a_table_of_somebody_else_is_refused(dynamodb: Server) -> None:
     client = ministack.client_of(dynamodb.endpoint_url)
     keyed: dict[str, Any] = {
-        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
-        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        "AttributeDefinitions": [
+            {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
+        ],
+        "KeySchema": [
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
     }
     client.create_table(TableName="foreign", BillingMode="PAY_PER_REQUEST", **keyed)
     with pytest.raises(StoreForeign, match="none of Genlock's"):
-        open_store(ministack.url_of("foreign", dynamodb.endpoint_url))
+        open_store(ministack.url_of("foreign", dynamodb.endpoint_url), create=True)
 
 
-def test_a_table_of_a_newer_format_is_refused(place: Path, dynamodb: Server, store: DynamoDBStore) -> None:
+def test_a_table_of_a_newer_format_is_refused(
+    place: Path, dynamodb: Server, store: DynamoDBStore
+) -> None:
     store._table.update(keys.META, "SET #f = :f", {":f": whole(2)})
-    with pytest.raises(StoreForeign, match="format 2; this version of Genlock knows 1: install a newer one"):
+    with pytest.raises(
+        StoreForeign, match="format 2; this version of Genlock knows 1: install a newer one"
+    ):
         opened(place)
 
 
-def test_creating_a_table_again_changes_nothing(place: Path, dynamodb: Server, store: DynamoDBStore) -> None:
+def test_creating_a_table_again_changes_nothing(
+    place: Path, dynamodb: Server, store: DynamoDBStore
+) -> None:
     commit(store, make_change(make_key()))
     cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
     create_table(ministack.url_for(place))
@@ -145,56 +179,79 @@ def test_creating_a_table_again_changes_nothing(place: Path, dynamodb: Server, s
         ("dynamodb://?region=eu-west-1", "names no table"),
         ("dynamodb://a/b", "names no table"),
         ("dynamodb://table#x", "names no table"),
-        ("dynamodb://table?regoin=eu-west-1", "no setting 'regoin'; there are: region, endpoint_url, payloads"),
+        (
+            "dynamodb://table?regoin=eu-west-1",
+            "no setting 'regoin'; there are: region, endpoint_url, payloads",
+        ),
         ("dynamodb://table?region", "table\\?region"),
         ("dynamodb://table?region=", "given twice, or has no value"),
         ("dynamodb://table?region=eu-west-1&region=eu-west-2", "given twice, or has no value"),
-        ("dynamodb://table?region=eu-west-1&payloads=gs://bucket", "write payloads=s3://bucket/prefix or payloads=file:///folder"),
-        ("dynamodb://table", "region is not known: write dynamodb://table\\?region=…, or set AWS_REGION"),
-        ("dynamodb://table?region=atlantis", "AWS has no region 'atlantis': write one such as dynamodb://table\\?region=eu-west-1"),
+        (
+            "dynamodb://table?region=eu-west-1&payloads=gs://bucket",
+            "write payloads=s3://bucket/prefix or payloads=file:///folder",
+        ),
+        (
+            "dynamodb://table",
+            "region is not known: write dynamodb://table\\?region=…, or set AWS_REGION",
+        ),
+        (
+            "dynamodb://table?region=atlantis",
+            "AWS has no region 'atlantis': write one such as dynamodb://table\\?region=eu-west-1",
+        ),
         ("dynamodb://table?region=eu-west-1&endpoint_url=nonsense", "nonsense"),
     ],
 )
 @pytest.mark.usefixtures("dynamodb")
 def test_a_url_that_cannot_be_meant_is_refused(url: str, complaint: str) -> None:
     with pytest.raises(BadArgument, match=complaint):
-        open_store(url)
+        open_store(url, create=True)
 
 
 def test_without_the_driver_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     for name in [name for name in sys.modules if name.startswith("genlock.stores.dynamodb")]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(StoreError, match=r"boto3, is not installed: pip install 'genlock\[dynamodb\]'"):
+    with pytest.raises(
+        StoreError, match=r"boto3, is not installed: pip install 'genlock\[dynamodb\]'"
+    ):
         open_store("dynamodb://table")
 
 
-def test_without_credentials_the_error_says_so(dynamodb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_the_error_says_so(
+    dynamodb: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    monkeypatch.setattr(driver, "_sessions", {})
+    monkeypatch.setattr(connection, "_sessions", {})
     with pytest.raises(StoreUnavailable, match=r"no AWS credentials.*AWS_ACCESS_KEY_ID"):
-        open_store(ministack.url_of("table", dynamodb.endpoint_url))
+        open_store(ministack.url_of("table", dynamodb.endpoint_url), create=True)
 
 
-def test_a_profile_that_is_not_there_is_named(dynamodb: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profile_that_is_not_there_is_named(
+    dynamodb: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-    monkeypatch.setattr(driver, "_sessions", {})
+    monkeypatch.setattr(connection, "_sessions", {})
     with pytest.raises(BadArgument, match="nobody"):
-        open_store(ministack.url_of("table", dynamodb.endpoint_url))
+        open_store(ministack.url_of("table", dynamodb.endpoint_url), create=True)
 
 
 @pytest.mark.usefixtures("dynamodb")
 def test_the_region_may_be_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "eu-west-3")
-    client = driver.make_client(settings_of("dynamodb://table"), connections=1)
+    client = connection.make_client(settings_of("dynamodb://table"), connections=1)
     assert client.meta.region_name == "eu-west-3"
     client.close()
 
 
-def test_an_endpoint_at_which_nobody_listens_is_unavailable_and_named(dynamodb: Server, impatient: None) -> None:
+def test_an_endpoint_at_which_nobody_listens_is_unavailable_and_named(
+    dynamodb: Server, impatient: None
+) -> None:
     address = f"http://127.0.0.1:{ministack.free_port()}"
-    with pytest.raises(StoreUnavailable, match=f"table table cannot be reached .*{address}.*check region, endpoint_url"):
-        open_store(ministack.url_of("table", address))
+    with pytest.raises(
+        StoreUnavailable,
+        match=f"table table cannot be reached .*{address}.*check region, endpoint_url",
+    ):
+        open_store(ministack.url_of("table", address), create=True)
     with pytest.raises(StoreUnavailable, match=f"table table cannot be reached .*{address}"):
         create_table(ministack.url_of("table", address))
 
@@ -209,7 +266,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Narrow(ThreadingHTTPServer):
-    """A table that has too little capacity, as long as `is_full`: it refuses every request. Otherwise the server's answers.
+    """A table that has too little capacity, as long as `is_full`: it refuses every request.
+    Otherwise the server's answers.
 
     Of the next answer only so many bytes arrive as `arrives` says, and then the connection breaks.
     """
@@ -232,7 +290,10 @@ class _Gate(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.server.is_full:
             self.server.refused += 1
-            fault = {"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "too much"}
+            fault = {
+                "__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+                "message": "too much",
+            }
             self._answer(400, json.dumps(fault).encode())
             return
         try:
@@ -255,15 +316,17 @@ class _Gate(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def narrow(dynamodb: Server) -> Iterator[Narrow]:
-    with Narrow(dynamodb) as gate:
-        thread = threading.Thread(target=gate.serve_forever, args=(0.01,))
+    with Narrow(dynamodb) as write_lock:
+        thread = threading.Thread(target=write_lock.serve_forever, args=(0.01,))
         thread.start()
-        yield gate
-        gate.shutdown()
+        yield write_lock
+        write_lock.shutdown()
         thread.join()
 
 
-def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_written(place: Path, narrow: Narrow, impatient: None) -> None:
+def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_written(
+    place: Path, narrow: Narrow, impatient: None
+) -> None:
     ministack.url_for(place)
     url = ministack.url_for(place, f"http://127.0.0.1:{narrow.server_port}")
     store, change = DynamoDBStore(url), make_change(make_key())
@@ -277,7 +340,10 @@ def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_writte
     ]
     for number, act in enumerate(acts):
         narrow.refused = 0
-        with pytest.raises(StoreUnavailable, match=r"cannot serve us now .*ProvisionedThroughputExceeded.*nothing was written"):
+        with pytest.raises(
+            StoreUnavailable,
+            match=r"cannot serve us now .*ProvisionedThroughputExceeded.*nothing was written",
+        ):
             act()
         assert narrow.refused > 1, f"act {number} gave up at once"
     narrow.is_full = False
@@ -288,7 +354,9 @@ def test_a_table_that_is_throttled_for_good_is_unavailable_and_nothing_is_writte
 
 
 @pytest.mark.parametrize("arrives", [0, 1, 20])
-def test_an_answer_that_breaks_off_is_asked_for_again(place: Path, narrow: Narrow, arrives: int) -> None:
+def test_an_answer_that_breaks_off_is_asked_for_again(
+    place: Path, narrow: Narrow, arrives: int
+) -> None:
     """The driver would take it for an answer that has nothing in it."""
     ministack.url_for(place)
     store = DynamoDBStore(ministack.url_for(place, f"http://127.0.0.1:{narrow.server_port}"))
@@ -298,9 +366,17 @@ def test_an_answer_that_breaks_off_is_asked_for_again(place: Path, narrow: Narro
     acts: list[tuple[Callable[[], Any], Any]] = [
         (lambda: list(store.load([make_key()]).records), [make_key()]),
         (lambda: list(store.load([make_key(), make_key("A-002")]).records), [make_key()]),
-        (lambda: [found.key for found in store.find(Query("acme", "apollo")).records], [make_key()]),
+        (
+            lambda: [found.key for found in store.find(Query("acme", "apollo")).records],
+            [make_key()],
+        ),
         (lambda: facts_of(read_feed(store)), recorded_of([first])),
-        (lambda: facts_of(store.read_events(EventQuery("acme", "apollo", record=make_key())).events), recorded_of([first])),
+        (
+            lambda: facts_of(
+                store.read_events(EventQuery("acme", "apollo", record=make_key())).events
+            ),
+            recorded_of([first]),
+        ),
         (lambda: store.commit([late]), [Conflict()]),
         (lambda: len(commit(store, make_change(make_key(), first))), 1),
     ]
@@ -312,30 +388,47 @@ def test_an_answer_that_breaks_off_is_asked_for_again(place: Path, narrow: Narro
 
 
 def client_error(code: str, status: int = 400, **more: Any) -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": code}, "ResponseMetadata": {"HTTPStatusCode": status}, **more}, "Operation")
+    return ClientError(
+        {
+            "Error": {"Code": code, "Message": code},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+            **more,
+        },
+        "Operation",
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "trouble", "ours"),
     [
-        (client_error("ProvisionedThroughputExceededException"), Trouble.NOT_NOW, StoreUnavailable),
-        (client_error("ThrottlingException"), Trouble.NOT_NOW, StoreUnavailable),
-        (client_error("TransactionInProgressException"), Trouble.UNSURE, StoreUnavailable),
-        (client_error("InternalServerError", 500), Trouble.UNSURE, StoreUnavailable),
-        (client_error("UnrecognizedClientException"), Trouble.NEVER, StoreUnavailable),
-        (client_error("AccessDeniedException"), Trouble.NEVER, StoreUnavailable),
-        (client_error("ResourceNotFoundException"), Trouble.NEVER, StoreForeign),
-        (client_error("ValidationException"), Trouble.NEVER, StoreError),
-        (EndpointConnectionError(endpoint_url="x"), Trouble.NOT_NOW, StoreUnavailable),
-        (ConnectionClosedError(endpoint_url="x"), Trouble.UNSURE, StoreUnavailable),
-        (NoCredentialsError(), Trouble.NEVER, StoreUnavailable),
-        (CredentialRetrievalError(provider="x", error_msg="x"), Trouble.NEVER, StoreUnavailable),
-        (UnauthorizedSSOTokenError(), Trouble.NEVER, StoreUnavailable),
-        (BotoCoreError(), Trouble.UNSURE, StoreUnavailable),
+        (
+            client_error("ProvisionedThroughputExceededException"),
+            FailureKind.NOT_NOW,
+            StoreUnavailable,
+        ),
+        (client_error("ThrottlingException"), FailureKind.NOT_NOW, StoreUnavailable),
+        (client_error("TransactionInProgressException"), FailureKind.UNSURE, StoreUnavailable),
+        (client_error("InternalServerError", 500), FailureKind.UNSURE, StoreUnavailable),
+        (client_error("UnrecognizedClientException"), FailureKind.NEVER, StoreUnavailable),
+        (client_error("AccessDeniedException"), FailureKind.NEVER, StoreUnavailable),
+        (client_error("ResourceNotFoundException"), FailureKind.NEVER, StoreForeign),
+        (client_error("ValidationException"), FailureKind.NEVER, StoreError),
+        (EndpointConnectionError(endpoint_url="x"), FailureKind.NOT_NOW, StoreUnavailable),
+        (ConnectionClosedError(endpoint_url="x"), FailureKind.UNSURE, StoreUnavailable),
+        (NoCredentialsError(), FailureKind.NEVER, StoreUnavailable),
+        (
+            CredentialRetrievalError(provider="x", error_msg="x"),
+            FailureKind.NEVER,
+            StoreUnavailable,
+        ),
+        (UnauthorizedSSOTokenError(), FailureKind.NEVER, StoreUnavailable),
+        (BotoCoreError(), FailureKind.UNSURE, StoreUnavailable),
     ],
     ids=lambda value: value.__class__.__name__,
 )
-def test_what_the_driver_says_is_told_apart(error: Exception, trouble: Trouble, ours: type[StoreError]) -> None:
+def test_what_the_driver_says_is_told_apart(
+    error: Exception, trouble: FailureKind, ours: type[StoreError]
+) -> None:
     assert trouble_of(error) is trouble
     assert type(fault_of(error, "table")) is ours
 
@@ -352,13 +445,19 @@ def test_what_the_driver_says_is_told_apart(error: Exception, trouble: Trouble, 
     ],
 )
 def test_reasons_of_a_cancelled_transaction_are_read(codes: list[str], passing: bool) -> None:
-    cancelled = cancelled_by(client_error("TransactionCanceledException", CancellationReasons=[{"Code": code} for code in codes]))
+    cancelled = cancelled_by(
+        client_error(
+            "TransactionCanceledException", CancellationReasons=[{"Code": code} for code in codes]
+        )
+    )
     assert isinstance(cancelled, Cancelled)
     assert cancelled.reasons == codes
     assert cancelled.is_passing is passing
 
 
-def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(place: Path, dynamodb: Server, impatient: None) -> None:
+def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(
+    place: Path, dynamodb: Server, impatient: None
+) -> None:
     with proxy.between(dynamodb.port) as gateway:
         store = behind(gateway, place)
         first, second = make_change(make_key()), make_change(make_key("A-002"))
@@ -373,7 +472,9 @@ def test_a_server_that_is_gone_is_an_error_and_when_it_is_back_work_goes_on(plac
         store.close()
 
 
-def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once(place: Path, dynamodb: Server, other: DynamoDBStore) -> None:
+def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once(
+    place: Path, dynamodb: Server, other: DynamoDBStore
+) -> None:
     with proxy.between(dynamodb.port) as gateway:
         store = behind(gateway, place)
         first = make_change(make_key(), events=2)
@@ -389,7 +490,7 @@ def test_a_commit_whose_answer_is_lost_is_asked_for_again_and_done_once(place: P
 def test_a_commit_in_which_the_server_falls_silent_is_of_unknown_outcome(
     tmp_path: Path, dynamodb: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "READ_SECONDS", 1.0)
+    monkeypatch.setattr(connection, "READ_SECONDS", 1.0)
     with ministack.running(tmp_path) as server:
         store = DynamoDBStore(ministack.url_for(tmp_path / "own", server.endpoint_url))
         change = make_change(make_key())
@@ -411,7 +512,9 @@ def test_a_commit_in_which_the_server_falls_silent_is_of_unknown_outcome(
 # Positions
 
 
-def test_where_no_more_threads_can_be_started_each_change_is_written_once(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_more_threads_can_be_started_each_change_is_written_once(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, started = threading.Thread.start, list[threading.Thread]()
 
     def start_one(thread: threading.Thread) -> None:
@@ -428,7 +531,9 @@ def test_where_no_more_threads_can_be_started_each_change_is_written_once(store:
     assert len(started) == 1
 
 
-def test_a_change_that_conflicts_closes_its_positions_at_once(store: DynamoDBStore, other: DynamoDBStore) -> None:
+def test_a_change_that_conflicts_closes_its_positions_at_once(
+    store: DynamoDBStore, other: DynamoDBStore
+) -> None:
     first = make_change(make_key())
     commit(store, first)
     assert isinstance(store.commit([make_change(make_key(), mark="late", events=3)])[0], Conflict)
@@ -436,17 +541,23 @@ def test_a_change_that_conflicts_closes_its_positions_at_once(store: DynamoDBSto
     commit(store, later)
     began = time.monotonic()
     assert facts_of(read_feed(other)) == recorded_of([first, later])
-    assert time.monotonic() - began < HOLE_SECONDS / 2
+    assert time.monotonic() - began < GAP_SECONDS / 2
     assert voids_of(store) == 3
 
 
-def test_of_many_changes_several_share_a_transaction_and_stand_in_order(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_changes_several_share_a_transaction_and_stand_in_order(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = transactions_of(store, monkeypatch)
-    changes = [make_change(make_key(f"A-{number:03}"), events=1 + number % 3) for number in range(200)]
+    changes = [
+        make_change(make_key(f"A-{number:03}"), events=1 + number % 3) for number in range(200)
+    ]
     commit(store, *changes)
     assert len(asked) < 50
     assert max(asked) <= ACTIONS
-    assert [facts.key for facts in read_feed(store)] == [change.key for change in changes for _ in change.events]
+    assert [facts.key for facts in read_feed(store)] == [
+        change.key for change in changes for _ in change.events
+    ]
     commit(store, *[make_change(make_key(f"B-{number}")) for number in range(THREADS)])
     assert asked[-THREADS:] == [3] * THREADS  # as many as can be under way: each for itself
 
@@ -492,9 +603,14 @@ def test_a_commit_of_which_a_transaction_fails_leaves_a_beginning_if_that_is_wan
 
 
 def test_changes_that_are_large_together_are_in_several_transactions() -> None:
-    plans = [Plan(number, make_change(make_key(str(number)), body=b"x" * 200_000), [], []) for number in range(64)]
+    plans = [
+        Plan(number, make_change(make_key(str(number)), body=b"x" * 200_000), [], [])
+        for number in range(64)
+    ]
     assert [len(group) for group in grouped(plans, 4)] == [4] * 16
-    assert [len(group) for group in grouped([plan._replace(added=["a"] * 50) for plan in plans], 4)] == [1] * 64
+    assert [
+        len(group) for group in grouped([plan._replace(added=["a"] * 50) for plan in plans], 4)
+    ] == [1] * 64
     assert [len(group) for group in grouped(plans[:2], 1)] == [2]
     assert list(grouped([], 4)) == []
 
@@ -519,17 +635,19 @@ def test_what_is_known_to_conflict_takes_no_positions(store: DynamoDBStore) -> N
     assert voids_of(store) == 0
 
 
-def test_a_reader_closes_the_positions_of_a_writer_who_never_comes(store: DynamoDBStore, other: DynamoDBStore) -> None:
+def test_a_reader_closes_the_positions_of_a_writer_who_never_comes(
+    store: DynamoDBStore, other: DynamoDBStore
+) -> None:
     changes = [make_change(make_key("A-001")), make_change(make_key("A-002"))]
     commit(store, changes[0])
     take_positions(store, 2)
     commit(store, changes[1])
     began = time.monotonic()
     assert facts_of(read_feed(other)) == recorded_of(changes)
-    assert time.monotonic() - began >= HOLE_SECONDS
+    assert time.monotonic() - began >= GAP_SECONDS
     began = time.monotonic()
     assert facts_of(read_feed(store)) == recorded_of(changes)
-    assert time.monotonic() - began < HOLE_SECONDS
+    assert time.monotonic() - began < GAP_SECONDS
     assert voids_of(store) == 2
 
 
@@ -557,7 +675,8 @@ def test_a_writer_whose_positions_were_closed_takes_new_ones(
 def test_a_commit_that_fails_after_a_part_of_it_was_done_is_of_unknown_outcome(
     store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """A reader closes the position of one change; when another is to be taken, the table has too much to do."""
+    """A reader closes the position of one change; when another is to be taken, the table has too
+    much to do."""
     done, late = make_change(make_key("A-001")), make_change(make_key("A-002"))
     take, then = store._writer._take_positions, getattr(store._writer, step)
     rounds: list[dict[int, int]] = []
@@ -565,7 +684,7 @@ def test_a_commit_that_fails_after_a_part_of_it_was_done_is_of_unknown_outcome(
     def take_and_lose_one(plans: Any) -> dict[int, int]:
         rounds.append(take(plans))
         if len(rounds) == 1:
-            other._holes.bury(("acme", "apollo"), [rounds[0][1]])
+            other._gaps.bury(("acme", "apollo"), [rounds[0][1]])
         return rounds[-1]
 
     def fail_the_second_time(plans: Any) -> Any:
@@ -575,7 +694,10 @@ def test_a_commit_that_fails_after_a_part_of_it_was_done_is_of_unknown_outcome(
 
     monkeypatch.setattr(store._writer, "_take_positions", take_and_lose_one)
     monkeypatch.setattr(store._writer, step, fail_the_second_time)
-    with pytest.raises(OutcomeUnknown, match=r"a part of the commit was done, and then: the table cannot serve us now$"):
+    with pytest.raises(
+        OutcomeUnknown,
+        match=r"a part of the commit was done, and then: the table cannot serve us now$",
+    ):
         store.commit([done, late])
     assert list(other.load([done.key, late.key]).records) == [done.key]
 
@@ -583,19 +705,23 @@ def test_a_commit_that_fails_after_a_part_of_it_was_done_is_of_unknown_outcome(
 def test_an_event_never_replaces_a_tombstone(store: DynamoDBStore) -> None:
     (plan,) = store._writer._plan([make_change(make_key())])
     last = store._writer._take_positions([plan])[0]
-    store._holes.bury(("acme", "apollo"), [last])
+    store._gaps.bury(("acme", "apollo"), [last])
     assert store._writer._write(plan, last) is Result.LATE
     assert store.load([make_key()]).records == {}
     assert read_feed(store) == []
 
 
-def test_the_tail_stands_before_what_is_still_to_be_written(store: DynamoDBStore, other: DynamoDBStore) -> None:
+def test_the_tail_stands_before_what_is_still_to_be_written(
+    store: DynamoDBStore, other: DynamoDBStore
+) -> None:
     commit(store, make_change(make_key("A-001")))
     (plan,) = store._writer._plan([make_change(make_key("A-002"))])
     last = store._writer._take_positions([plan])[0]
     tail = other.read_events(EventQuery("acme", "apollo", tail=True)).cursor
     assert isinstance(store._writer._write(plan, last), Committed)
-    assert [event.key.id for event in other.read_events(EventQuery("acme", "apollo", after=tail)).events] == ["A-002"]
+    assert [
+        event.key.id for event in other.read_events(EventQuery("acme", "apollo", after=tail)).events
+    ] == ["A-002"]
 
 
 def test_positions_at_which_nothing_stands_wake_nobody(store: DynamoDBStore) -> None:
@@ -619,22 +745,30 @@ def test_a_table_that_was_restored_under_our_hands_is_not_taken_for_what_it_was(
     for number in range(2, 9):
         commit(store, make_change(make_key(f"A-{number:03}")))
     assert len(read_feed(store)) == 8
-    store._table.write_many(backup, [at for at in map(at_of, everything("#pk, #sk")) if at not in map(at_of, backup)])
+    store._table.write_many(
+        backup, [at for at in map(at_of, everything("#pk, #sk")) if at not in map(at_of, backup)]
+    )
     if begins == "a writer":
         commit(store, make_change(make_key("B-001")))
     elif begins == "a reader of one record":
         store.read_events(EventQuery("acme", "apollo", record=make_key("A-001")))
     cursor = store.read_events(FEED).cursor
-    assert cursor == store.read_events(replace(FEED, tail=True)).cursor == other.read_events(FEED).cursor
+    assert (
+        cursor
+        == store.read_events(replace(FEED, tail=True)).cursor
+        == other.read_events(FEED).cursor
+    )
     commit(other, *(make_change(make_key(f"C-{number:03}")) for number in range(9)))
     assert len(store.read_events(replace(FEED, after=cursor)).events) == 9
 
 
-def test_how_far_a_feed_is_solid_is_noted_now_and_then(store: DynamoDBStore, other: DynamoDBStore) -> None:
+def test_how_far_a_feed_is_solid_is_noted_now_and_then(
+    store: DynamoDBStore, other: DynamoDBStore
+) -> None:
     commit(store, *(make_change(make_key(f"A-{number:03}")) for number in range(300)))
     read_feed(store)
     other._feeds.state("acme", "apollo")
-    assert other._holes.solid(("acme", "apollo")) == 300
+    assert other._gaps.solid(("acme", "apollo")) == 300
 
 
 def test_a_reader_who_saw_the_feed_before_a_purge_does_not_wait_for_what_was_purged(
@@ -653,7 +787,7 @@ def test_a_reader_who_saw_the_feed_before_a_purge_does_not_wait_for_what_was_pur
     monkeypatch.setattr(other._feeds, "state", state_then_purge)
     began = time.monotonic()
     assert facts_of(other.read_events(FEED).events) == recorded_of([second])
-    assert time.monotonic() - began < HOLE_SECONDS
+    assert time.monotonic() - began < GAP_SECONDS
     assert voids_of(store) == 0
 
 
@@ -681,7 +815,9 @@ def test_a_reader_whose_next_events_are_purged_while_he_reads_is_told(
 def test_a_reader_from_the_start_goes_on_after_a_purge_in_his_first_page(
     store: DynamoDBStore, other: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second, third, fourth, fifth = (make_change(make_key(f"A-00{number}"), events=2) for number in range(1, 6))
+    first, second, third, fourth, fifth = (
+        make_change(make_key(f"A-00{number}"), events=2) for number in range(1, 6)
+    )
     commit(store, first, second, third, fourth, fifth)
     run = other._feeds._run
 
@@ -701,11 +837,21 @@ def test_who_waits_on_more_than_a_transaction_holds_is_found_by_each(store: Dyna
     names = [f"D-{number:03}" for number in range(3 * ACTIONS)]
     change = make_change(make_key(), index=Index(waits_on=tuple(names)))
     commit(store, change)
-    assert all(keys_of(store.find(Query("acme", "apollo", waits_on=(name,)))) == [make_key()] for name in names[::37] + names[-1:])
+    assert all(
+        keys_of(store.find(Query("acme", "apollo", waits_on=(name,)))) == [make_key()]
+        for name in names[::37] + names[-1:]
+    )
     left = make_change(make_key(), change, index=Index(waits_on=(names[7],)))
     commit(store, left)
     assert keys_of(store.find(Query("acme", "apollo", waits_on=tuple(names)))) == [make_key()]
-    assert keys_of(store.find(Query("acme", "apollo", waits_on=tuple(name for name in names if name != names[7])))) == []
+    assert (
+        keys_of(
+            store.find(
+                Query("acme", "apollo", waits_on=tuple(name for name in names if name != names[7]))
+            )
+        )
+        == []
+    )
     (stored,) = store.load([make_key()], with_index=True).records.values()
     assert stored.index == left.index
 
@@ -723,7 +869,9 @@ def test_who_waits_on_more_than_a_transaction_holds_is_found_by_each(store: Dyna
     ],
     ids=["id", "place", "order", "session", "dependency", "state", "events"],
 )
-def test_what_no_item_or_transaction_holds_is_refused_before_anything_is_written(store: DynamoDBStore, change: Any) -> None:
+def test_what_no_item_or_transaction_holds_is_refused_before_anything_is_written(
+    store: DynamoDBStore, change: Any
+) -> None:
     with pytest.raises(OverLimit):
         store.commit([make_change(make_key("first")), change])
     assert read_feed(store) == []
@@ -733,17 +881,29 @@ def test_what_no_item_or_transaction_holds_is_refused_before_anything_is_written
 def test_a_pool_s_name_may_be_long(store: DynamoDBStore) -> None:
     pools = ["p" * 99, "p" * 100, "p" * 101, "p" * 5000, "p" * 5001, "\N{OCTOPUS}" * 99]
     for number, pool in enumerate(pools):
-        commit(store, *(make_change(make_key(f"{number}-{at}"), index=Index(pool=pool, order=f"{number}{at}")) for at in range(3)))
+        commit(
+            store,
+            *(
+                make_change(
+                    make_key(f"{number}-{at}"), index=Index(pool=pool, order=f"{number}{at}")
+                )
+                for at in range(3)
+            ),
+        )
     for number, pool in enumerate(pools):
         found = store.find(Query("acme", "apollo", pool=pool)).records
-        assert [(record.key.id, record.pool) for record in found] == [(f"{number}-{at}", pool) for at in range(3)]
+        assert [(record.key.id, record.pool) for record in found] == [
+            (f"{number}-{at}", pool) for at in range(3)
+        ]
     assert [record.pool for record in store.find(Query("acme", "apollo", heads=1)).records] == pools
     assert store.find(Query("acme", "apollo"), count_by="pool").counts == dict.fromkeys(pools, 3)
 
 
 def test_what_is_no_text_is_refused(store: DynamoDBStore) -> None:
     acts: list[Callable[[], object]] = [
-        lambda: store.commit([make_change(make_key("\udc80")._replace(kind="task"), events=[b"x"])]),
+        lambda: store.commit(
+            [make_change(make_key("\udc80")._replace(kind="task"), events=[b"x"])]
+        ),
         lambda: store.commit([make_change(make_key(), index=Index(pool="\udc80"))]),
         lambda: store.load([make_key("\udc80")]),
         lambda: store.find(Query("acme", "apollo", pool="\udc80")),
@@ -754,22 +914,30 @@ def test_what_is_no_text_is_refused(store: DynamoDBStore) -> None:
             act()
 
 
-def test_without_a_place_for_them_payloads_are_refused_and_the_task_stays_as_it_was(place: Path) -> None:
-    with genlock.connect(ministack.url_for(place), agent_id="alice", session_id="s1") as fleet:
+def test_without_a_place_for_them_payloads_are_refused_and_the_task_stays_as_it_was(
+    place: Path,
+) -> None:
+    with genlock.connect(
+        ministack.url_for(place), create=True, agent_id="alice", session_id="s1"
+    ) as fleet:
         fleet.add_tasks(tasks=["A-001-x"])
         fleet.claim_task(task_id="A-001-x")
         with pytest.raises(OverLimit, match="payloads=s3://bucket/prefix"):
             fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 40_000)
-        assert fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 20_000).accepted
+        assert fleet.submit_result(
+            task_id="A-001-x", generation=1, result_data="x" * 20_000
+        ).accepted
 
 
 def test_a_large_result_is_kept_in_the_bucket_that_the_url_names(place: Path) -> None:
     url = ministack.url_for(place, payloads=ministack.bucket_for(place.parent))
-    with genlock.connect(url, agent_id="alice", session_id="s1") as fleet:
+    with genlock.connect(url, create=True, agent_id="alice", session_id="s1") as fleet:
         fleet.add_tasks(tasks=["A-001-x"])
         fleet.claim_task(task_id="A-001-x")
-        assert fleet.submit_result(task_id="A-001-x", generation=1, result_data="x" * 40_000).accepted
-    with genlock.connect(url) as fleet:
+        assert fleet.submit_result(
+            task_id="A-001-x", generation=1, result_data="x" * 40_000
+        ).accepted
+    with genlock.connect(url, create=True) as fleet:
         assert fleet.read_result(task_id="A-001-x") == "x" * 40_000
 
 
@@ -799,7 +967,8 @@ def test_an_audit_names_what_belongs_nowhere(store: DynamoDBStore) -> None:
 
 
 def operations_of(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the store asks for from now on. Whatever lists many is told how many are wanted at a time."""
+    """What the store asks for from now on. Whatever lists many is told how many are wanted at a
+    time."""
     asked: list[str] = []
     call = store._table.calls.call
 
@@ -812,8 +981,13 @@ def operations_of(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> list
     return asked
 
 
-def test_many_are_loaded_with_their_index_fields_in_few_requests(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    changes = [make_change(make_key(f"A-{number}"), index=Index(waits_on=(f"B-{number}", "C"))) for number in range(40)]
+def test_many_are_loaded_with_their_index_fields_in_few_requests(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = [
+        make_change(make_key(f"A-{number}"), index=Index(waits_on=(f"B-{number}", "C")))
+        for number in range(40)
+    ]
     commit(store, *changes)
     store._table.write_many(deletes=[keys.wait_at(changes[3].key, "C")])
     asked = operations_of(store, monkeypatch)
@@ -835,12 +1009,23 @@ def test_whoever_asks_an_audit_for_places_only_does_not_pay_for_a_look_at_everyt
     assert asked.count("scan") == 1
 
 
-def test_a_pool_of_many_does_not_make_the_heads_dearer(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_of_many_does_not_make_the_heads_dearer(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def index(pool: str, number: int) -> Index:
         return Index(pool=pool, order=f"{number:04}")
 
-    commit(store, *(make_change(make_key(f"p-{number:03}"), index=index("p", number)) for number in range(250)))
-    commit(store, *(make_change(make_key(f"q-{number:03}"), index=index("q", number)) for number in range(2)))
+    commit(
+        store,
+        *(
+            make_change(make_key(f"p-{number:03}"), index=index("p", number))
+            for number in range(250)
+        ),
+    )
+    commit(
+        store,
+        *(make_change(make_key(f"q-{number:03}"), index=index("q", number)) for number in range(2)),
+    )
     asked: list[str] = []
     call = store._table.calls.call
 
@@ -854,7 +1039,9 @@ def test_a_pool_of_many_does_not_make_the_heads_dearer(store: DynamoDBStore, mon
     assert len(asked) <= 6
 
 
-def test_a_forked_child_is_told_to_open_anew(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_is_told_to_open_anew(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = os.getpid()
     with monkeypatch.context() as patch:
         patch.setattr(os, "getpid", lambda: pid + 1)
@@ -879,14 +1066,20 @@ NEEDED = {
 """Which permission each call needs; transactions need those of their actions."""
 
 
-def test_the_policy_in_the_documents_is_what_a_coordinator_needs(store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "dynamodb.md").read_text(encoding="utf-8")
+def test_the_policy_in_the_documents_is_what_a_coordinator_needs(
+    store: DynamoDBStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "dynamodb.md").read_text(
+        encoding="utf-8"
+    )
     policy = json.loads(page.partition("```json\n")[2].partition("```")[0])
     asked: set[str] = set()
     once = store._table.calls._once
 
     def noted(operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        asked.update(f"{kind}Item" for action in parameters.get("TransactItems", ()) for kind in action)
+        asked.update(
+            f"{kind}Item" for action in parameters.get("TransactItems", ()) for kind in action
+        )
         asked.update([NEEDED[operation]] if operation in NEEDED else [])
         assert operation in NEEDED or operation == "transact_write_items", operation
         return once(operation, parameters)

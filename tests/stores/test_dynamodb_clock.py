@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genlock.stores.dynamodb.clock import ServerClock
+from genlock.stores.dynamodb.connection import ServerClock
 
 START = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
 
@@ -25,17 +25,23 @@ class Exchange:
         """An answer so many seconds later, stamped somewhere on its way."""
         asked = self.began + after
         instant = START + timedelta(seconds=self.ahead + after + takes * stamped)
-        self.clock.heard(format_datetime(instant, usegmt=True), asked, asked + takes)
+        self.clock.observe(format_datetime(instant, usegmt=True), asked, asked + takes)
 
     @property
     def error(self) -> float:
         """By how much the clock is ahead of the server's, in seconds."""
-        return (self.clock.now() - START).total_seconds() - self.ahead - (time.monotonic() - self.began)
+        return (
+            (self.clock.now() - START).total_seconds()
+            - self.ahead
+            - (time.monotonic() - self.began)
+        )
 
 
 @given(
     ahead=st.floats(0, 10),
-    answers=st.lists(st.tuples(st.floats(0, 20), st.floats(0, 0.5), st.floats(0, 1)), min_size=1, max_size=40).map(sorted),
+    answers=st.lists(
+        st.tuples(st.floats(0, 20), st.floats(0, 0.5), st.floats(0, 1)), min_size=1, max_size=40
+    ).map(sorted),
 )
 def test_the_clock_is_never_ahead_of_the_servers_and_less_than_two_seconds_behind(
     ahead: float, answers: list[tuple[float, float, float]]
@@ -64,5 +70,5 @@ def test_a_server_whose_clock_is_set_is_followed(step: float) -> None:
 
 def test_until_a_server_has_spoken_the_hosts_clock_serves() -> None:
     clock = ServerClock()
-    clock.heard("no date", 0.0, 0.0)
+    clock.observe("no date", 0.0, 0.0)
     assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 5

@@ -1,7 +1,9 @@
-"""A process is killed at every place where it touches the store: each step is done or not done, never half.
+"""A process is killed at every place where it touches the store: each step is done or not done,
+never half.
 
-The children are forked by this file run as a program. Each does a few steps of every kind and says so after each; a failpoint kills it
-inside one of them. Then what it had acknowledged must be there, the step under way be whole or absent, and another process go on at once.
+The children are forked by this file run as a program. Each does a few steps of every kind and says
+so after each; a failpoint kills it inside one of them. Then what it had acknowledged must be there,
+the step under way be whole or absent, and another process go on at once.
 """
 
 from __future__ import annotations
@@ -26,7 +28,15 @@ from genlock import failpoints
 from genlock.errors import ResultNotFound
 from genlock.store import Change, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.stores.sqlite import SQLiteStore
-from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of
+from genlock.testing.sample import (
+    facts_of,
+    keys_of,
+    make_change,
+    make_key,
+    read_feed,
+    read_record,
+    recorded_of,
+)
 
 PAYLOAD = bytes(range(256)) * 400
 DIGEST = hashlib.sha256(PAYLOAD).hexdigest()
@@ -49,7 +59,14 @@ def batch(number: int, before: list[Change] | None = None) -> list[Change]:
     for at in range(4):
         key = make_key(f"B{number}-{at}", project="apollo" if at % 2 else "gemini")
         old = before[at] if before else None
-        index = Index(state="PENDING", pool=f"pool {number}", order="1", session=f"s{number}", parent="P", waits_on=("D-1", f"D-{number}"))
+        index = Index(
+            state="PENDING",
+            pool=f"pool {number}",
+            order="1",
+            session=f"s{number}",
+            parent="P",
+            waits_on=("D-1", f"D-{number}"),
+        )
         changes.append(make_change(old.key if old else key, old, index=index, events=3))
     return changes
 
@@ -62,7 +79,9 @@ MIXED = [*batch(4, SECOND), STALE]
 
 def write(changes: list[Change], store: Store) -> None:
     answers = store.commit(changes)
-    assert [type(answer) for answer in answers] == [Conflict if change is STALE else Committed for change in changes]
+    assert [type(answer) for answer in answers] == [
+        Conflict if change is STALE else Committed for change in changes
+    ]
 
 
 def is_written(changes: list[Change], store: Store) -> bool:
@@ -71,15 +90,23 @@ def is_written(changes: list[Change], store: Store) -> bool:
     records = store.load([change.key for change in changes]).records
     for change in changes:
         events = facts_of(read_record(store, change.key))
-        feed = facts_of(event for event in read_feed(store, project=change.key.project) if event.key == change.key)
+        feed = facts_of(
+            event
+            for event in read_feed(store, project=change.key.project)
+            if event.key == change.key
+        )
         assert events == feed
         record = records.get(change.key)
-        assert (events[-1][1] if events else 0) == (record.version if record else 0), "a record and its events differ"
+        assert (events[-1][1] if events else 0) == (record.version if record else 0), (
+            "a record and its events differ"
+        )
         if change is STALE:
             assert not set(recorded_of([change])) & set(events)
             continue
         there = record is not None and record.version >= change.version
-        waiting = keys_of(store.find(Query("acme", change.key.project, waits_on=change.index.waits_on[1:2])))
+        waiting = keys_of(
+            store.find(Query("acme", change.key.project, waits_on=change.index.waits_on[1:2]))
+        )
         if record is not None and record.version <= change.version:
             assert (change.key in waiting) == there, "a record and its index differ"
         done.add(there)
@@ -90,7 +117,9 @@ def is_written(changes: list[Change], store: Store) -> bool:
 def is_purged(store: Store) -> bool:
     page = store.read_events(EventQuery("acme", "gemini", record=FIRST[0].key))
     versions = [event.version for event in page.events]
-    assert (versions[:1], page.base) in (([1], None), ([4], b"the base"), ([], None)), "a purge was done by half"
+    assert (versions[:1], page.base) in (([1], None), ([4], b"the base"), ([], None)), (
+        "a purge was done by half"
+    )
     return page.base is not None
 
 
@@ -111,9 +140,20 @@ STEPS = [
     Step(partial(write, MIXED), partial(is_written, MIXED)),
     Step(lambda store: store.purge(FIRST[0].key, 4, b"the base"), is_purged),
     Step(lambda store: store.set_epoch(1), lambda store: store.load([]).epoch == 1),
-    Step(lambda store: store.payloads().put(make_key("P-1"), DIGEST, PAYLOAD), partial(has_payload, "P-1")),
-    Step(lambda store: store.payloads().put(make_key("P-2"), DIGEST, PAYLOAD), partial(has_payload, "P-2"), range(9)),
-    Step(lambda store: store.payloads().drop(make_key("P-2"), DIGEST), lambda store: not has_payload("P-2", store), range(9, 11)),
+    Step(
+        lambda store: store.payloads().put(make_key("P-1"), DIGEST, PAYLOAD),
+        partial(has_payload, "P-1"),
+    ),
+    Step(
+        lambda store: store.payloads().put(make_key("P-2"), DIGEST, PAYLOAD),
+        partial(has_payload, "P-2"),
+        range(9),
+    ),
+    Step(
+        lambda store: store.payloads().drop(make_key("P-2"), DIGEST),
+        lambda store: not has_payload("P-2", store),
+        range(9, 11),
+    ),
 ]
 
 
@@ -122,12 +162,14 @@ def open_store(folder: Path) -> Store:
 
 
 def child(folder: Path, failpoint: str) -> None:
-    """Does the steps and says so; dies at the failpoint, or says the names of all that it comes by."""
+    """Does the steps and says so; dies at the failpoint, or says the names of all that it comes
+    by."""
     os.environ["GENLOCK_FAILPOINT"] = failpoint
     importlib.reload(failpoints)
     for name, module in list(sys.modules.items()):
         if name.startswith("genlock.") and hasattr(module, "hit"):
-            setattr(module, "hit", failpoints.hit if failpoint else say_hit)  # noqa: B010 - not every module has one
+            # Not every module has one
+            setattr(module, "hit", failpoints.hit if failpoint else say_hit)  # noqa: B010
     store = open_store(folder)
     for number, step in enumerate(STEPS):
         step.do(store)
@@ -140,7 +182,8 @@ def say_hit(name: str) -> None:
 
 
 def serve() -> None:
-    """Starts a child for every line with a folder and a failpoint. A process that has imported everything forks faster than one starts."""
+    """Starts a child for every line with a folder and a failpoint. A process that has imported
+    everything forks faster than one starts."""
     for line in sys.stdin:
         folder, failpoint = line.rstrip("\n").split("\t")
         pid = os.fork()
@@ -157,7 +200,11 @@ class Children:
     def __init__(self) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         self.process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
 
     def run(self, folder: Path, failpoint: str) -> tuple[list[str], int]:
@@ -186,12 +233,15 @@ def hits(children: Children, tmp_path_factory: pytest.TempPathFactory) -> Counte
     """How often a child that nobody kills comes by each failpoint."""
     said, ended = children.run(tmp_path_factory.mktemp("unharmed"), "")
     assert ended == 0
-    assert [line for line in said if line.startswith("done ")] == [f"done {number}" for number in range(len(STEPS))]
+    assert [line for line in said if line.startswith("done ")] == [
+        f"done {number}" for number in range(len(STEPS))
+    ]
     return Counter(line.removeprefix("hit ") for line in said if line.startswith("hit "))
 
 
 def verify(folder: Path, acknowledged: int, store: Store | None) -> None:
-    """What the child acknowledged is done, the next step is done or not, and we can write at once."""
+    """What the child acknowledged is done, the next step is done or not, and we can write at
+    once."""
     began = time.monotonic()
     store = store or open_store(folder)
     assert isinstance(store.commit([make_change(make_key("after the kill"))])[0], Committed)
@@ -226,7 +276,9 @@ def test_a_process_killed_at_any_failpoint_leaves_each_step_done_or_not_done(
     children: Children, hits: Counter[str], tmp_path: Path
 ) -> None:
     turns = [(name, turn) for name, count in hits.items() for turn in range(1, count + 1)]
-    reached = {kill_at(children, tmp_path / f"{name}-{turn}", f"{name}:{turn}") for name, turn in turns}
+    reached = {
+        kill_at(children, tmp_path / f"{name}-{turn}", f"{name}:{turn}") for name, turn in turns
+    }
     assert reached == set(range(len(STEPS))), "there are steps in which nobody was killed"
 
 

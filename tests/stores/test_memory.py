@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from genlock.errors import Closed, StoreError
 from genlock.store import Index, Query
 from genlock.stores.memory import MemoryStore
-from genlock.stores.memory.ordered import PIECE, Ordered
+from genlock.stores.rows import PIECE, Ordered
 from genlock.testing.sample import make_change, make_key, read_feed
 
 
@@ -44,14 +44,19 @@ def test_a_memory_is_not_durable(store: MemoryStore) -> None:
 
 
 def test_a_pool_that_has_been_emptied_is_forgotten(store: MemoryStore) -> None:
-    changes = [make_change(make_key(f"A-{number}"), index=Index(pool=f"pool {number}", order="1")) for number in range(50)]
+    changes = [
+        make_change(make_key(f"A-{number}"), index=Index(pool=f"pool {number}", order="1"))
+        for number in range(50)
+    ]
     store.commit(changes)
     store.commit([make_change(change.key, change) for change in changes])
     assert list(store._data.indexes.pools("acme", "apollo", "task")) == []
     assert not any(shelf[0] == "pool" for shelf in store._data.indexes._shelves)
 
 
-def test_a_forked_child_is_told_that_its_memory_is_another(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forked_child_is_told_that_its_memory_is_another(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: pid + 1)
     with pytest.raises(StoreError, match="does not survive fork"):
@@ -62,8 +67,12 @@ def test_a_forked_child_is_told_that_its_memory_is_another(store: MemoryStore, m
 numbers = st.integers(0, 5 * PIECE)
 
 
-@given(st.lists(numbers, max_size=4000, unique=True), st.sets(numbers), st.lists(numbers, max_size=20))
-def test_an_ordered_list_is_sorted_whatever_comes_and_goes(added: list[int], removed: set[int], asked: list[int]) -> None:
+@given(
+    st.lists(numbers, max_size=4000, unique=True), st.sets(numbers), st.lists(numbers, max_size=20)
+)
+def test_an_ordered_list_is_sorted_whatever_comes_and_goes(
+    added: list[int], removed: set[int], asked: list[int]
+) -> None:
     ordered = Ordered()
     for number in added:
         ordered.add((number,))
@@ -84,4 +93,6 @@ def test_an_ordered_list_is_sorted_when_it_is_long() -> None:
     assert list(ordered.after(())) == sorted(items)
     for item in items[:9_000]:
         ordered.remove(item)
-    assert list(ordered.after((5_000,))) == [item for item in sorted(items[9_000:]) if item > (5_000,)]
+    assert list(ordered.after((5_000,))) == [
+        item for item in sorted(items[9_000:]) if item > (5_000,)
+    ]

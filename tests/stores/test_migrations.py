@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 import genlock
-from genlock.engine.check import check
+from genlock.engine.replay_check import check
 from genlock.errors import StoreForeign, StoreMissing, StoreOutdated
 from genlock.open import about_store, create_store, migrate_store
 from genlock.stores import mysql, postgres, sqlite
@@ -23,9 +23,9 @@ from genlock.testing.concurrency import overlapped, together
 from tests.servers import stores
 from tests.servers.formats import DIALECTS, Dialect
 
-TITLES = ("0002_migrations", "0003_servers", "0004_numbers", "0005_large_plans")
+TITLES = ("0002_migrations", "0003_servers", "0004_numbers", "0005_large_plans", "0006_epochs")
 """What leads from format 1 to the present one."""
-NEWEST = 5
+NEWEST = 6
 
 
 class Kind(NamedTuple):
@@ -39,7 +39,9 @@ class Kind(NamedTuple):
 @pytest.fixture(name="kind", params=DIALECTS)
 def _kind(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
     name = stores.asked_for(request)
-    return Kind(name, DIALECTS[name], lambda which: stores.LASTING[name].url(tmp_path / f"{which}.db"))
+    return Kind(
+        name, DIALECTS[name], lambda which: stores.LASTING[name].url(tmp_path / f"{which}.db")
+    )
 
 
 @pytest.fixture(name="shared", params=[name for name in DIALECTS if name in stores.SERVERS])
@@ -50,7 +52,7 @@ def _shared(request: pytest.FixtureRequest, tmp_path: Path) -> Kind:
 
 def fill(url: str) -> None:
     """A claim, a result that counts, one that does not, and a task that waits."""
-    with genlock.connect(url, session_id="s1", agent_id="ada") as fleet:
+    with genlock.connect(url, create=True, session_id="s1", agent_id="ada") as fleet:
         fleet.add_tasks(tasks=["A-001-x", {"id": "A-002-y", "depends_on": ["A-001-x"]}, "A-003-z"])
         claim = fleet.claim_task(task_id="A-001-x").claim
         assert claim is not None
@@ -68,14 +70,17 @@ def work(url: str) -> None:
 
 
 def faults(url: str) -> list[object]:
-    with closing(genlock.open_store(url, create=False)) as store:
+    with closing(genlock.open_store(url)) as store:
         return [*check(store)]
 
 
 def test_the_sql_stores_have_the_same_migrations() -> None:
     for module in (sqlite, postgres, mysql):
         (folder,) = module.__path__
-        assert [migration.title for migration in read_migrations(Path(folder) / "migrations")] == ["0001_initial", *TITLES]
+        assert [migration.title for migration in read_migrations(Path(folder) / "migrations")] == [
+            "0001_initial",
+            *TITLES,
+        ]
 
 
 def test_fresh_equals_migrated(kind: Kind) -> None:
@@ -114,6 +119,7 @@ def test_what_was_applied_is_written_down_with_time_and_version(kind: Kind) -> N
         (3, "servers", genlock.__version__),
         (4, "numbers", genlock.__version__),
         (5, "large_plans", genlock.__version__),
+        (6, "epochs", genlock.__version__),
     ]
     assert about.migrations[0].applied_at.year >= 2026
 
@@ -139,7 +145,9 @@ def test_a_newer_format_is_refused_with_the_version_to_install(kind: Kind) -> No
     kind.dialect.make_newer(url, "7.8.9")
     before = kind.dialect.structure(url)
     for attempt in (genlock.open_store, migrate_store, about_store):
-        with pytest.raises(StoreForeign, match=r"format 99.*up to 5: install genlock 7\.8\.9 or later"):
+        with pytest.raises(
+            StoreForeign, match=r"format 99.*up to 6: install genlock 7\.8\.9 or later"
+        ):
             attempt(url)
     assert kind.dialect.structure(url) == before
 
@@ -163,13 +171,20 @@ KILLED = """if True:
 
 
 @pytest.mark.parametrize(("moment", "after"), [("before", 1), ("after", NEWEST)])
-def test_a_migration_that_is_killed_is_done_or_not_done(moment: str, after: int, kind: Kind) -> None:
+def test_a_migration_that_is_killed_is_done_or_not_done(
+    moment: str, after: int, kind: Kind
+) -> None:
     url = kind.url("old")
     fill(url)
     kind.dialect.make_old(url)
     before = kind.dialect.structure(url)
-    environment = {"GENLOCK_FAILPOINT": f"{kind.name}.open.{moment}_commit", "PYTHONPATH": os.pathsep.join(sys.path)}
-    ended = subprocess.run([sys.executable, "-c", KILLED, url], env=os.environ | environment, timeout=60, check=False)
+    environment = {
+        "GENLOCK_FAILPOINT": f"{kind.name}.open.{moment}_commit",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, url], env=os.environ | environment, timeout=60, check=False
+    )
     assert ended.returncode == -9
     if after == 1:
         assert kind.dialect.structure(url) == before
@@ -183,9 +198,10 @@ def test_a_migration_that_is_killed_is_done_or_not_done(moment: str, after: int,
 
 def test_a_coordinator_that_is_open_while_another_migrates_goes_on(kind: Kind) -> None:
     url = kind.url("old")
-    # By one connection: before it first writes, a new one asks for what only the newer format has. One of an older version would not ask.
+    # By one connection: before it first writes, a new one asks for what only the newer format has.
+    # One of an older version would not ask.
     alone = url if kind.name == "sqlite" else f"{url}{'&' if '?' in url else '?'}pool=1"
-    with genlock.connect(alone, session_id="s1", agent_id="ada") as fleet:
+    with genlock.connect(alone, create=True, session_id="s1", agent_id="ada") as fleet:
         fleet.add_tasks(tasks=["A-001-x", "A-002-y"])
         kind.dialect.make_old(url)
         assert fleet.claim_task(task_id="A-001-x").claim is not None
@@ -200,12 +216,16 @@ def test_a_shared_store_of_an_older_format_is_refused_and_left_as_it_is(shared: 
     shared.dialect.make_first(url)
     before = shared.dialect.structure(url)
     for create in (True, False):
-        with pytest.raises(StoreOutdated, match=r"is of format 1, .* format 5; .* type: genlock db migrate URL"):
+        with pytest.raises(
+            StoreOutdated, match=r"is of format 1, .* format 6; .* type: genlock db migrate URL"
+        ):
             genlock.open_store(url, create=create)
     assert shared.dialect.structure(url) == before
 
 
-def test_a_file_of_an_older_format_is_brought_up_to_date_by_whoever_opens_it_to_write(tmp_path: Path) -> None:
+def test_a_file_of_an_older_format_is_brought_up_to_date_by_whoever_opens_it_to_write(
+    tmp_path: Path,
+) -> None:
     url, dialect = f"sqlite://{tmp_path}/old.db", DIALECTS["sqlite"]
     fill(url)
     dialect.make_old(url)
@@ -218,13 +238,18 @@ def test_a_file_of_an_older_format_is_brought_up_to_date_by_whoever_opens_it_to_
 
 
 @pytest.mark.parametrize("empty", [False, True])
-def test_without_create_a_missing_store_is_not_made(empty: bool, kind: Kind, tmp_path: Path) -> None:
+def test_without_create_a_missing_store_is_not_made(
+    empty: bool, kind: Kind, tmp_path: Path
+) -> None:
     url = kind.url("none")
     if empty and kind.name == "sqlite":
         (tmp_path / "none.db").touch()
     for attempt in (genlock.open_store, genlock.connect):
-        with pytest.raises(StoreMissing, match=r"there is no store at .* type: genlock (init --url sqlite|db create URL)"):
-            attempt(url, create=False)
+        with pytest.raises(
+            StoreMissing,
+            match=r"there is no store (at|in) .* type: genlock (init --url sqlite|db create URL)",
+        ):
+            attempt(url)
     assert create_store(url)
     assert not create_store(url)
-    genlock.open_store(url, create=False).close()
+    genlock.open_store(url).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import signal
@@ -18,13 +19,23 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from genlock.errors import BadArgument, Closed, CursorLost, OutcomeUnknown, StoreCorrupt, StoreFull, StoreUnavailable
+from genlock.errors import (
+    BadArgument,
+    Closed,
+    CursorLost,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreFull,
+    StoreUnavailable,
+)
 from genlock.store import Change, Committed, EventQuery, Index, Query, Store
 from genlock.stores.payloads import ABANDONED_SECONDS
-from genlock.stores.sqlite import SQLiteStore, notice
-from genlock.stores.sqlite.queries import QUERIES
+from genlock.stores.sqlite import SQLiteStore
+from genlock.stores.sqlite import wait as sqlite_wait
+from genlock.stores.sqlite.connections import QUERIES
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, recorded_of
-from tests.scarcity import no_threads
+from tests.eventually import eventually
+from tests.resource_limits import no_threads
 from tests.stores.faulty_vfs import FaultyVFS
 
 FEED = EventQuery("acme", "apollo")
@@ -65,26 +76,54 @@ def test_a_claim_writes_a_record_and_an_event_and_no_index_that_stays(store: SQL
     first = [make_change(make_key(f"A-{number:03}"), index=offered) for number in range(20)]
     must_commit(store, *first)
     store.load([change.key for change in first])
-    claimed = Index(state="IN_PROGRESS", due_at=5, session="s", parent="P", waits_on=("+D-1", "+D-2"))
+    claimed = Index(
+        state="IN_PROGRESS", due_at=5, session="s", parent="P", waits_on=("+D-1", "+D-2")
+    )
     must_commit(store, make_change(make_key("session"), index=Index(session="s")))
     before = writer_of(store).total_changes()
     must_commit(store, *(make_change(change.key, change, index=claimed) for change in first))
-    assert writer_of(store).total_changes() - before == 20 + 20 + 1, "records, events, and the feed's head"
+    assert writer_of(store).total_changes() - before == 20 + 20 + 1, (
+        "records, events, and the feed's head"
+    )
 
 
 def test_names_that_were_rolled_back_are_given_to_others(store: SQLiteStore, path: Path) -> None:
-    must_commit(store, make_change(make_key("A-001", project="first"), index=Index(pool="p1", order="1", session="s1")))
+    must_commit(
+        store,
+        make_change(
+            make_key("A-001", project="first"), index=Index(pool="p1", order="1", session="s1")
+        ),
+    )
     writer_of(store).execute("PRAGMA max_page_count = 1")
-    large = make_change(make_key("A-002", project="second"), index=Index(pool="p2", order="1", session="s2"), body=bytes(100_000))
+    large = make_change(
+        make_key("A-002", project="second"),
+        index=Index(pool="p2", order="1", session="s2"),
+        body=bytes(100_000),
+    )
     with pytest.raises(StoreFull):
         store.commit([large])
     writer_of(store).execute("PRAGMA max_page_count = 1000000")
     with closing(SQLiteStore(path)) as other:
-        must_commit(other, make_change(make_key("A-003", project="third"), index=Index(pool="p3", order="1", session="s3")))
-    must_commit(store, large, make_change(make_key("A-004", project="second"), index=Index(pool="p2", order="2", session="s2")))
+        must_commit(
+            other,
+            make_change(
+                make_key("A-003", project="third"), index=Index(pool="p3", order="1", session="s3")
+            ),
+        )
+    must_commit(
+        store,
+        large,
+        make_change(
+            make_key("A-004", project="second"), index=Index(pool="p2", order="2", session="s2")
+        ),
+    )
     for number, ids in ((1, ["A-001"]), (2, ["A-002", "A-004"]), (3, ["A-003"])):
         project = ("first", "second", "third")[number - 1]
-        for query in (Query("acme", project, pool=f"p{number}"), Query("acme", session=f"s{number}"), Query("acme", project)):
+        for query in (
+            Query("acme", project, pool=f"p{number}"),
+            Query("acme", session=f"s{number}"),
+            Query("acme", project),
+        ):
             assert [key.id for key in keys_of(store.find(query))] == ids
 
 
@@ -93,7 +132,9 @@ def test_a_full_disk_is_said_so_and_nothing_is_written(store: SQLiteStore) -> No
     must_commit(store, change)
     writer_of(store).execute("PRAGMA max_page_count = 1")
     with pytest.raises(StoreFull, match=r"genlock\.db"):
-        store.commit([make_change(change.key, change, body=bytes(200_000)), make_change(make_key("A-002"))])
+        store.commit(
+            [make_change(change.key, change, body=bytes(200_000)), make_change(make_key("A-002"))]
+        )
     writer_of(store).execute("PRAGMA max_page_count = 1000000")
     assert facts_of(read_feed(store)) == recorded_of([change])
     must_commit(store, make_change(change.key, change, body=bytes(200_000)))
@@ -117,7 +158,9 @@ def test_a_disk_that_fills_up_inside_the_commit_is_said_so(path: Path, faulty: F
         must_commit(store, make_change(change.key, change))
 
 
-def test_a_commit_that_cannot_be_synced_has_an_unknown_outcome(path: Path, faulty: FaultyVFS) -> None:
+def test_a_commit_that_cannot_be_synced_has_an_unknown_outcome(
+    path: Path, faulty: FaultyVFS
+) -> None:
     with closing(SQLiteStore(path, vfs="faulty")) as store:
         change = make_change(make_key())
         must_commit(store, change)
@@ -131,7 +174,7 @@ def test_a_commit_that_cannot_be_synced_has_an_unknown_outcome(path: Path, fault
 
 
 def test_what_another_program_locks_is_unavailable(path: Path) -> None:
-    with closing(SQLiteStore(path, gate_seconds=0.1)) as store:
+    with closing(SQLiteStore(path, lock_seconds=0.1)) as store:
         other = apsw.Connection(str(path))
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match=r"genlock\.db is locked"):
@@ -145,11 +188,11 @@ def test_what_another_program_locks_is_unavailable(path: Path) -> None:
 HOLDER = """if True:
     import sys
     from pathlib import Path
-    from genlock.stores.sqlite.gate import Gate
+    from genlock.stores.sqlite.write_lock import WriteLock
     def inside():
         print("inside", flush=True)
         sys.stdin.readline()
-    Gate(Path(sys.argv[1]), 60).pass_through(inside)
+    WriteLock(Path(sys.argv[1]), 60).pass_through(inside)
 """
 
 
@@ -158,7 +201,9 @@ def holder_of(path: Path) -> Iterator[subprocess.Popen[str]]:
     """A process inside the gate of this file."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", HOLDER, f"{path}.gate"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout
         assert process.stdout.readline() == "inside\n"
         try:
@@ -168,12 +213,12 @@ def holder_of(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def when_queued(store: SQLiteStore, act: Callable[[], object]) -> threading.Thread:
-    """Acts as soon as someone waits at the gate of this handle."""
+    """Acts as soon as a writer of this handle waits for the write lock."""
 
     def watch() -> None:
         assert store._writer
-        while not store._writer._gate._outstanding:
-            time.sleep(0)
+        writer = store._writer
+        eventually(lambda: writer._write_lock._outstanding, "a writer that waits for the lock")
         act()
 
     thread = threading.Thread(target=watch, daemon=True)
@@ -188,21 +233,50 @@ def let_go(holder: subprocess.Popen[str]) -> None:
     holder.stdin.flush()
 
 
-def test_who_waits_too_long_is_told_who_is_inside_and_that_it_is_stopped(store: SQLiteStore, path: Path) -> None:
-    with closing(SQLiteStore(path, gate_seconds=0.2)) as impatient, holder_of(path) as holder:
+def test_who_waits_too_long_is_told_who_is_inside_and_that_it_is_stopped(
+    store: SQLiteStore, path: Path
+) -> None:
+    with closing(SQLiteStore(path, lock_seconds=0.2)) as impatient, holder_of(path) as holder:
         change = make_change(make_key())
-        with pytest.raises(StoreUnavailable, match=f"process {holder.pid} has locked .its state is"):
+        with pytest.raises(
+            StoreUnavailable, match=f"process {holder.pid} has locked .its state is"
+        ):
             impatient.commit([change])
         os.kill(holder.pid, signal.SIGSTOP)
         os.waitpid(holder.pid, os.WUNTRACED)
         for _ in range(2):
-            with pytest.raises(StoreUnavailable, match=f"process {holder.pid} has locked and is stopped: continue it .kill -CONT"):
+            with pytest.raises(
+                StoreUnavailable,
+                match=f"process {holder.pid} has locked and is stopped: continue it .kill -CONT",
+            ):
                 impatient.commit([change])
         assert impatient.load([change.key]).records == {}, "reading needs no gate"
         os.kill(holder.pid, signal.SIGCONT)
         let_go(holder)
         must_commit(store, change)
         must_commit(impatient, make_change(change.key, change))
+
+
+def test_who_waits_is_not_told_to_end_a_process_that_only_has_the_number_of_the_one_inside(
+    path: Path,
+) -> None:
+    """The process inside may be in another container, where pids are others."""
+    with (
+        closing(SQLiteStore(path, lock_seconds=0.2)) as impatient,
+        holder_of(path) as holder,
+        subprocess.Popen(["cat"], stdin=-1) as other,
+    ):
+        path.with_name(f"{path.name}.gate").write_text(f"{other.pid}\n")
+        os.kill(other.pid, signal.SIGSTOP)
+        os.waitpid(other.pid, os.WUNTRACED)
+        with pytest.raises(StoreUnavailable) as raised:
+            impatient.commit([make_change(make_key())])
+        other.kill()
+        let_go(holder)
+    assert (
+        f"which process {other.pid} has locked (it cannot be seen from here: it may be in another "
+        "container)"
+    ) in str(raised.value)
 
 
 def test_the_gate_opens_when_the_process_inside_is_killed(store: SQLiteStore, path: Path) -> None:
@@ -225,9 +299,12 @@ def test_who_cannot_wait_for_want_of_a_thread_is_told_so_and_tries_again(
 ) -> None:
     change = make_change(make_key())
     with holder_of(path) as holder:
-        with no_threads(monkeypatch) as refused, pytest.raises(StoreUnavailable, match="no thread can be started"):
+        with (
+            no_threads(monkeypatch) as refused,
+            pytest.raises(StoreUnavailable, match="no thread can be started"),
+        ):
             store.commit([change])
-        assert refused == {"genlock-gate"}
+        assert refused == {"genlock-write-lock"}
         thread = when_queued(store, partial(let_go, holder))
         must_commit(store, change)
         thread.join()
@@ -243,8 +320,13 @@ def test_an_error_in_the_queue_reaches_the_caller(store: SQLiteStore, path: Path
         thread.join()
 
 
-def test_where_the_gate_cannot_be_locked_writers_do_without(path: Path) -> None:
-    Path(f"{path}.gate").symlink_to(f"{path}.gate")  # a loop: nobody can open it
+def test_where_the_gate_cannot_be_locked_writers_do_without(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("genlock.stores.sqlite.write_lock.fcntl.flock", refuse)
     stores = [SQLiteStore(path) for _ in range(4)]
 
     def write(number: int) -> None:
@@ -284,11 +366,22 @@ def test_every_query_goes_by_its_index(store: SQLiteStore) -> None:
     }
     sorted_afterwards = {"find_heads", "find_session", "find_parent", "find_waits"}
     for name, index in expected.items():
-        plan = [row[3] for row in writer_of(store).execute("EXPLAIN QUERY PLAN " + QUERIES[name], Anything())]
+        plan = [
+            row[3]
+            for row in writer_of(store).execute("EXPLAIN QUERY PLAN " + QUERIES[name], Anything())
+        ]
         assert any(index in step for step in plan), f"{name}: {plan}"
-        scanned = [step for step in plan if step.startswith(("SCAN record", "SCAN r", "SCAN head", "SCAN event", "SCAN e", "SCAN w"))]
+        scanned = [
+            step
+            for step in plan
+            if step.startswith(
+                ("SCAN record", "SCAN r", "SCAN head", "SCAN event", "SCAN e", "SCAN w")
+            )
+        ]
         assert not scanned, f"{name}: {plan}"
-        assert any("TEMP B-TREE" in step for step in plan) <= (name in sorted_afterwards), f"{name}: {plan}"
+        assert any("TEMP B-TREE" in step for step in plan) <= (name in sorted_afterwards), (
+            f"{name}: {plan}"
+        )
 
 
 class Anything(dict[str, None]):
@@ -300,7 +393,9 @@ class Anything(dict[str, None]):
 
 def test_pools_without_an_order_come_first_and_on_every_page(store: SQLiteStore) -> None:
     indexes = [Index(pool="p", order=order) for order in (None, "", "1", None, "0", None)]
-    must_commit(store, *(make_change(make_key(f"A-{at}"), index=index) for at, index in enumerate(indexes)))
+    must_commit(
+        store, *(make_change(make_key(f"A-{at}"), index=index) for at, index in enumerate(indexes))
+    )
     for limit in (1, 2, 6):
         query, orders = Query("acme", "apollo", pool="p", limit=limit), []
         while True:
@@ -315,7 +410,10 @@ def test_pools_without_an_order_come_first_and_on_every_page(store: SQLiteStore)
 def test_an_event_without_its_record_is_named(store: SQLiteStore, path: Path) -> None:
     must_commit(store, make_change(make_key("A-001")), make_change(make_key("A-002"), events=2))
     tamper(path, "DELETE FROM record WHERE name = 'A-002'")
-    with pytest.raises(StoreCorrupt, match=r"genlock\.db: the event at position 2 of acme/apollo belongs to record 2"):
+    with pytest.raises(
+        StoreCorrupt,
+        match=r"genlock\.db: the event at position 2 of acme/apollo belongs to record 2",
+    ):
         read_feed(store)
 
 
@@ -324,17 +422,25 @@ def test_a_feed_that_has_lost_its_end_says_so(store: SQLiteStore, path: Path) ->
     cursor = store.read_events(replace(FEED, limit=4)).cursor
     tamper(path, "DELETE FROM event WHERE version = 5")
     for after in (None, cursor):
-        with pytest.raises(StoreCorrupt, match="the event at position 5 of acme/apollo is missing; the last is at 4"):
+        with pytest.raises(
+            StoreCorrupt,
+            match="the event at position 5 of acme/apollo is missing; the last is at 4",
+        ):
             store.read_events(replace(FEED, after=after))
     tamper(path, "UPDATE event SET at = at + 100 WHERE version = 2")
-    with pytest.raises(StoreCorrupt, match="the event at position 102 of acme/apollo is beyond the feed's end, which is 5"):
+    with pytest.raises(
+        StoreCorrupt,
+        match="the event at position 102 of acme/apollo is beyond the feed's end, which is 5",
+    ):
         read_feed(store)
 
 
 def test_text_that_is_none_is_shown(store: SQLiteStore, path: Path) -> None:
     must_commit(store, make_change(make_key("A-001"), index=Index(state="BLOCKED")))
     tamper(path, "UPDATE record SET state = CAST(x'42cc4f' AS TEXT)")
-    with pytest.raises(StoreCorrupt, match=r"acme/apollo task A-001 has b'B\\xccO' in place of a text"):
+    with pytest.raises(
+        StoreCorrupt, match=r"acme/apollo task A-001 has b'B\\xccO' in place of a text"
+    ):
         store.load([make_key("A-001")], with_index=True)
     tamper(path, "UPDATE record SET name = CAST(x'42cc4f' AS TEXT)")
     with pytest.raises(StoreCorrupt, match=r"genlock\.db has b'B\\xccO' in place of a text"):
@@ -353,7 +459,7 @@ def test_a_cursor_from_after_the_copy_that_was_restored_is_lost(path: Path, tmp_
         kept = store.read_events(FEED).cursor
         must_commit(store, make_change(make_key("A-002")))
         lost = store.read_events(FEED).cursor
-    with closing(SQLiteStore(tmp_path / "copy.db")) as restored:
+    with closing(SQLiteStore(tmp_path / "copy.db", read_only=True)) as restored:
         assert restored.read_events(replace(FEED, after=kept)).events == []
         with pytest.raises(CursorLost, match="older copy"):
             restored.read_events(replace(FEED, after=lost))
@@ -376,8 +482,18 @@ def test_a_cursor_from_after_the_copy_that_was_restored_is_lost(path: Path, tmp_
         "UPDATE session SET name = 't'",
     ],
 )
-def test_a_change_of_any_index_column_is_seen(store: SQLiteStore, path: Path, statement: str) -> None:
-    index = Index(state="PENDING", pool="p", order="1", due_at=7, session="s", parent="P", waits_on=("D-1", "+D-3"))
+def test_a_change_of_any_index_column_is_seen(
+    store: SQLiteStore, path: Path, statement: str
+) -> None:
+    index = Index(
+        state="PENDING",
+        pool="p",
+        order="1",
+        due_at=7,
+        session="s",
+        parent="P",
+        waits_on=("D-1", "+D-3"),
+    )
     must_commit(store, make_change(make_key(), index=index))
     assert store.load([make_key()], with_index=True).records[make_key()].index == index
     tamper(path, statement)
@@ -411,8 +527,10 @@ def test_closing_wakes_whoever_waits(path: Path) -> None:
         assert not thread.is_alive()
 
 
-def test_where_writes_cannot_be_noticed_waiters_are_woken_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notice, "_watch", lambda file: None)
+def test_where_writes_cannot_be_noticed_waiters_are_woken_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_wait, "_watch", lambda file: None)
     with closing(SQLiteStore(path)) as store, closing(SQLiteStore(path)) as other:
         thread = waiting(store)
         must_commit(other, make_change(make_key()))
@@ -477,7 +595,12 @@ FORK = """if True:
 def test_a_forked_child_cannot_use_the_store_and_does_it_no_harm(path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", FORK, str(path)], stdout=subprocess.PIPE, text=True, env=environment, check=True, timeout=60
+        [sys.executable, "-c", FORK, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        check=True,
+        timeout=60,
     )
     assert done.stdout == "before after anew\n"
 
@@ -494,8 +617,7 @@ def test_closing_waits_for_the_commit_under_way(path: Path) -> None:
 
     thread = threading.Thread(target=write)
     thread.start()
-    while not answers:
-        time.sleep(0)
+    eventually(lambda: answers, "the first commit")
     store.close()
     thread.join()
     assert all(answers)
@@ -503,7 +625,9 @@ def test_closing_waits_for_the_commit_under_way(path: Path) -> None:
         assert len(read_feed(reopened, limit=10_000)) == len(answers)
 
 
-def test_payloads_that_a_killed_process_left_unfinished_are_removed_in_time(store: SQLiteStore, path: Path) -> None:
+def test_payloads_that_a_killed_process_left_unfinished_are_removed_in_time(
+    store: SQLiteStore, path: Path
+) -> None:
     payloads = store.payloads()
     payloads.put(make_key(), "first", b"data")
     folder = Path(f"{path}.payloads") / "unfinished"

@@ -19,16 +19,17 @@ import pytest
 from genlock.errors import Closed, StoreCorrupt, StoreForeign, StoreReadOnly, StoreUnavailable
 from genlock.store import EventQuery
 from genlock.stores.sqlite import SQLiteStore, connections
-from genlock.stores.sqlite.filesystem import filesystem_of, refuse_network
-from genlock.stores.sqlite.opening import APPLICATION
-from genlock.stores.sqlite.queries import FORMAT
+from genlock.stores.sqlite.connections import FORMAT
+from genlock.stores.sqlite.open import APPLICATION, filesystem_of, refuse_network
 from genlock.testing.sample import make_change, make_key, read_feed
+from tests.eventually import eventually
 
 NOBODY = 65534
 
 
 def output_of(code: str, *arguments: object) -> list[str]:
-    """The lines that the code prints when it is run with these arguments in a process of its own."""
+    """The lines that the code prints when it is run with these arguments in a process of its
+    own."""
     process = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -108,7 +109,9 @@ def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"x", b"Dear diary,\n" * 500, bytes(8192)])
-def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_database_is_refused_and_left_alone(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "diary.txt"
     path.write_bytes(content)
     for read_only in (False, True):
@@ -145,11 +148,16 @@ def test_our_files_are_told_from_others_by_their_header(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "genlock.db"
     with closing(SQLiteStore(path)) as store:
-        store.commit([make_change(make_key(f"A-{number:03}"), body=bytes(2000)) for number in range(200)])
+        store.commit(
+            [make_change(make_key(f"A-{number:03}"), body=bytes(2000)) for number in range(200)]
+        )
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xa5" * (len(content) - 4096)
     path.write_bytes(content)
-    with pytest.raises(StoreCorrupt, match=r"genlock\.db is damaged"), closing(SQLiteStore(path)) as store:
+    with (
+        pytest.raises(StoreCorrupt, match=r"genlock\.db is damaged"),
+        closing(SQLiteStore(path)) as store,
+    ):
         read_feed(store)
 
 
@@ -242,9 +250,13 @@ def test_a_store_that_may_neither_be_read_nor_made_is_said_to_be_so(open_place: 
     SQLiteStore(path).close()
     path.chmod(0)
     open_place.chmod(0o555)
-    assert output_of(OPEN_AS_NOBODY, path, NOBODY) == [f"{path} cannot be opened: this user may not read it"]
+    assert output_of(OPEN_AS_NOBODY, path, NOBODY) == [
+        f"{path} cannot be opened: this user may not read it"
+    ]
     absent = open_place / "folder" / "genlock.db"
-    assert output_of(OPEN_AS_NOBODY, absent, NOBODY) == [f"{absent} does not exist, and this user may not write in {open_place}"]
+    assert output_of(OPEN_AS_NOBODY, absent, NOBODY) == [
+        f"{absent} does not exist, and this user may not write in {open_place}"
+    ]
 
 
 def test_a_read_only_folder_opens_for_reading(open_place: Path) -> None:
@@ -261,6 +273,8 @@ def test_a_read_only_folder_opens_for_reading_while_another_user_writes(open_pla
     if os.getuid() != 0:
         pytest.skip("needs two users")
     path = open_place / "genlock.db"
+    SQLiteStore(path).close()
+    path.chmod(0o644)  # a log that is made from now on can be read too
     with closing(SQLiteStore(path)) as store:
         store.commit([make_change(make_key("A-001"))])
         assert read_as_nobody(path) == ["1 1", refused(path)]
@@ -316,16 +330,20 @@ def test_a_network_filesystem_is_refused_with_advice(tmp_path: Path) -> None:
     refuse_network(tmp_path, tmp_path / "no such table")
 
 
-def test_a_store_that_is_closed_while_somebody_waits_for_it_leaves_no_log_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_closed_while_somebody_waits_for_it_leaves_no_log_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "BACK_SECONDS", 1000)
     store = SQLiteStore(tmp_path / "genlock.db")
     store.commit([make_change(make_key())])
     cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
-    waiting = [threading.Thread(target=store.wait, args=([("acme", "apollo")], [cursor], 60)) for _ in range(8)]
+    waiting = [
+        threading.Thread(target=store.wait, args=([("acme", "apollo")], [cursor], 60))
+        for _ in range(8)
+    ]
     for thread in waiting:
         thread.start()
-    pause = threading.Event()
-    assert any(len(store._readers.inherited()) >= len(waiting) or pause.wait(0.01) for _ in range(1000)), "all of them wait"
+    eventually(lambda: len(store._readers.inherited()) >= len(waiting), "all threads to wait")
     store.close()
     assert [file.name for file in tmp_path.glob("genlock.db-*")] == []
     for thread in waiting:
@@ -333,7 +351,9 @@ def test_a_store_that_is_closed_while_somebody_waits_for_it_leaves_no_log_behind
         assert not thread.is_alive()
 
 
-def test_a_store_is_closed_although_somebody_reads_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_closed_although_somebody_reads_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "BACK_SECONDS", 0.05)
     store = SQLiteStore(tmp_path / "genlock.db")
     with store._readers.lent():
@@ -348,7 +368,10 @@ def replaced_by_another(path: Path) -> None:
     path.with_name("other.db").replace(path)
 
 
-@pytest.mark.parametrize("happens", [Path.unlink, lambda path: path.rename(path.with_name("moved.db")), replaced_by_another])
+@pytest.mark.parametrize(
+    "happens",
+    [Path.unlink, lambda path: path.rename(path.with_name("moved.db")), replaced_by_another],
+)
 def test_a_file_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_nothing_is_granted_twice(
     happens: Callable[[Path], object], tmp_path: Path
 ) -> None:
@@ -363,7 +386,11 @@ def test_a_file_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_nothin
             lambda: store.purge(first.key, 1, b"{}"),
             lambda: store.set_epoch(7),
         ):
-            with pytest.raises(StoreForeign, match=r"genlock\.db was deleted, moved or replaced while it was open; nothing was written"):
+            with pytest.raises(
+                StoreForeign,
+                match=r"genlock\.db was deleted, moved or replaced while it was open; nothing was "
+                r"written",
+            ):
                 act()
 
 
@@ -371,7 +398,14 @@ def log_of(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-@pytest.mark.parametrize("happens", [Path.unlink, lambda log: log.rename(log.with_name("moved")), lambda log: (log.unlink(), log.touch())])
+@pytest.mark.parametrize(
+    "happens",
+    [
+        Path.unlink,
+        lambda log: log.rename(log.with_name("moved")),
+        lambda log: (log.unlink(), log.touch()),
+    ],
+)
 def test_a_log_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_who_closes_the_store_saves_it(
     happens: Callable[[Path], object], tmp_path: Path
 ) -> None:
@@ -381,14 +415,19 @@ def test_a_log_that_is_deleted_moved_or_replaced_under_us_is_noticed_and_who_clo
         store.commit([first])
         happens(log_of(path))
         for act in (lambda: store.commit([second]), lambda: store.load([first.key])):
-            with pytest.raises(StoreForeign, match=r"genlock\.db-wal, the log of the store, was deleted, moved or replaced"):
+            with pytest.raises(
+                StoreForeign,
+                match=r"genlock\.db-wal, the log of the store, was deleted, moved or replaced",
+            ):
                 act()
     with closing(SQLiteStore(path)) as store:
         assert [*store.load([first.key, second.key]).records] == [first.key]
         store.commit([second])
 
 
-def test_what_was_committed_is_lost_with_who_is_killed_after_his_log_was_deleted(tmp_path: Path) -> None:
+def test_what_was_committed_is_lost_with_who_is_killed_after_his_log_was_deleted(
+    tmp_path: Path,
+) -> None:
     """Why he must be told: until he is, he goes on committing what nobody will ever see."""
     path = tmp_path / "genlock.db"
     program = f"""if True:
@@ -401,7 +440,9 @@ def test_what_was_committed_is_lost_with_who_is_killed_after_his_log_was_deleted
         Path({str(log_of(path))!r}).unlink()
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    assert (
+        subprocess.run([sys.executable, "-c", program], check=False).returncode == -signal.SIGKILL
+    )
     with closing(SQLiteStore(path)) as store:
         assert store.load([make_key("A-001")]).records == {}
 
@@ -413,7 +454,9 @@ def test_a_connection_that_is_opened_anew_may_have_another_log(tmp_path: Path) -
         store.commit([first])
         writer = store._writer
         assert writer is not None
-        os.link(log_of(path), tmp_path / "kept")  # so that the next one cannot be the same by chance
+        os.link(
+            log_of(path), tmp_path / "kept"
+        )  # so that the next one cannot be the same by chance
         writer.db.close()
         assert not log_of(path).exists()
         writer.db = writer._connect()

@@ -1,4 +1,5 @@
-"""URLs that cannot be meant: each is refused before anything is opened, says what is wrong and what to write, and shows no password."""
+"""URLs that cannot be meant: each is refused before anything is opened, says what is wrong and what
+to write, and shows no password."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ MALFORMED = {
     "://plans": "there is no store for ://",
     "htp://127.0.0.1:8420": "a service's address begins with http:// or https://",
     "mongodb://bob:secret@127.0.0.1/plans": "there is no store for mongodb://",
-    "postgresql+psycopg://bob:secret@127.0.0.1/plans": "there is no store for postgresql+psycopg://",
+    "postgresql+psycopg://bob:secret@127.0.0.1/plans": (
+        "there is no store for postgresql+psycopg://"
+    ),
     "postgresql://127.0.0.1:port/plans": "a number from 1 to 65535",
     "postgresql://127.0.0.1:0/plans": "a number from 1 to 65535",
     "postgresql://127.0.0.1:65536/plans": "a number from 1 to 65535",
@@ -45,7 +48,9 @@ MALFORMED = {
     "postgresql://127.0.0.1:1/pl ans": "a blank",
     "postgresql://127.0.0.1:1/plans\0": "a line break or another character",
     "postgresql://127.0.0.1:1/\udcff": "a line break or another character",
-    "postgresql://bob:secret@127.0.0.1:1/plans?pasword=secret": 'invalid URI query parameter: "pasword"',
+    "postgresql://bob:secret@127.0.0.1:1/plans?pasword=secret": (
+        'invalid URI query parameter: "pasword"'
+    ),
     "postgresql://bob:secret@127.0.0.1:1/plans?sslmode=perhaps": "'perhaps' is no sslmode",
     "postgresql://bob:secret@127.0.0.1:1/plans?connect_timeout=soon": "'soon' is no connect_timeout",
     "postgresql://bob:secret@127.0.0.1:1/plans?pool": "'' is no pool",
@@ -55,10 +60,12 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("url", MALFORMED)
-def test_a_url_that_cannot_be_meant_is_refused_with_what_to_write(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_that_cannot_be_meant_is_refused_with_what_to_write(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadArgument) as raised:
-        genlock.open_store(url)
+        genlock.open_store(url, create=True)
     assert MALFORMED[url].replace("{here}", str(tmp_path)) in str(raised.value)
     assert "secret" not in str(raised.value)
     assert os.listdir(tmp_path) == []
@@ -67,4 +74,4 @@ def test_a_url_that_cannot_be_meant_is_refused_with_what_to_write(url: str, tmp_
 @pytest.mark.parametrize("url", [5, b"sqlite:///x.db", Path("plan.db")])
 def test_what_is_no_text_is_no_url(url: object) -> None:
     with pytest.raises(BadArgument, match="is a text"):
-        genlock.open_store(url)  # type: ignore[arg-type]
+        genlock.open_store(url, create=True)  # type: ignore[arg-type]

@@ -11,12 +11,14 @@ import pytest
 from genlock.core.plan import Plan
 from genlock.core.results import Feed, FeedEvent
 from genlock.errors import TaskNotFound
-from genlock.wire.answers import PIECE, encode_answer, encode_in_pieces
-from genlock.wire.plans import from_wire, to_wire
+from genlock.wire.answers import PIECE, encode_answer, encode_in_pieces, from_wire, to_wire
 
 
 def _events(number: int) -> tuple[FeedEvent, ...]:
-    return tuple(FeedEvent(at, f"c{at}", "task", f"t{at}", "TASK_ADDED", {"said": 'é"\n\0'}) for at in range(number))
+    return tuple(
+        FeedEvent(at, f"c{at}", "task", f"t{at}", "TASK_ADDED", {"said": 'é"\n\0'})
+        for at in range(number)
+    )
 
 
 class Two(msgspec.Struct, omit_defaults=True):
@@ -66,7 +68,9 @@ def test_a_plan_in_pieces_has_the_bytes_that_it_has_as_a_whole() -> None:
     assert max(map(len, pieces)) < len(whole)
 
 
-def test_what_is_long_is_written_and_freed_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_long_is_written_and_freed_a_piece_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Entry(msgspec.Struct, weakref=True, frozen=True):
         number: int
 

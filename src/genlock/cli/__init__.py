@@ -1,15 +1,21 @@
-"""The command line: one verb a word. It translates between terminals and the coordinator, and decides nothing.
+"""The command line: one module for the commands of one theme. It translates between terminals and
+the coordinator, and decides nothing.
 
-    main.py       which verbs there are; each is imported when it is called
-    app.py        what every verb is given: settings, the fleet, the way to answer
-    answers.py    answers and errors on a terminal, as JSON, or bare
-    exits.py      exit codes
-    identity.py   which session a call belongs to
-    opening.py    opening the project's store
-    slips.py      what was perhaps mistyped, where nothing is found
-    completing.py completion in the shell
-    editing.py    changing a settings file
-    verbs/        the verbs, by theme
+    main.py         the commands there are; each is imported when it is called
+    app.py          the options of every command, the open fleet, the way to answer
+    answers.py      answers and errors on a terminal, as JSON, or bare
+    exit_codes.py   exit codes
+    open_fleet.py   opens the project's store
+    inputs.py       what commands read besides options: claims, leases, JSON, files
+    suggestions.py  why nothing was found or is ready, and what to try
+    completion.py   completion in the shell
+    commands/       the commands, by theme
+    render/         answers in a terminal: text, tables, pages, drawings, progress
+    doctor/         the checks of `genlock doctor`
+    sample_fleet/   the agents of `genlock demo` and `genlock dev`
 
-Where the store is and where settings come from is also the library's business: genlock.places, genlock.settings.
+What an answer means in words is in genlock.messages.
+
+Finding the store and reading settings belong to the library: genlock.project_folder and
+genlock.settings.
 """

@@ -3,45 +3,74 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import click
 
-from genlock.cli.answers import Answers
-from genlock.errors import TaskNotFound
+from genlock.cli import exit_codes
+from genlock.cli.answers import Answers, check_output
+from genlock.errors import BadArgument, LiveClaim, TaskNotFound
 
 if TYPE_CHECKING:
-    from genlock.cli.identity import Who
+    from msgspec import Struct
+    from rich.console import Console
+
     from genlock.coordinator import Coordinator
     from genlock.core.model import Task
+    from genlock.identity import CallerIdentity
+    from genlock.messages import Context, Message
     from genlock.settings import Setting
+
+CommandLine: TypeAlias = Callable[..., str]
+"""How a verb and its words become a command line: `App.command`."""
+
+
+_REDRAW_SECONDS = 5.0
+_GATHER_SECONDS = 0.3
 
 
 class App:
-    """One call of the command line: its settings, its fleet (opened when first asked for) and its way to answer."""
+    """One call of the command line: its settings, its fleet (opened when first asked for) and its
+    way to answer."""
 
-    def __init__(self, *, as_json: bool, quiet: bool, flags: dict[str, Any], worker: bool = False, holder: bool = False) -> None:
-        self.answers = Answers(as_json=as_json, quiet=quiet)
+    def __init__(
+        self,
+        *,
+        as_json: bool,
+        as_text: bool = False,
+        quiet: bool,
+        flags: dict[str, Any],
+        worker: bool = False,
+        holder: bool = False,
+        patient: bool = False,
+    ) -> None:
+        check_output()
+        if as_json and as_text:
+            raise BadArgument("--json and --text exclude each other; give one of them")
+        self.answers = Answers(as_json=as_json, as_text=as_text, quiet=quiet)
         self.worker = worker
         self.holder = holder
+        self.patient = patient
+        """Does it wait for a service that does not listen yet?"""
         self._flags = flags
         self._fleet: Coordinator | None = None
 
     @functools.cached_property
     def project_folder(self) -> Path:
         """The project's `.genlock` folder, which need not exist."""
-        from genlock.places import project_folder
+        from genlock.project_folder import project_folder
 
         return project_folder()
 
     @functools.cached_property
     def settings(self) -> dict[str, Setting]:
         """Every setting, with its origin."""
-        from genlock.settings import resolve
+        from genlock.trust import trusted_settings
 
-        return resolve(self._flags, self.project_folder)
+        return trusted_settings(self._flags, self.project_folder)
 
     def setting(self, name: str) -> Any:
         """One setting's value."""
@@ -50,77 +79,137 @@ class App:
     @property
     def url(self) -> str:
         """The store's URL."""
-        from genlock.places import FILE, sqlite_url
+        from genlock.project_folder import FILE, sqlite_url
 
         given: str | None = self.setting("url")
         return given if given is not None else sqlite_url(self.project_folder / FILE)
 
     @property
     def store_url(self) -> str:
-        """The same for a verb that needs the store itself: an error where a service is named, which says by what."""
+        """The same for a verb that needs the store itself: an error where a service is named, which
+        says by what."""
         from genlock.schemes import is_service
 
         if not is_service(self.url):
             return self.url
-        from genlock.cli.wording import without_password
-        from genlock.errors import BadArgument
+        from genlock.safe_text import without_password
 
         by = self.settings["url"].origin.removeprefix("flag ").removeprefix("environment ")
         unset = f", or unset {by}" if by == "GENLOCK_URL" else ""
         raise BadArgument(
-            f"{by} names a service, {without_password(self.url)}, and this needs the store itself: type it where the store can be"
+            f"{by} names a service, {without_password(self.url)}, and this needs the store itself: "
+            "type it where the store can be"
             f" reached, with its own URL by --url{unset}"
         )
 
-    def command(self, verb: str, *words: object) -> str:
-        """A command line to be typed next: where this one was told by options to look, that one is too, and as whom where it matters."""
-        from genlock.cli.wording import CLAIMING, ON_A_CLAIM, command
+    @property
+    def options(self) -> dict[str, str]:
+        """The options by which the call was told where to look and on whose behalf. A command to be
+        typed next has them too."""
+        from genlock.safe_text import without_password
 
-        names = ["url", "tenant", "project"]
-        if verb in (*CLAIMING, *ON_A_CLAIM):
-            names.append("session")
-        if verb in CLAIMING:
-            names.append("agent")  # who holds a claim is known by it
-        return command(verb, *words, *self.told(*names))
-
-    def told(self, *names: str) -> list[str]:
-        """Those of these options that the call was given, as words of a command line."""
-        from genlock.cli.wording import without_password
-
+        names = ("url", "tenant", "project", "session", "agent")
         given = {name: value for name in names if (value := self._flags.get(name))}
         if "url" in given:
             given["url"] = without_password(given["url"])
-        return [word for name, value in given.items() for word in (f"--{name}", value)]
+        return given
+
+    def context(self, task: str = "", generation: int | None = None, session: str = "") -> Context:
+        """What messages are told of this call."""
+        from datetime import UTC, datetime
+
+        from genlock.messages import Context
+
+        return Context(task, generation, self.options, session, datetime.now(UTC))
+
+    def words(self, verb: str, *words: object) -> tuple[str, ...]:
+        """A command to be typed next, as its words: it looks where this call looked, on behalf of
+        the same session where that matters."""
+        from genlock.messages import Context, command
+
+        return command(verb, *words, context=Context(options=self.options))
+
+    def command(self, verb: str, *words: object) -> str:
+        """The same as a line for a shell."""
+        from genlock.messages import typed
+
+        return typed(self.words(verb, *words))
+
+    def refuse(self, result: Struct, message: Message, what: str = "refused") -> NoReturn:
+        """Answer with a refusal, and end the verb."""
+        from genlock.messages import typed
+
+        def text(console: Console) -> None:
+            from genlock.cli.render.tables import print_commands, print_lines
+
+            reason = getattr(result, "reason")  # noqa: B009 - every refusal has one
+            print_lines(console, f"{what}, {reason}: {message.text}")
+            print_commands(console, *map(typed, message.try_next))
+
+        self.answers.give(with_message(result, message), text=text)
+        self.leave(exit_codes.CONFLICT)
 
     def name_store(self, url: str | None) -> None:
         """A URL that the verb has as its argument counts as --url does."""
         if url is None:
             return
         if self._flags["url"] not in (None, url):
-            from genlock.errors import BadArgument
-
-            raise BadArgument("two stores are named, one as an argument and another one by --url; name one")
+            raise BadArgument(
+                "two stores are named, one as an argument and another one by --url; name one"
+            )
         self._flags["url"] = url
 
+    def watch(self, show: Callable[[], None]) -> None:
+        """Shows something, and again whenever something has happened or its times have grown old,
+        until the reader leaves. A screen is drawn anew."""
+        import time
+
+        from genlock.cli.answers import Style, reader_gone
+
+        after = self.fleet.read_events(tail=True).cursor
+        while not reader_gone():
+            if self.answers.style is Style.TEXT:
+                self.answers.console().clear()
+            show()
+            for event in self.fleet.watch(after=after, timeout_seconds=_REDRAW_SECONDS):
+                after = event.cursor
+                break
+            # What happens together is shown together.
+            time.sleep(_GATHER_SECONDS)
+            after = self.fleet.read_events(tail=True).cursor
+
     @functools.cached_property
-    def who(self) -> Who:
+    def who(self) -> CallerIdentity:
         """On whose behalf this call is made."""
-        from genlock.cli.identity import identify_caller
+        from genlock.identity import identify_caller
 
         return identify_caller(self.setting("session"))
 
-    def agent_of(self, task: str, generation: int) -> str:
-        """Which agent hands something in at this generation: as set, else the one that the claim was granted to."""
-        from genlock.cli.identity import agent_of_claim
+    @property
+    def own_session(self) -> str | None:
+        """The session of this call, for verbs that need none; None if it cannot be told."""
 
-        found: str | None = self.setting("agent") or agent_of_claim(self.fleet, self.who.session, task, generation)
+        try:
+            return self.who.session
+        except BadArgument:
+            return None
+
+    def agent_of(self, task: str, generation: int) -> str:
+        """Which agent hands something in at this generation: as set, else the one that the claim
+        was granted to."""
+        from genlock.identity import agent_of_claim
+
+        found: str | None = self.setting("agent") or agent_of_claim(
+            self.fleet, self.who.session, task, generation
+        )
         return found or self.who.agent
 
     @property
     def fleet(self) -> Coordinator:
-        """The coordinator on the project's store. Only `init` makes a store: others say that there is none."""
+        """The coordinator on the project's store. Only `init` makes a store: others say that there
+        is none."""
         if self._fleet is None:
-            from genlock.cli.opening import open_fleet
+            from genlock.cli.open_fleet import open_fleet
 
             self._fleet = open_fleet(self)
         return self._fleet
@@ -136,20 +225,28 @@ class App:
 
 
 def verb(
-    *, worker: bool = False, holder: bool = False, store: bool = True, settings: Sequence[str] = ()
+    *,
+    worker: bool = False,
+    holder: bool = False,
+    patient: bool = False,
+    store: bool = True,
+    text: bool = True,
+    settings: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorates a verb's function, whose first argument becomes the App.
 
-    Every verb has --json and --quiet; with `store` also --url, --tenant and --project; with `worker` also --session, --agent and --user.
-    A `holder` acts on a claim that was granted before, and so under that claim's agent unless another is named.
-    `settings` are those that the verb has options of its own for, called set_ and the setting's name.
+    Every verb has --json and --quiet; with `text` also --text (other verbs have one of their own);
+    with `store` also --url, --tenant and --project; with `worker` also --session, --agent and
+    --user. A `holder` acts on a claim that was granted before, and so under that claim's agent
+    unless another is named. `settings` are those that the verb has options of its own for, called
+    set_ and the setting's name.
     """
 
     worker = worker or holder
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
-        def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
+        def run(*, as_json: bool, as_text: bool = False, quiet: bool, **options: Any) -> None:
             names = [
                 *(["url", "tenant", "project"] if store else []),
                 *(["session", "agent", "user"] if worker else []),
@@ -157,37 +254,88 @@ def verb(
             ]
             app = App(
                 as_json=as_json,
+                as_text=as_text,
                 quiet=quiet,
                 flags={name: options.pop(f"set_{name}") for name in names},
                 worker=worker,
                 holder=holder,
+                patient=patient,
             )
             click.get_current_context().find_root().obj = app
             try:
                 function(app, **options)
             except TaskNotFound as error:
-                from genlock.cli.slips import with_near_task
+                from genlock.cli.suggestions import task_meant
 
-                raise with_near_task(app, options.get("task"), error) from None
+                meant = task_meant(app, options.get("task"), error)
+                function(app, **options | {"task": meant})
             finally:
                 app.close()
 
         wrapped = run
-        wrapped = click.option("--quiet", "-q", is_flag=True, help="Only the bare answer: ids and numbers, one a line.")(wrapped)
-        wrapped = click.option("--json", "as_json", is_flag=True, help="Answer as JSON (so it does off a terminal).")(wrapped)
+        wrapped = click.option(
+            "--quiet", "-q", is_flag=True, help="Print only ids and numbers, one per line."
+        )(wrapped)
+        if text:
+            wrapped = click.option(
+                "--text", "as_text", is_flag=True, help="Print text, also into a pipe or a file."
+            )(wrapped)
+        wrapped = click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print JSON (the default when output is not a terminal).",
+        )(wrapped)
         if worker:
-            wrapped = click.option("--user", "set_user", metavar="NAME", help="Whose session it is.")(wrapped)
-            wrapped = click.option("--agent", "set_agent", metavar="NAME", help="Which agent you are.")(wrapped)
-            wrapped = click.option("--session", "set_session", metavar="ID", help="Which session you are.")(wrapped)
+            wrapped = click.option(
+                "--user", "set_user", metavar="NAME", help="The user of the session."
+            )(wrapped)
+            wrapped = click.option(
+                "--agent",
+                "set_agent",
+                metavar="NAME",
+                help="The name of your agent. Name each background worker of a script: its workers "
+                "share a session.",
+            )(wrapped)
+            wrapped = click.option(
+                "--session",
+                "set_session",
+                metavar="ID",
+                help="The id of your session; default: the script, shell or agent that calls.",
+            )(wrapped)
         if store:
-            wrapped = click.option("--project", "set_project", metavar="NAME", help="The project; default: default.")(wrapped)
-            wrapped = click.option("--tenant", "set_tenant", metavar="NAME", help="The tenant; default: default.")(wrapped)
-            wrapped = click.option("--url", "set_url", metavar="URL", help="The store or service; default: the project's own store.")(
-                wrapped
-            )
+            wrapped = click.option(
+                "--project", "set_project", metavar="NAME", help="The project; default: default."
+            )(wrapped)
+            wrapped = click.option(
+                "--tenant", "set_tenant", metavar="NAME", help="The tenant; default: default."
+            )(wrapped)
+            wrapped = click.option(
+                "--url",
+                "set_url",
+                metavar="URL",
+                help="The store or service; default: the project's own store.",
+            )(wrapped)
         return wrapped
 
     return decorate
+
+
+@contextmanager
+def taking_over(app: App, verb: str, *words: object) -> Iterator[None]:
+    """For an act that may meet a live claim: the error says what to type if that is to be taken
+    away."""
+    try:
+        yield
+    except LiveClaim as error:
+        told = str(error).replace("take_over=True", "--force")
+        raise LiveClaim(f"{told}: {app.command(verb, *words, '--force')}") from None
+
+
+def with_message(result: Struct, message: Message, **more: object) -> dict[str, object]:
+    """An answer as JSON has it, with what it means in words and what to type next."""
+    fields = {name: getattr(result, name) for name in result.__struct_fields__}
+    return {**fields, **more, "message": message.text, "try_next": message.try_next}
 
 
 def title_of(task: Task) -> str:

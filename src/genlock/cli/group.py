@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from genlock.cli import exits
+from genlock.cli import exit_codes
 from genlock.cli.answers import Answers
 from genlock.cli.app import App
 from genlock.cli.main import SECTIONS
+from genlock.cli.render.text import tell
 from genlock.errors import GenlockError
 
 if TYPE_CHECKING:
@@ -35,17 +37,19 @@ class Verbs(click.Group):
         from importlib import import_module
 
         module, _, function = VERBS[cmd_name][0].partition(":")
-        command: Any = getattr(import_module(f"genlock.cli.verbs.{module}"), function)
+        command: Any = getattr(import_module(f"genlock.cli.commands.{module}"), function)
         assert isinstance(command, click.Command)
         if COMPLETE in os.environ:
-            from genlock.cli.completing import offer_values
+            from genlock.cli.completion import offer_values
 
             offer_values(command)
         return command
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"there is no verb {args[0]!r}{_meant(args[0])}; all verbs: genlock --help")
+            raise UnknownCommand(args[0], ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -59,39 +63,45 @@ class Verbs(click.Group):
 
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        return [CompletionItem(name, help=line) for name, (_, line) in VERBS.items() if name.startswith(incomplete)]
+        return [
+            CompletionItem(name, help=line)
+            for name, (_, line) in VERBS.items()
+            if name.startswith(incomplete)
+        ]
 
 
 CALLED: dict[str, tuple[str, ...]] = {
     "check": ("plan check", "doctor"),
+    "close": ("submit",),
     "complete": ("submit",),
     "create": ("add",),
     "delete": ("cancel",),
     "diff": ("plan diff",),
     "done": ("submit",),
+    "fail": ("release --error",),
+    "finish": ("submit",),
     "get": ("show",),
     "import": ("plan import",),
     "info": ("status", "show", "db status"),
     "key": ("keys",),
-    "list": ("ready", "plan show"),
     "load": ("plan import",),
     "lock": ("claim",),
     "log": ("events",),
     "logs": ("events",),
-    "ls": ("ready", "plan show"),
+    "ls": ("list", "ready"),
     "migrate": ("db migrate",),
     "new": ("add",),
+    "redo": ("reset",),
     "remove": ("cancel",),
+    "retry": ("reset",),
     "rm": ("cancel",),
-    "run": ("serve", "dev"),
     "server": ("serve",),
-    "setup": ("init",),
     "start": ("serve", "next"),
     "stat": ("status", "db status"),
     "summary": ("status",),
     "take": ("claim",),
     "task": ("show",),
-    "tasks": ("ready", "plan show"),
+    "tasks": ("list", "ready"),
     "tenants": ("tenant list",),
     "tree": ("graph",),
     "validate": ("plan check",),
@@ -104,14 +114,22 @@ CALLED: dict[str, tuple[str, ...]] = {
 """What people type who come from other tools, and what it is called here."""
 
 
-def _meant(name: str) -> str:
-    from difflib import get_close_matches
+class UnknownCommand(click.UsageError):
+    """There is no such command; says which may have been meant."""
 
-    near = [repr(verb) for verb in CALLED.get(name) or get_close_matches(name, VERBS, n=1)]
-    if not near:
-        return ""
-    *others, last = near
-    return f", but {', '.join(others)} or {last}" if others else f", but {last}"
+    def __init__(self, name: str, ctx: click.Context) -> None:
+        from difflib import get_close_matches
+
+        self.near = CALLED.get(name) or tuple(get_close_matches(name, VERBS, n=1))
+        *others, last = [repr(verb) for verb in self.near] or [""]
+        either = f"{', '.join(others)} or {last}" if others else last
+        meant = f" Did you mean {either}?" if either else ""
+        super().__init__(f"unknown command {name!r}.{meant} All commands: genlock --help", ctx)
+
+    @property
+    def try_next(self) -> list[list[str]]:
+        """Commands, each as its words."""
+        return [["genlock", *verb.split()] for verb in self.near] + [["genlock", "--help"]]
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -122,7 +140,7 @@ def genlock() -> None:
 def run(arguments: list[str]) -> int:
     """The exit code of a call."""
     if COMPLETE in os.environ:
-        from genlock.cli.completing import complete
+        from genlock.cli.completion import complete
 
         return complete(genlock, os.environ[COMPLETE])
     if arguments[:1] == ["help"]:
@@ -136,41 +154,76 @@ def run(arguments: list[str]) -> int:
         return left.exit_code
     except click.exceptions.NoArgsIsHelpError as wrong:
         wrong.show()
-        return exits.USAGE
+        return exit_codes.USAGE
     except click.ClickException as wrong:
         _refuse(wrong, _answers(context, arguments))
         return wrong.exit_code
     except (click.Abort, KeyboardInterrupt):
-        print("genlock: broken off", file=sys.stderr)
-        return exits.BROKEN_OFF
+        tell("genlock: broken off")
+        return exit_codes.BROKEN_OFF
     except GenlockError as error:
-        _answers(context, arguments).fail(error)
-        return exits.code_of(error)
+        app = context.obj if context is not None else None
+        told = app.context() if isinstance(app, App) else None
+        _answers(context, arguments).fail(error, told)
+        return exit_codes.code_of(error)
     except BrokenPipeError:
         _forget_stdout()
-        return exits.NOBODY_READS
-    except Exception as error:  # noqa: BLE001 - the last place that can turn it into a line; the traceback is a variable away
+        return exit_codes.NOBODY_READS
+    except OSError as error:
+        _forget_stdout()
+        return _fail(error, _answers(context, arguments))
+    # The last place that can turn it into a line; the traceback is a variable away
+    except Exception as error:  # noqa: BLE001
         _forget_stdout()
         _answers(context, arguments).complain("UNEXPECTED", _unexpected(error))
-        return exits.ERROR
-    return exits.OK
+        return exit_codes.ERROR
+    return exit_codes.OK
 
 
 def _answers(context: click.Context | None, arguments: list[str]) -> Answers:
     """The call's way to answer, or the likely one if it did not come as far as having one."""
     if context is not None and isinstance(context.obj, App):
         return context.obj.answers
-    return Answers(as_json="--json" in arguments, quiet="--quiet" in arguments or "-q" in arguments)
+    return Answers(
+        as_json="--json" in arguments,
+        as_text="--text" in arguments and "submit" not in arguments,
+        quiet="--quiet" in arguments or "-q" in arguments,
+    )
+
+
+def _fail(error: OSError, answers: Answers) -> int:
+    """An error of the system: named where it is a shortage, else as it is."""
+    from genlock.shortages import shortage_of
+
+    if error.errno == errno.ENOSPC and error.filename is None:
+        # Stores name their own shortages: what is left is stdout, and the act itself may be done.
+        answers.complain("UNEXPECTED", f"the answer cannot be written: {error.strerror}")
+        return exit_codes.ERROR
+    shortage = shortage_of(error)
+    if shortage is None or os.environ.get("GENLOCK_DEBUG"):
+        answers.complain("UNEXPECTED", _unexpected(error))
+        return exit_codes.ERROR
+    answers.fail(shortage)
+    return exit_codes.code_of(shortage)
 
 
 def _refuse(wrong: click.ClickException, answers: Answers) -> None:
     """A call that was typed wrongly: what is wrong, and where it says how it is right."""
     message = wrong.format_message()
-    if isinstance(wrong, click.MissingParameter) and isinstance(wrong.param, click.Option) and wrong.param.help:
+    try_next = wrong.try_next if isinstance(wrong, UnknownCommand) else []
+    if (
+        isinstance(wrong, click.MissingParameter)
+        and isinstance(wrong.param, click.Option)
+        and wrong.param.help
+    ):
         message = f"{message.rstrip('.')}: {wrong.param.help}"
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None and "--help" not in message:
-        message += f"{'' if message.endswith(('.', '?', '!')) else '.'} To see how: {wrong.ctx.command_path} --help"
-    answers.complain("USAGE", message)
+        message += (
+            f"{'' if message.endswith(('.', '?', '!')) else '.'} To see how: "
+            f"{wrong.ctx.command_path} --help"
+        )
+        try_next = [[*wrong.ctx.command_path.split(), "--help"]]
+    answers.complain("USAGE", message, try_next)
 
 
 def _unexpected(error: Exception) -> str:
@@ -181,11 +234,15 @@ def _unexpected(error: Exception) -> str:
     told = " ".join(str(error).split())
     if isinstance(error, OSError):
         return told
-    return f"something went wrong that should not have: {type(error).__name__}: {told}; to see where, set GENLOCK_DEBUG=1"
+    return (
+        f"something went wrong that should not have: {type(error).__name__}: {told}; to see "
+        "where, set GENLOCK_DEBUG=1"
+    )
 
 
 def _forget_stdout() -> None:
-    """Nobody reads it any more, or it cannot be written: what is left in it must not be tried again at the end."""
+    """Nobody reads it any more, or it cannot be written: what is left in it must not be tried again
+    at the end."""
     try:
         sys.stdout.flush()
     except OSError:

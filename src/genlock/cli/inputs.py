@@ -1,10 +1,12 @@
-"""What verbs of workers read besides plain options: the claim they act on, leases, JSON and files."""
+"""What verbs of workers read besides plain options: the claim they act on, leases, JSON and
+files."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -13,10 +15,9 @@ from genlock.errors import BadArgument
 if TYPE_CHECKING:
     from genlock.cli.app import App
 
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-_TASK = "GENLOCK_TASK"
-_GENERATION = "GENLOCK_GENERATION"
 _MOST_DIGITS = 20
 _LARGEST_FILE = 256 * 1024 * 1024
 
@@ -24,28 +25,53 @@ _LARGEST_FILE = 256 * 1024 * 1024
 def on_a_claim(function: F) -> F:
     """Gives a verb TASK and --generation, which default to what `next --export` exported."""
     function = click.option(
-        "--generation", "-g", type=int, metavar="N", help=f"The number that claim or next printed; default: ${_GENERATION}."
+        "--generation",
+        "-g",
+        type=int,
+        metavar="N",
+        help=f"The number that claim or next printed; default: ${GENERATION}.",
     )(function)
     return click.argument("task", required=False)(function)
 
 
 def claim_meant(task: str | None, generation: int | None) -> tuple[str, int]:
-    """The task and generation of a fenced act. The present generation is never looked up: that would defeat the fence."""
-    exported = os.environ.get(_TASK) or None
+    """The task and generation of a fenced act. The present generation is never looked up: that
+    would defeat the fence."""
+    exported = os.environ.get(TASK) or None
     task = task if task is not None else exported
     if task is None:
-        raise BadArgument(f'which task? Name it, or set {_TASK}, as eval "$(genlock next --export)" does')
+        raise BadArgument(
+            f'which task? Name it, or set {TASK}, as eval "$(genlock next --export)" does'
+        )
     if generation is not None:
         return task, generation
-    found = os.environ.get(_GENERATION)
+    found = os.environ.get(GENERATION)
     if not found:
-        raise BadArgument(f"the generation of {task} is missing: give the number that claim or next printed, with -g or in {_GENERATION}")
+        raise BadArgument(
+            f"the generation of {task} is missing: give the number that claim or next printed, "
+            f"with -g or in {GENERATION}"
+        )
     if exported not in (None, task):
         # It came with another claim: on this task the number would mean something else.
-        raise BadArgument(f"{_GENERATION} belongs to {exported}, not to {task}: give the number that claim or next printed, with -g")
+        raise BadArgument(
+            f"{GENERATION} belongs to {exported}, not to {task}: give the number that claim or "
+            "next printed, with -g"
+        )
     if not (found.isascii() and found.isdigit() and len(found) <= _MOST_DIGITS):
-        raise BadArgument(f"{_GENERATION} is {found[:60]!r}; it is the number that claim or next printed")
+        raise BadArgument(
+            f"{GENERATION} is {found[:60]!r}; it is the number that claim or next printed"
+        )
     return task, int(found)
+
+
+def claim_or_task(task: str | None, generation: int | None) -> tuple[str, int | None]:
+    """The same for an act that an operator may do, too, to a task that nobody holds: without any
+    generation it is the operator's."""
+    if task is not None and generation is None and not os.environ.get(GENERATION):
+        return task, None
+    if task is not None and generation is None and os.environ.get(TASK) not in (None, "", task):
+        return task, None
+    return claim_meant(task, generation)
 
 
 def lease_of(app: App, given: float | None) -> float | None:
@@ -73,10 +99,16 @@ def read_text(path: str, what: str) -> str:
             with open(path, "rb") as file:
                 data = file.read(_LARGEST_FILE + 1)
         if len(data) > _LARGEST_FILE:
-            raise BadArgument(f"{what}: {path!r} has more than {_LARGEST_FILE:,} bytes; hand in a reference to it with --ref")
+            raise BadArgument(
+                f"{what}: {path!r} has more than {_LARGEST_FILE:,} bytes; hand in a reference to "
+                "it with --ref"
+            )
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadArgument(f"{what}: {path!r} is no UTF-8 text: byte {error.start + 1} is {error.object[error.start]:#04x}") from None
+        raise BadArgument(
+            f"{what}: {path!r} is no UTF-8 text: byte {error.start + 1} is "
+            f"{error.object[error.start]:#04x}"
+        ) from None
     except OSError as error:
         raise BadArgument(f"{what}: {path!r} cannot be read: {error.strerror}") from None
 
@@ -88,14 +120,19 @@ def parse_json(text: str, what: str, advice: str = "") -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}" if "\n" in text else f"character {error.pos + 1}"
+        place = (
+            f"line {error.lineno}, column {error.colno}"
+            if "\n" in text
+            else f"character {error.pos + 1}"
+        )
         raise BadArgument(f"{what} is no JSON: {error.msg} at {place}{advice}") from None
     except RecursionError:
         raise BadArgument(f"{what} is nested too deeply") from None
 
 
 def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
-    """NAME=VALUE. The value is JSON if it is JSON, else the text itself, so that a plain word needs no quotes."""
+    """NAME=VALUE. The value is JSON if it is JSON, else the text itself, so that a plain word needs
+    no quotes."""
     import json
 
     name, equals, value = text.partition("=")
@@ -118,12 +155,84 @@ def read_assignments(texts: Sequence[str], what: str, form: str) -> dict[str, An
     return found
 
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+class Duration(click.ParamType):  # type: ignore[type-arg]  # older releases of click
+    """A length of time: a number of seconds, or one with units, as 90s, 5m or 1h30m."""
+
+    name = "duration"
+
+    def __init__(self, unit_seconds: int = 1) -> None:
+        self._unit_seconds = unit_seconds
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        from genlock.core.durations import read_duration
+
+        if isinstance(value, (int, float)):
+            return value
+        try:
+            seconds = read_duration(value, unit_seconds=self._unit_seconds)
+        except BadArgument as error:
+            self.fail(f"{error}.", param, ctx)
+        return seconds / self._unit_seconds
 
 
-def read_span(text: str, what: str) -> float:
-    """A length of time in seconds: a number, or one with a unit."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "s")
-    if not (number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS):
-        raise BadArgument(f"{what} {text!r} is no length of time: write seconds, or 15m, 12h, 90d")
-    return float(int(number) * _UNITS[unit])
+SECONDS: Final = Duration()
+HOURS: Final = Duration(3600)
+
+
+# What `--export` prints: a claim as variables of a shell, or statements that unset them and fail.
+#
+# A shell's `eval ""` succeeds. So a call that grants nothing, for whatever reason, must not print
+# nothing: a loop such as `while eval "$(genlock next --export)" && work && genlock submit` would go
+# on with the last claim for ever.
+
+
+TASK: Final = "GENLOCK_TASK"
+GENERATION: Final = "GENLOCK_GENERATION"
+_VERBS: Final = frozenset({"next", "claim"})
+
+
+def export_claim(task: str, generation: int) -> str:
+    """Statements that set the variables."""
+    from shlex import quote
+
+    return f"export {TASK}={quote(task)}\nexport {GENERATION}={generation}\n"
+
+
+def fail_export(arguments: Sequence[str], code: int) -> None:
+    """For a call that failed: if a shell is to eval its answer, statements that unset the variables
+    and end with its exit code."""
+    if code == 0 or not arguments or arguments[0] not in _VERBS or "--export" not in arguments:
+        return
+    from genlock.cli.answers import Answers
+
+    # Nobody may be there to read it any more.
+    with suppress(OSError, ValueError):
+        Answers().write_text(f"unset {TASK} {GENERATION}\n(exit {code})\n")
+
+
+# A command of the user's own, behind `--`.
+
+
+_COMMAND: Final = "genlock.command"
+
+
+class WithCommand(click.Command):
+    """Everything after the first `--` is the command, and nothing in it is an option of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = args[at + 1 :]
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--", "COMMAND..."]
+
+
+def command_after_dashes() -> list[str]:
+    """What stands behind `--`, of the command that runs."""
+    found: list[str] = click.get_current_context().meta.get(_COMMAND, [])
+    return found

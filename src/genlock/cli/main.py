@@ -1,7 +1,7 @@
 """The entry point: which verbs there are, and what became of one.
 
-A verb's module is imported when the verb is called, so that a call pays for itself alone; that is why its line of help stands here.
-`version` is answered from here: it is what people time.
+A verb's module is imported when the verb is called, so that a call pays for itself alone; that is
+why its line of help stands here. `version` is answered from here: it is what people time.
 """
 
 from __future__ import annotations
@@ -12,64 +12,85 @@ from contextlib import suppress
 
 SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
     "Start": {
-        "init": ("start:init", "Make a project's store here."),
-        "dev": ("serving:dev", "Try it: a service with a sample plan and agents at work."),
-        "serve": ("serving:serve", "Serve the store to agents on other machines, over HTTP."),
-        "demo": ("demo:demo", "Watch a real fleet: a crash, a zombie, a takeover."),
+        "init": ("init:init", "Create the project's store here."),
+        "dev": ("serve:dev", "Try it: a service with a sample plan and agents at work."),
+        "serve": ("serve:serve", "Serve the store to agents on other machines, over HTTP."),
+        "link": ("serve:link", "Print a link that signs a browser in to your service."),
+        "demo": ("serve:demo", "Watch a real fleet: a crash, a zombie, a takeover."),
         "doctor": ("doctor:doctor", "Check the store and say what to type."),
     },
     "Plan": {
         "plan": ("plan:plan", "Check, import, compare, show and export plans."),
-        "add": ("planning:add", "Add a task."),
-        "edit": ("planning:edit", "Change a task's definition."),
-        "next-id": ("planning:next_id", "Take the next free id."),
-        "graph": ("graph:graph", "Draw who waits for whom."),
-        "blocking": ("graph:blocking", "What a task waits for, and what waits for it."),
+        "add": ("task:add", "Add a task."),
+        "edit": ("task:edit", "Change a task's definition."),
+        "next-id": ("task:next_id", "Take the next free id."),
+        "graph": ("graph:graph", "Draw the dependencies between tasks."),
+        "blocking": ("graph:blocking", "Show what a task waits for, and what waits for it."),
     },
     "Work": {
-        "ready": ("reading:ready", "What could be claimed now."),
-        "next": ("working:next_task", "Claim whatever comes first."),
-        "claim": ("working:claim", "Claim a task."),
-        "renew": ("working:renew", "Renew a lease."),
-        "submit": ("submitting:submit", "Hand in a result."),
-        "release": ("working:release", "Give a claim back."),
-        "spawn": ("submitting:spawn", "Split a task into subtasks."),
+        "ready": ("show:ready", "List the tasks that can be claimed now."),
+        "next": ("claims:next_task", "Claim the next task."),
+        "claim": ("claims:claim", "Claim a task."),
+        "renew": ("claims:renew", "Renew a lease."),
+        "submit": ("results:submit", "Submit a result."),
+        "release": ("claims:release", "Release a claim."),
+        "spawn": ("results:spawn", "Split a task into subtasks."),
+        "run": ("run:run", "Run a command under a claim."),
+        "work": ("work:work", "Run a fleet of coding agents on the plan."),
     },
-    "Look": {
-        "status": ("watching:status", "How it stands: who is on what, what is stuck, what is next."),
-        "show": ("reading:show", "All about a task."),
-        "history": ("reading:history", "A task's generations, and the results refused."),
-        "explain": ("reading:explain", "Why a task is not ready, and what would change that."),
-        "agents": ("watching:agents", "Who is at work."),
-        "sessions": ("watching:sessions", "The sessions, and what they hold."),
-        "events": ("events:events", "The feed of the project."),
-        "refused": ("watching:refused", "Refused results that are kept."),
+    "Agents": {
+        "setup": ("setup:setup", "Register Genlock with an agent's client, for this project."),
+        "mcp": ("mcp:mcp", "Serve the plan to an agent over MCP, on stdin and stdout."),
+        "hook": ("hook:hook", "React to an event of an agent's session; clients call this."),
+        "prime": ("prime:prime", "Print what an agent should know of the plan when it begins."),
+    },
+    "Inspect": {
+        "status": (
+            "status:status",
+            "Show the plan: who does what, what is stuck, what is next.",
+        ),
+        "list": ("show:list_tasks", "List tasks: filtered, sorted and by page."),
+        "show": ("show:show", "Show everything about a task."),
+        "history": ("show:history", "Show a task's generations and its refused results."),
+        "explain": ("show:explain", "Explain why a task is not ready, and what would change that."),
+        "agents": ("status:agents", "List the agents and what each does."),
+        "session": ("session:session", "Start, keep alive, show, end or run a session."),
+        "sessions": ("status:sessions", "List the sessions and what they hold."),
+        "events": ("events:events", "Show the project's events."),
+        "refused": ("status:refused", "List the refused results."),
     },
     "Operate": {
-        "assign": ("operating:assign", "Reserve a task for an agent."),
-        "unlock": ("operating:unlock", "Take a claim away from its holder."),
-        "reset": ("operating:reset", "Have a task done again."),
-        "cancel": ("operating:cancel", "Cancel a task."),
-        "hold": ("operating:hold", "Let nobody have a task."),
-        "reopen": ("operating:reopen", "Open a held task again."),
-        "adopt": ("refusals:adopt", "Make a refused result count."),
-        "discard": ("refusals:discard", "Give a refused result up."),
-        "sweep": ("operating:sweep", "Look once for what fell due or was cut off."),
+        "assign": ("operator:assign", "Reserve a task for an agent."),
+        "unlock": ("operator:unlock", "Take a claim away from its holder."),
+        "reset": ("operator:reset", "Reopen a completed task, to be done again."),
+        "cancel": ("operator:cancel", "Cancel a task."),
+        "hold": ("operator:hold", "Keep a task from being claimed."),
+        "reopen": ("operator:reopen", "Reopen a held task."),
+        "adopt": ("results:adopt", "Make a refused result the task's result."),
+        "discard": ("results:discard", "Discard a refused result."),
+        "review": ("review:review", "List, decide and evaluate results in review."),
+        "sweep": ("operator:sweep", "Process overdue claims, and finish what a crash cut off."),
         "policy": ("policy:policy", "Show and set a project's policy."),
+        "roles": ("review:roles", "Import, show and check agent_roles.yml."),
+        "guard": ("guard:guard", "Keep stale work out of a git repository."),
     },
-    "Admit": {
-        "keys": ("keys:keys", "Create, list, rotate and revoke keys that open the service."),
+    "Access": {
+        "keys": ("keys:keys", "Create, list, rotate and revoke keys for the service."),
         "tenant": ("tenant:tenant", "List tenants, show and set their limits."),
+        "login": ("keys:login", "Store your key for a service."),
+        "logout": ("keys:logout", "Remove your key for a service."),
+        "trust": ("trust:trust", "Consent to a project's store or folder."),
     },
-    "Keep": {
-        "export": ("keeping:export", "Everything as JSON lines."),
-        "backup": ("keeping:backup", "A consistent copy of the live store."),
-        "restore": ("keeping:restore", "Put a backup in the store's place."),
-        "db": ("db:db", "Create, migrate and check a store, and say what it is."),
-        "copy": ("copying:copy", "Copy a store to another, of any kind."),
-        "config": ("config:config", "Settings, and where they come from."),
-        "completion": ("config:completion", "Completion for your shell."),
-        "version": ("config:version", "The version."),
+    "Maintain": {
+        "export": ("backup:export", "Export everything as JSON lines."),
+        "backup": ("backup:backup", "Make a consistent copy of the live store."),
+        "restore": ("backup:restore", "Replace the store by a backup."),
+        "db": ("db:db", "Create, migrate, check and describe a store."),
+        "folder": ("folder:folder", "Compare task files with their records, and decide."),
+        "copy": ("backup:copy", "Copy a store to one of any kind."),
+        "config": ("config:config", "Show and change settings."),
+        "completion": ("config:completion", "Print the completion script for your shell."),
+        "version": ("config:version", "Print the version."),
     },
 }
 
@@ -78,31 +99,46 @@ def main(arguments: list[str] | None = None) -> None:
     """The command `genlock`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     _open_closed_streams()
-    if arguments[:1] in (["version"], ["--version"]) and set(arguments[1:]) <= {"--json", "--quiet", "-q"}:
+    if arguments[:1] in (["version"], ["--version"]) and set(arguments[1:]) <= {
+        "--json",
+        "--quiet",
+        "-q",
+    }:
         _leave(_say_version(arguments))
+    code = 1
     try:
         _hurry()
         from genlock.cli.group import run
 
-        _leave(run(arguments))
+        code = run(arguments)
     except KeyboardInterrupt:  # so early that there is nobody yet to say it properly
         print("genlock: broken off", file=sys.stderr)
-        _leave(130)
+        code = 130
+    finally:
+        if code:
+            from genlock.cli.inputs import fail_export
+
+            fail_export(arguments, code)
+    _leave(code)
 
 
 def _hurry() -> None:
-    """Spare what a short-lived process has no use for: together it is a quarter of the time of a call."""
+    """Spare what a short-lived process has no use for: together it is a quarter of the time of a
+    call."""
     import gc
     import gettext
 
-    # Importing makes tens of thousands of objects that stay; looking for garbage among them finds none.
+    # Importing makes tens of thousands of objects that stay; looking for garbage among them finds
+    # none.
     gc.set_threshold(100_000, 50, 100)
-    # click looks on the disk for translations of its messages; it has none, and ours are in English.
+    # click looks on the disk for translations of its messages; it has none, and ours are in
+    # English.
     gettext.gettext = lambda message: message
 
 
 def _leave(code: int) -> None:
-    """End without taking every module apart first. What was opened has been closed by then; what was registered for the end is run."""
+    """End without taking every module apart first. What was opened has been closed by then; what
+    was registered for the end is run."""
     import atexit
 
     atexit._run_exitfuncs()
@@ -116,7 +152,10 @@ def _leave(code: int) -> None:
 
 def _say_version(arguments: list[str]) -> int:
     try:
-        show_version(as_json="--json" in arguments, quiet=len(arguments) > 1)
+        wanted = os.environ.get("GENLOCK_OUTPUT", "").lower()
+        in_text = wanted == "text" or (wanted != "json" and sys.stdout.isatty())
+        as_json, quiet = "--json" in arguments, len(arguments) > 1
+        show_version(as_json=as_json or not (quiet or in_text), quiet=quiet)
         sys.stdout.flush()
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -125,11 +164,14 @@ def _say_version(arguments: list[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """The exit code if the answer cannot be written. That nobody reads it any more is not worth a word."""
+    """The exit code if the answer cannot be written. That nobody reads it any more is not worth a
+    word."""
     if isinstance(error, BrokenPipeError):
         return 141
     with suppress(OSError):
-        print(f"genlock: the answer cannot be written: {error.strerror}", file=sys.stderr, flush=True)
+        print(
+            f"genlock: the answer cannot be written: {error.strerror}", file=sys.stderr, flush=True
+        )
     return 1
 
 
@@ -137,7 +179,7 @@ def show_version(*, as_json: bool, quiet: bool) -> None:
     """The version, without any import that could be spared."""
     from genlock import __version__
 
-    if as_json or not (quiet or sys.stdout.isatty()):
+    if as_json:
         python = ".".join(map(str, sys.version_info[:3]))
         print(f'{{"python":"{python}","version":"{__version__}"}}')
     else:
@@ -145,7 +187,8 @@ def show_version(*, as_json: bool, quiet: bool) -> None:
 
 
 def _open_closed_streams() -> None:
-    """A caller may have closed stdout or stderr; what is meant for one must not land in the other, or in a file opened later.
+    """A caller may have closed stdout or stderr; what is meant for one must not land in the other,
+    or in a file opened later.
 
     In a closed stdin there is nothing to be read.
     """
@@ -153,4 +196,5 @@ def _open_closed_streams() -> None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - until the end
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+            # Until the end
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

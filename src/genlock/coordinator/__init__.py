@@ -1,4 +1,4 @@
-"""The coordinator: the operations, by the documents' names, as plain methods and as coroutines."""
+"""The coordinator offers the operations by name, as plain methods and as coroutines."""
 
 from __future__ import annotations
 
@@ -8,34 +8,49 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from threading import Event, Lock
+from typing import TypeVar
 
 from msgspec.structs import replace
 
-from genlock.coordinator.access import Access
+from genlock.coordinator.abandoned import release_when_dropped, wait_for_releases
 from genlock.coordinator.base import Identity
-from genlock.coordinator.dropping import release_when_dropped, wait_for_releases
-from genlock.coordinator.feed import Feeds, follow
-from genlock.coordinator.graphs import Graphs
-from genlock.coordinator.operating import Operating
-from genlock.coordinator.planning import Planning
-from genlock.coordinator.plans import Plans
-from genlock.coordinator.scripts import asynchronous, synchronous
-from genlock.coordinator.sessions import Sessions
-from genlock.coordinator.spawning import Spawning
-from genlock.coordinator.working import Working
+from genlock.coordinator.bulk_ops import BulkActs
+from genlock.coordinator.drivers import asynchronous, synchronous
+from genlock.coordinator.key_ops import Access
+from genlock.coordinator.operator_ops import Operating
+from genlock.coordinator.plan_ops import Plans
+from genlock.coordinator.read_ops import ReadOps, watch
+from genlock.coordinator.review_ops import Reviewing
+from genlock.coordinator.session_ops import Sessions
+from genlock.coordinator.spawn_ops import Spawning
+from genlock.coordinator.task_ops import Planning
+from genlock.coordinator.worker_ops import Working
 from genlock.core.results import FeedEvent
 from genlock.engine.engine import Engine
 from genlock.engine.processes import identify, own
 from genlock.errors import Closed
+from genlock.reads.reader import Reader
 from genlock.threads import awaited
+from genlock.worker.fleet import AsyncWorkerMethods, FleetMethods, WorkerMethods
 
 
-class Operations(Working, Spawning, Planning, Plans, Graphs, Operating, Sessions, Feeds, Access):
+class Operations(
+    Working,
+    Spawning,
+    Planning,
+    Plans,
+    ReadOps,
+    Operating,
+    BulkActs,
+    Reviewing,
+    Sessions,
+    Access,
+):
     """Every operation, as a script."""
 
 
-class Connection:
-    """What both faces share: an engine that belongs to this process, opened anew after a fork."""
+class Connection(FleetMethods):
+    """What both faces share: an engine that belongs to this process, opened again after a fork."""
 
     _speaks_through: Connection | None = None
 
@@ -44,14 +59,16 @@ class Connection:
         self._identity = identity
         self._closed = False
         self._opening: dict[int, Lock] = {}
-        """By process: a lock that somebody held when it forked stays locked in the child for ever."""
+        """By process: a lock that somebody held when it forked stays locked in the child for
+        ever."""
         self._live = Operations(open_engine(), identity)
         self._released = release_when_dropped(self, self._live.engine)
         _open_connections.add(self)
 
     def _operations(self) -> Operations:
         if self._live.engine.pid != own.pid:
-            # Threads, locks and connections did not come along: what was opened before the fork is left to the parent.
+            # Threads, locks and connections did not come along: what was opened before the fork is
+            # left to the parent.
             with self._opening.setdefault(own.pid, Lock()):
                 if self._live.engine.pid != own.pid:
                     self._open_anew()
@@ -72,7 +89,14 @@ class Connection:
             # By somebody who found nothing to close yet.
             self._live.engine.close()
 
+    def _plain_face(self) -> Coordinator:
+        return shared(self, Coordinator, self.identity)
+
+    def _async_face(self) -> AsyncCoordinator:
+        return shared(self, AsyncCoordinator, self.identity)
+
     def _close(self) -> None:
+        self._end_keepers()
         self._closed = True
         self._released.detach()
         if self._live.engine.pid == os.getpid():
@@ -82,6 +106,12 @@ class Connection:
     def identity(self) -> Identity:
         """Who the connection speaks for where a call does not say."""
         return self._identity
+
+    @property
+    def reader(self) -> Reader:
+        """What the reads of `genlock.reads` take: for edges that show more than an operation
+        answers."""
+        return self._operations().reader
 
     @property
     def engine(self) -> Engine:
@@ -99,11 +129,13 @@ def _close_all() -> None:
     wait_for_releases()
 
 
-class Coordinator(Connection):
-    """A fleet's coordinator. Every method takes keywords only; `tenant_id` and `project_id` default to the connection's."""
+class Coordinator(WorkerMethods, Connection):
+    """A fleet's coordinator. Every method takes keywords only; `tenant_id` and `project_id` default
+    to the connection's."""
 
     claim_task = synchronous(Operations.claim_task)
     renew_lease = synchronous(Operations.renew_lease)
+    report_progress = synchronous(Operations.report_progress)
     release_claim = synchronous(Operations.release_claim)
     submit_result = synchronous(Operations.submit_result)
     claim_next = synchronous(Operations.claim_next)
@@ -111,12 +143,19 @@ class Coordinator(Connection):
     batch_renew = synchronous(Operations.batch_renew)
     batch_submit = synchronous(Operations.batch_submit)
     spawn_subtasks = synchronous(Operations.spawn_subtasks)
+    list_tasks = synchronous(Operations.list_tasks)
+    get_overview = synchronous(Operations.get_overview)
+    get_activity = synchronous(Operations.get_activity)
+    search_events = synchronous(Operations.search_events)
     get_task_state = synchronous(Operations.get_task_state)
+    check_push = synchronous(Operations.check_push)
     batch_get_states = synchronous(Operations.batch_get_states)
     get_claim_history = synchronous(Operations.get_claim_history)
     get_lineage = synchronous(Operations.get_lineage)
     get_active_claims_for_session = synchronous(Operations.get_active_claims_for_session)
+    list_expired_claims = synchronous(Operations.list_expired_claims)
     ready = synchronous(Operations.ready)
+    preview_next = synchronous(Operations.preview_next)
     blocked = synchronous(Operations.blocked)
     explain = synchronous(Operations.explain)
     list_refused_results = synchronous(Operations.list_refused_results)
@@ -129,6 +168,7 @@ class Coordinator(Connection):
     check_plan = synchronous(Operations.check_plan)
     get_plan = synchronous(Operations.get_plan)
     get_graph = synchronous(Operations.get_graph)
+    get_graph_layout = synchronous(Operations.get_graph_layout)
     next_id = synchronous(Operations.next_id)
     reset_task = synchronous(Operations.reset_task)
     preview_reset = synchronous(Operations.preview_reset)
@@ -137,8 +177,14 @@ class Coordinator(Connection):
     force_release = synchronous(Operations.force_release)
     hold_task = synchronous(Operations.hold_task)
     reopen_task = synchronous(Operations.reopen_task)
+    batch_act = synchronous(Operations.batch_act)
     adopt_result = synchronous(Operations.adopt_result)
     discard_result = synchronous(Operations.discard_result)
+    list_reviews = synchronous(Operations.list_reviews)
+    get_review = synchronous(Operations.get_review)
+    approve_review = synchronous(Operations.approve_review)
+    reject_review = synchronous(Operations.reject_review)
+    report_evaluation = synchronous(Operations.report_evaluation)
     get_policy = synchronous(Operations.get_policy)
     set_policy = synchronous(Operations.set_policy)
     sweep = synchronous(Operations.sweep)
@@ -146,6 +192,7 @@ class Coordinator(Connection):
     heartbeat_session = synchronous(Operations.heartbeat_session)
     end_session = synchronous(Operations.end_session)
     list_sessions = synchronous(Operations.list_sessions)
+    get_session = synchronous(Operations.get_session)
     list_agents = synchronous(Operations.list_agents)
     get_session_memory = synchronous(Operations.get_session_memory)
     read_events = synchronous(Operations.read_events)
@@ -165,16 +212,20 @@ class Coordinator(Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Iterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
+        """Events as they come, from a cursor or from now on; ends when none has come for
+        `timeout_seconds`."""
         operations = self._operations()
-        return self._watched(follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds))
+        return self._watched(
+            watch(operations, operations.place(tenant_id, project_id), after, timeout_seconds)
+        )
 
     def _watched(self, events: Iterator[FeedEvent]) -> Iterator[FeedEvent]:
         """The same, by a coordinator that is not dropped before whoever watches has left."""
         yield from events
 
     def close(self) -> None:
-        """Finishes what is under way; calling it again is fine. A coordinator that is dropped unclosed is closed beside its caller."""
+        """Finishes what is under way; calling it again is fine. A coordinator that is dropped
+        unclosed is closed beside its caller."""
         self._close()
 
     def __enter__(self) -> Coordinator:
@@ -184,11 +235,12 @@ class Coordinator(Connection):
         self.close()
 
 
-class AsyncCoordinator(Connection):
+class AsyncCoordinator(AsyncWorkerMethods, Connection):
     """The same in an event loop: the same operations, outcomes and errors, awaited."""
 
     claim_task = asynchronous(Operations.claim_task)
     renew_lease = asynchronous(Operations.renew_lease)
+    report_progress = asynchronous(Operations.report_progress)
     release_claim = asynchronous(Operations.release_claim)
     submit_result = asynchronous(Operations.submit_result)
     claim_next = asynchronous(Operations.claim_next)
@@ -196,12 +248,19 @@ class AsyncCoordinator(Connection):
     batch_renew = asynchronous(Operations.batch_renew)
     batch_submit = asynchronous(Operations.batch_submit)
     spawn_subtasks = asynchronous(Operations.spawn_subtasks)
+    list_tasks = asynchronous(Operations.list_tasks)
+    get_overview = asynchronous(Operations.get_overview)
+    get_activity = asynchronous(Operations.get_activity)
+    search_events = asynchronous(Operations.search_events)
     get_task_state = asynchronous(Operations.get_task_state)
+    check_push = asynchronous(Operations.check_push)
     batch_get_states = asynchronous(Operations.batch_get_states)
     get_claim_history = asynchronous(Operations.get_claim_history)
     get_lineage = asynchronous(Operations.get_lineage)
     get_active_claims_for_session = asynchronous(Operations.get_active_claims_for_session)
+    list_expired_claims = asynchronous(Operations.list_expired_claims)
     ready = asynchronous(Operations.ready)
+    preview_next = asynchronous(Operations.preview_next)
     blocked = asynchronous(Operations.blocked)
     explain = asynchronous(Operations.explain)
     list_refused_results = asynchronous(Operations.list_refused_results)
@@ -214,6 +273,7 @@ class AsyncCoordinator(Connection):
     check_plan = asynchronous(Operations.check_plan)
     get_plan = asynchronous(Operations.get_plan)
     get_graph = asynchronous(Operations.get_graph)
+    get_graph_layout = asynchronous(Operations.get_graph_layout)
     next_id = asynchronous(Operations.next_id)
     reset_task = asynchronous(Operations.reset_task)
     preview_reset = asynchronous(Operations.preview_reset)
@@ -222,8 +282,14 @@ class AsyncCoordinator(Connection):
     force_release = asynchronous(Operations.force_release)
     hold_task = asynchronous(Operations.hold_task)
     reopen_task = asynchronous(Operations.reopen_task)
+    batch_act = asynchronous(Operations.batch_act)
     adopt_result = asynchronous(Operations.adopt_result)
     discard_result = asynchronous(Operations.discard_result)
+    list_reviews = asynchronous(Operations.list_reviews)
+    get_review = asynchronous(Operations.get_review)
+    approve_review = asynchronous(Operations.approve_review)
+    reject_review = asynchronous(Operations.reject_review)
+    report_evaluation = asynchronous(Operations.report_evaluation)
     get_policy = asynchronous(Operations.get_policy)
     set_policy = asynchronous(Operations.set_policy)
     sweep = asynchronous(Operations.sweep)
@@ -231,6 +297,7 @@ class AsyncCoordinator(Connection):
     heartbeat_session = asynchronous(Operations.heartbeat_session)
     end_session = asynchronous(Operations.end_session)
     list_sessions = asynchronous(Operations.list_sessions)
+    get_session = asynchronous(Operations.get_session)
     list_agents = asynchronous(Operations.list_agents)
     get_session_memory = asynchronous(Operations.get_session_memory)
     read_events = asynchronous(Operations.read_events)
@@ -250,15 +317,19 @@ class AsyncCoordinator(Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> AsyncIterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for `timeout_seconds`."""
+        """Events as they come, from a cursor or from now on; ends when none has come for
+        `timeout_seconds`."""
         operations, left = self._operations(), Event()
-        events = follow(operations, operations.place(tenant_id, project_id), after, timeout_seconds, left.is_set)
+        events = watch(
+            operations, operations.place(tenant_id, project_id), after, timeout_seconds, left.is_set
+        )
         async with aclosing(awaited(events, left.set)) as coming:
             async for event in coming:
                 yield event
 
     async def close(self) -> None:
-        """Finishes what is under way; calling it again is fine. A coordinator that is dropped unclosed is closed beside its caller."""
+        """Finishes what is under way; calling it again is fine. A coordinator that is dropped
+        unclosed is closed beside its caller."""
         import asyncio
 
         await asyncio.get_running_loop().run_in_executor(None, self._close)
@@ -270,12 +341,26 @@ class AsyncCoordinator(Connection):
         await self.close()
 
 
+F = TypeVar("F", bound=Connection)
+
+
 def speaking_for(identity: Identity, coordinator: AsyncCoordinator) -> AsyncCoordinator:
-    """The same coordinator on behalf of somebody else: one engine, whoever speaks. Only the first need be closed."""
-    other: AsyncCoordinator = object.__new__(AsyncCoordinator)
-    own = coordinator._operations()
-    other._open_engine, other._identity, other._closed, other._opening = coordinator._open_engine, identity, False, {}
+    """The same coordinator on behalf of somebody else."""
+    return shared(coordinator, AsyncCoordinator, identity)
+
+
+def shared(connection: Connection, face: type[F], identity: Identity) -> F:
+    """Another face of a connection, with the same engine. Only the first need be closed."""
+    other = object.__new__(face)
+    own = connection._operations()
+    other._open_engine, other._identity, other._closed, other._opening = (
+        connection._open_engine,
+        identity,
+        False,
+        {},
+    )
     other._live = Operations(own.engine, identity, own.places)
+    other._origin = connection._origin
     # The engine is there as long as anybody speaks through it.
-    other._released, other._speaks_through = coordinator._released, coordinator
+    other._released, other._speaks_through = connection._released, connection
     return other

@@ -1,35 +1,49 @@
-"""Checks of arguments that come from outside, where the types are only promised. Each error says what is wanted."""
+"""Checks of arguments that come from outside, where the types are only promised. Each error says
+what is wanted."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
 
 from genlock.core import codec
-from genlock.core.commands import Content
+from genlock.core.agent_roles import check_role_name
+from genlock.core.commands import EMPTY_RESULTS, SHORTEST_DIGEST, Content
 from genlock.core.fields import describe_value
 from genlock.core.model import NO_DATA
-from genlock.core.names import as_plain, check_track
+from genlock.core.names import as_plain, check_agent, check_session, check_track, shown
 from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES
+from genlock.core.reasons import Status
 from genlock.errors import BadArgument
+
+if TYPE_CHECKING:
+    from genlock.reads.task_rows import Sorting, TaskFilter
 
 LEASE_SECONDS = 300.0
 MOST_LEASE_SECONDS = 366 * 86400
 MOST_WAIT_SECONDS = 86400
 MOST_HOURS = 366 * 24
 MOST_LINES = 100_000
+STATES: Final = tuple(Status)
 MOST_IDS = 1000
+MOST_BACK = 10**12
 MOST_STEPS = 1000
 MOST_NESTING = 64
 LONGEST_TEXT = 1000
+LONGEST_NOTE = 500
 LONGEST_WORD = 64
+MOST_UNITS = 8
+MOST_EVALUATORS = 64
+MOST_COST = 1e15
 LONGEST_REFERENCE = 512
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 LONGEST_DIGEST = 128
 LONGEST_OPERATION = 128
 GENERATIONS_END = 2**53
@@ -42,15 +56,19 @@ _NUMBERS: Final = (int, float)
 def _canonical() -> Callable[[Any], str]:
     from json import encoder
 
-    plain = encoder.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    plain = encoder.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
     make: Any = getattr(encoder, "c_make_encoder", None)
     if make is None:
         return plain.encode
-    default, quoted = plain.default, getattr(encoder, "encode_basestring")  # noqa: B009 - the stubs do not know it
+    # The stubs do not know it
+    default, quoted = plain.default, getattr(encoder, "encode_basestring")  # noqa: B009
 
     def encode(value: Any) -> str:
-        # What `plain.encode` does, without what it looks at on the way, which takes as long again. In the dictionary the writer notes
-        # what it is inside of, to tell what is circular; after an error it stays there, so every call has its own.
+        # What `plain.encode` does, without what it looks at on the way, which takes as long again.
+        # In the dictionary the writer notes what it is inside of, to tell what is circular; after
+        # an error it stays there, so every call has its own.
         return "".join(make({}, default, quoted, None, ":", ",", True, False, False)(value, 0))
 
     return encode
@@ -58,10 +76,42 @@ def _canonical() -> Callable[[Any], str]:
 
 def check_number(name: str, value: Any, least: float, most: float) -> float:
     """A number between two bounds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not math.isfinite(value)
+        or not least <= value <= most
+    ):
         raise BadArgument(f"{name} is a number from {least:g} to {most:g}, not {value!r}")
     # Always a float: what is stored must read back as the same bytes.
     return float(value)
+
+
+def check_role(role: Any) -> str:
+    """The role that a caller states, or none."""
+    return "" if role == "" else check_role_name("agent_role", role)
+
+
+def check_digest(digest: Any) -> str:
+    """The digest of a result that was looked at, or its beginning; empty for one that has none."""
+    text = check_text("digest", digest, LONGEST_DIGEST)
+    if text and (len(text) < SHORTEST_DIGEST or text.strip("0123456789abcdef")):
+        raise BadArgument(
+            f"digest is {SHORTEST_DIGEST} or more digits of 0-9a-f, as the review has them, not "
+            f"{shown(text)}"
+        )
+    return text
+
+
+def check_evaluations(value: Any) -> dict[str, bool]:
+    """Which evaluators have passed, by name."""
+    given = check_mapping("evaluations", value)
+    if len(given) > MOST_EVALUATORS:
+        raise BadArgument(f"evaluations has {len(given)} entries, at most {MOST_EVALUATORS}")
+    return {
+        check_role_name("a name in evaluations", name): check_flag(f"evaluations.{name}", passed)
+        for name, passed in given.items()
+    }
 
 
 def check_whole(name: str, value: Any, least: int, most: int) -> int:
@@ -75,7 +125,8 @@ def check_text(name: str, text: Any, longest: int = LONGEST_TEXT) -> str:
     """A text that a person or a program wrote."""
     if not isinstance(text, str) or len(text) > longest or "\0" in text or not _is_utf8(text):
         raise BadArgument(
-            f"{name} is a text of at most {longest:,} characters, not {text if isinstance(text, str) else describe_value(text)!s:.60}"
+            f"{name} is a text of at most {longest:,} characters, not "
+            f"{text if isinstance(text, str) else describe_value(text)!s:.60}"
         )
     return as_plain(text)
 
@@ -114,11 +165,75 @@ def check_tracks(tracks: Any) -> frozenset[str] | None:
     """Some tracks, or one; None for all."""
     if tracks is None:
         return None
-    return frozenset(check_track(track) for track in ([tracks] if isinstance(tracks, str) else check_items("tracks", tracks)))
+    return frozenset(
+        check_track(track)
+        for track in ([tracks] if isinstance(tracks, str) else check_items("tracks", tracks))
+    )
+
+
+def check_states(states: Any) -> frozenset[Status]:
+    """Some states, or one; none of them for all."""
+    if states is None:
+        return frozenset()
+    given = [states] if isinstance(states, str) else check_items("states", states)
+    unknown = [state for state in given if not isinstance(state, str) or state not in STATES]
+    if unknown:
+        raise BadArgument(
+            f"states are of {', '.join(STATES)}; {describe_value(unknown[0])!s:.60} is none of them"
+        )
+    return frozenset(map(Status, given))
+
+
+def check_event_types(types: Any) -> frozenset[str]:
+    """Some types of events, or one; none of them for all."""
+    from difflib import get_close_matches
+    from typing import get_args
+
+    from genlock.core.events import Event
+
+    if types is None:
+        return frozenset()
+    known = {str(kind.__struct_config__.tag) for kind in get_args(Event)}
+    given = [types] if isinstance(types, str) else check_items("types", types)
+    for one in given:
+        if not isinstance(one, str) or one not in known:
+            near = get_close_matches(str(one).upper()[:60], known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BadArgument(
+                f"types has {describe_value(one)!s:.60}, which is no type of event{hint}"
+            )
+    return frozenset(given)
+
+
+def check_filter(
+    states: Any, tracks: Any, agent_id: Any, session_id: Any, tag: Any, text: Any
+) -> TaskFilter:
+    """Which tasks are wanted."""
+    from genlock.reads.task_rows import TaskFilter
+
+    return TaskFilter(
+        states=check_states(states),
+        tracks=check_tracks(tracks),
+        agent=None if agent_id is None else check_agent(agent_id),
+        session=None if session_id is None else check_session(session_id),
+        tag=None if tag is None else check_text("tag", tag),
+        text=check_text("text", text),
+    )
+
+
+def check_sorting(sort: Any, reverse: Any) -> Sorting:
+    """In which order tasks are listed."""
+    from genlock.core.dashboard import SortBy
+    from genlock.reads.task_rows import Sorting
+
+    if not isinstance(sort, str) or sort not in list(SortBy):
+        raise BadArgument(f"sort is one of {', '.join(SortBy)}, not {describe_value(sort)!s:.60}")
+    return Sorting(SortBy(sort), check_flag("reverse", reverse))
 
 
 def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
-    """A lease that is a length of time at all; whether it is within the tenant's limits is a rule of the core."""
+    """A lease that is a length of time at all; whether it is within the tenant's limits is a rule
+    of the core."""
     if type(seconds) in _NUMBERS and 0 < seconds <= MOST_LEASE_SECONDS:
         return float(seconds)
     if check_number(name, seconds, 0, MOST_LEASE_SECONDS) == 0:
@@ -128,17 +243,68 @@ def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
 
 def check_generation(generation: Any, name: str = "generation") -> int:
     """A generation is a whole number; which one counts is a rule of the core."""
-    if isinstance(generation, bool) or not isinstance(generation, int) or not 0 <= generation < GENERATIONS_END:
+    if (
+        isinstance(generation, bool)
+        or not isinstance(generation, int)
+        or not 0 <= generation < GENERATIONS_END
+    ):
         raise BadArgument(f"{name} is the number that the claim was granted at, not {generation!r}")
     return int(generation)
+
+
+def check_commit(commit: Any) -> str:
+    """The full name of a commit of git."""
+    text = check_text("commit", commit, 64)
+    if not _COMMIT.fullmatch(text):
+        raise BadArgument(
+            f"commit is the full name of a commit, 40 or 64 of 0-9 a-f, not {shown(text)}"
+        )
+    return text
+
+
+def one_generation(generation: Any, expected: Any) -> int:
+    """The generation, under our name or GC's. Both may be given if they agree."""
+    if expected is None:
+        if generation is None:
+            raise BadArgument(
+                "generation is missing: it is the number that the claim was granted at"
+            )
+        return check_generation(generation)
+    meant = check_generation(expected, "expected_generation")
+    if generation is not None and check_generation(generation) != meant:
+        raise BadArgument(
+            f"generation and expected_generation mean the same, and are {generation} and "
+            f"{meant}: give one of them"
+        )
+    return meant
+
+
+def check_cost(cost: Any) -> dict[str, float]:
+    """What work has cost, by unit."""
+    if cost is None:
+        return {}
+    units = check_mapping("cost", cost)
+    if len(units) > MOST_UNITS:
+        raise BadArgument(f"cost has at most {MOST_UNITS} units, not {len(units)}")
+    return {
+        check_text("a unit of cost", unit, LONGEST_WORD): check_number("cost", amount, 0, MOST_COST)
+        for unit, amount in units.items()
+    }
 
 
 def check_operation(operation_id: Any) -> str:
     """An operation id: a short text that the caller makes up, once an act."""
     if operation_id is None:
         return ""
-    if not isinstance(operation_id, str) or not 1 <= len(operation_id) <= LONGEST_OPERATION or not operation_id.isprintable():
-        raise BadArgument(f"operation_id is a text of 1 to {LONGEST_OPERATION} printable characters, not {operation_id!r}")
+    if (
+        not isinstance(operation_id, str)
+        or not 1 <= len(operation_id) <= LONGEST_OPERATION
+        or not operation_id.isprintable()
+    ):
+        raise BadArgument(
+            f"operation_id is a text of 1 to {LONGEST_OPERATION} printable characters, not "
+            f"{operation_id!r}"
+        )
     return as_plain(operation_id)
 
 
@@ -167,12 +333,16 @@ def plain(metadata: Any) -> dict[str, Any]:
     text = _json("metadata", dict(check_mapping("metadata", metadata)))
     values: dict[str, Any] = msgspec.json.decode(text)
     if len(text) > _LARGEST_METADATA:
-        raise BadArgument(f"metadata has {len(text):,} bytes, at most {_LARGEST_METADATA:,} are kept; keep it elsewhere and name it")
+        raise BadArgument(
+            f"metadata has {len(text):,} bytes, at most {_LARGEST_METADATA:,} are kept; keep it "
+            "elsewhere and name it"
+        )
     return values
 
 
 def check_nesting(name: str, value: Any) -> None:
-    """Metadata is read back with every look at its record, so it may not be nested deeper than any reader can follow."""
+    """Metadata is read back with every look at its record, so it may not be nested deeper than any
+    reader can follow."""
     level = [value]
     for _ in range(MOST_NESTING):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -190,14 +360,16 @@ def _inside(value: Any) -> Iterable[Any]:
 def _in_pieces(value: Any) -> str:
     """The same text as `_canonical` makes, but what is long is made piece by piece.
 
-    The encoder does not let go of the interpreter before it is through: with ten megabytes of small numbers all other threads would
-    stand still for seconds, an event loop among them.
+    The encoder does not let go of the interpreter before it is through: with ten megabytes of small
+    numbers all other threads would stand still for seconds, an event loop among them.
     """
     if type(value) is list and _is_long(value):
-        return f"[{','.join([_listed(value[at : at + _PIECE]) for at in range(0, len(value), _PIECE)])}]"
+        pieces = [_listed(value[at : at + _PIECE]) for at in range(0, len(value), _PIECE)]
+        return f"[{','.join(pieces)}]"
     if type(value) is dict and _is_long(value) and all(type(key) is str for key in value):
         pairs = sorted(value.items(), key=itemgetter(0))
-        return f"{{{','.join([_paired(pairs[at : at + _PIECE]) for at in range(0, len(pairs), _PIECE)])}}}"
+        pieces = [_paired(pairs[at : at + _PIECE]) for at in range(0, len(pairs), _PIECE)]
+        return f"{{{','.join(pieces)}}}"
     return _canonical()(value)
 
 
@@ -228,7 +400,8 @@ def _is_long(value: Any) -> bool:
             return True
         for inner in one.values() if type(one) is dict else one:
             if type(inner) in _CONTAINERS:
-                found.append(inner)  # noqa: PERF401 - most hold so little that a list made for it would take longer
+                # Most hold so little that a list made for it would take longer
+                found.append(inner)  # noqa: PERF401
     return False
 
 
@@ -237,16 +410,20 @@ _CONTAINERS: Final = (list, dict)
 
 
 def pack(result_data: Any) -> tuple[Content, bytes]:
-    """A result as it is compared and kept: canonical bytes, their digest, and whether they are a payload."""
+    """A result as it is compared and kept: canonical bytes, their digest, and whether they are a
+    payload."""
     data = _json("result_data", result_data if result_data is not None else {}, _in_pieces)
     digest = codec.digest_of(data).hex()
     payload = len(data) > MAX_INLINE_RESULT_BYTES
-    content = Content(digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in _EMPTY)
+    content = Content(
+        digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in EMPTY_RESULTS
+    )
     return content, data
 
 
 def _json(name: str, value: Any, encode: Callable[[Any], str] | None = None) -> bytes:
-    """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what is read must be what was given."""
+    """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what
+    is read must be what was given."""
     try:
         try:
             return (encode or _canonical())(value).encode()
@@ -255,11 +432,3 @@ def _json(name: str, value: Any, encode: Callable[[Any], str] | None = None) -> 
             return _canonical()(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"{name} cannot be written as JSON: {error}") from None
-
-
-_EMPTY = (b"{}", b"[]", b'""', b"null")
-
-
-def unpack(data: Raw | bytes) -> Any:
-    """The result's values."""
-    return msgspec.json.decode(data)

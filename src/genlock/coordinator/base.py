@@ -4,37 +4,55 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from genlock.coordinator import payloads
-from genlock.coordinator.scripts import Ask, Read, Script
-from genlock.core.codec import decode_record
-from genlock.core.commands import AdoptResult, Caller, ChangeProject, ChangeTenant, Command, SubmitResult
-from genlock.core.identity import NO_AGENT, NO_SESSION
-from genlock.core.identity import Identity as Identity
+from genlock.coordinator.drivers import Ask, Read, Script
+from genlock.core.commands import (
+    AdoptResult,
+    Caller,
+    ChangeProject,
+    ChangeTenant,
+    Command,
+    ObserveTask,
+    SubmitResult,
+    TakeIds,
+)
 from genlock.core.ids import check_task_id
-from genlock.core.keys import TASK, Key, project_key, tenant_key
-from genlock.core.model import Actor, ProjectRecord, Record, TaskRecord, TenantRecord
+from genlock.core.keys import TASK, Key, Scope, project_key, tenant_key
+from genlock.core.model import (
+    NO_AGENT,
+    NO_SESSION,
+    Actor,
+)
+from genlock.core.model import Identity as Identity
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
-from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.task.relate import SYSTEM
 from genlock.engine.engine import Engine
-from genlock.errors import BadArgument, GenlockError, StoreCorrupt, TaskNotFound
-from genlock.store import Snapshot, Stored
+from genlock.engine.jobs import Recover
+from genlock.engine.processes import received
+from genlock.errors import BadArgument, GenlockError
+from genlock.reads.reader import Reader
+from genlock.store import CountsNumbers
 
 _CALLERS_KEPT = 4096
+_MOST_SEEN = 256
 
 
 class Base:
     """State of a connection: its engine, and its defaults."""
 
-    def __init__(self, engine: Engine, identity: Identity, places: set[tuple[str, str]] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, identity: Identity, places: set[tuple[str, str]] | None = None
+    ) -> None:
         self.engine = engine
         self.store = engine.store
+        self.reader = Reader(engine)
         self.identity = identity
         self._actor = Actor(identity.user_id, identity.client_ip, identity.host, identity.role)
+        self._process = received(identity.process)
         self._callers: dict[tuple[str, str], Caller] = {}
         self.places: set[tuple[str, str]] = set() if places is None else places
         """Tenants and projects that are known to be listed."""
@@ -47,7 +65,7 @@ class Base:
         project = self.identity.project_id if project_id is None else project_id
         try:
             return _known_place(tenant, project)
-        except TypeError:  # a list or a mapping: no name, as is said here
+        except TypeError:  # a list or a mapping is no name
             return check_tenant(tenant), check_project(project)
 
     def task_key(self, tenant_id: str | None, project_id: str | None, task_id: str) -> Key:
@@ -55,7 +73,9 @@ class Base:
         tenant, project = self.place(tenant_id, project_id)
         return Key(tenant, project, TASK, check_task_id(task_id))
 
-    def caller(self, session_id: str | None, agent_id: str | None = None, *, need_agent: bool = False) -> Caller:
+    def caller(
+        self, session_id: str | None, agent_id: str | None = None, *, need_agent: bool = False
+    ) -> Caller:
         """Who calls."""
         session = session_id if session_id is not None else self.identity.session_id
         agent = agent_id if agent_id is not None else self.identity.agent_id
@@ -74,46 +94,26 @@ class Base:
         session = check_session(session)
         if agent_id is not None or agent or need_agent:
             agent = check_agent(agent)
-        caller = Caller(session, agent, self._actor, self.identity.process)
+        caller = Caller(session, agent, self._actor, self._process, self.identity.orphan_seconds)
         if len(self._callers) >= _CALLERS_KEPT:
             self._callers.clear()
         self._callers[session, agent] = caller
         return caller
 
-    def operator(self, user_id: str | None = None) -> Caller:
-        """Whoever operates, with or without a session."""
-        session = self.identity.session_id or ""
+    def operator(self, user_id: str | None = None, session_id: str | None = None) -> Caller:
+        """The operator, with or without a session."""
+        session = (
+            check_session(session_id) if session_id is not None else self.identity.session_id or ""
+        )
         agent = self.identity.agent_id or ""
-        actor = self._actor if user_id is None else msgspec.structs.replace(self._actor, user_id=check_user(user_id))
-        return Caller(session, agent, actor, self.identity.process)
+        actor = (
+            self._actor
+            if user_id is None
+            else msgspec.structs.replace(self._actor, user_id=check_user(user_id))
+        )
+        return Caller(session, agent, actor, self._process)
 
-    # Records
-
-    def read_records(self, keys: list[Key]) -> dict[Key, Record]:
-        """Records as they are now, decoded."""
-        return decoded(self.store.load(keys))
-
-    def read_task(self, key: Key) -> TaskRecord:
-        """One task, or TaskNotFound."""
-        record = self.read_records([key]).get(key)
-        if not isinstance(record, TaskRecord):
-            raise TaskNotFound(f"there is no task {key.id!r} in project {key.project!r} of tenant {key.tenant!r}")
-        return record
-
-    def read_settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits, ProjectRecord | None, TenantRecord | None]:
-        """The policy and limits in force."""
-        return self.settings_in(place, self.read_records(settings_keys(place)))
-
-    def settings_in(
-        self, place: tuple[str, str], found: Mapping[Key, Record]
-    ) -> tuple[Policy, TenantLimits, ProjectRecord | None, TenantRecord | None]:
-        """The same, of records that have been read."""
-        project, tenant = found.get(project_key(*place)), found.get(tenant_key(place[0]))
-        project = project if isinstance(project, ProjectRecord) else None
-        tenant = tenant if isinstance(tenant, TenantRecord) else None
-        policy = project.policy if project else Policy()
-        limits = tenant.limits if tenant else PROFILES[self.engine.profile]
-        return policy, limits, project, tenant
+    # Steps
 
     def ensure_place(self, place: tuple[str, str]) -> Script[None]:
         """Makes sure that the tenant is listed and the project exists, once a connection."""
@@ -127,8 +127,30 @@ class Base:
             job.only()
         self.places.add(place)
 
+    def see_files(self, scope: Scope, *keys: Key) -> Script[None]:
+        """Before a read, in a store whose files other tools edit: makes events of their edits, of
+        these tasks or of the whole project."""
+        if not self.store.limits.observes or self.store.limits.read_only:
+            return
+        with contextlib.suppress(GenlockError):  # what can be read is read all the same
+            if keys:
+                yield Ask([ObserveTask(key, SYSTEM) for key in keys[:_MOST_SEEN]])
+            else:
+                yield Ask([Recover(project_key(*scope), files_only=True)])
+
+    def take_numbers(self, counter: Key, caller: Caller, count: int) -> Script[int]:
+        """Takes `count` numbers that nobody else is given; the last of them."""
+        last: int
+        if self.store.limits.counts:
+            store = cast(CountsNumbers, self.store)
+            last = yield Read(lambda: store.take_numbers(counter.id, count))
+        else:
+            last = yield from self.ask_one(TakeIds(counter, caller, counter.id, count))
+        return last
+
     def tidied(self, command: SubmitResult | AdoptResult) -> Script[None]:
-        """Drops the bytes of what was handed in before. That it was answered counts: bytes that stay do no harm."""
+        """Drops the bytes of what was handed in before. That it was answered counts: bytes that
+        stay do no harm."""
         with contextlib.suppress(GenlockError):
             yield Read(lambda: payloads.drop_if_repeated(self.store, command))
 
@@ -138,25 +160,7 @@ class Base:
         return job.only()
 
 
-def decoded(snapshot: Snapshot) -> dict[Key, Record]:
-    """The records of a snapshot."""
-    return {key: decode_record(key.kind, stored.body) for key, stored in snapshot.records.items()}
-
-
-def settings_keys(place: tuple[str, str]) -> list[Key]:
-    """The records that have a project's policy and its tenant's limits."""
-    return [project_key(*place), tenant_key(place[0])]
-
-
 @functools.lru_cache(maxsize=4096)
 def _known_place(tenant: str, project: str) -> tuple[str, str]:
     """Both if they are names; most calls are for a few places."""
     return check_tenant(tenant), check_project(project)
-
-
-def task_of(stored: Stored) -> TaskRecord:
-    """The task that `find` found."""
-    record = decode_record(TASK, stored.body)
-    if not isinstance(record, TaskRecord):
-        raise StoreCorrupt(f"{stored.key.id} is stored as a task and is none")
-    return record

@@ -3,8 +3,9 @@
     1{"task":{…},"state":"PENDING",…}                    a record
     1{"version":3,"previous":"ab12…","event":{…}}        an event in its envelope
 
-An event carries the digest of its predecessor in the same record; the record is swapped by the digest of its last. Encoding
-is deterministic: the fold of the events, encoded, is the stored record to the byte.
+An event carries the digest of its predecessor in the same record; the record is swapped by the
+digest of its last. Encoding is deterministic: the fold of the events, encoded, is the stored record
+to the byte.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from genlock.typed_json import decoder
 
 
 def _load_digest(data: bytes) -> bytes:
-    """Takes its own place at the first call: who only reads need not load OpenSSL. A copied hash is had sooner than a new one."""
+    """Takes its own place at the first call: who only reads need not load OpenSSL. A copied hash is
+    had sooner than a new one."""
     global digest_of
     from hashlib import sha256
 
@@ -61,8 +63,9 @@ class Envelope(Struct, frozen=True, gc=False):
     event: Event
 
 
-class Glance(Struct, frozen=True, gc=False):
-    """Of an event only what it is, when it was and whose, for those who go through many: to read no more takes a third of the time."""
+class EventSummary(Struct, frozen=True, gc=False):
+    """Of an event only what it is, when it was and whose, for those who go through many: to read no
+    more takes a third of the time."""
 
     event_type: str
     timestamp: datetime
@@ -70,7 +73,7 @@ class Glance(Struct, frozen=True, gc=False):
 
 
 class _Glanced(Struct, frozen=True, gc=False):
-    event: Glance
+    event: EventSummary
 
 
 class Base(Struct, frozen=True):
@@ -80,10 +83,11 @@ class Base(Struct, frozen=True):
     digest: str
     record: Raw
     sum: str
-    """Of the three: the fold forgets much of a base, so nothing else would show that it is not what was written."""
+    """Of the three: the fold forgets much of a base, so nothing else would show that it is not what
+    was written."""
 
 
-class Sealed(NamedTuple):
+class EncodedEvent(NamedTuple):
     """An event as bytes, with its number and digest."""
 
     version: int
@@ -91,7 +95,7 @@ class Sealed(NamedTuple):
     body: bytes
 
 
-_sealed = partial(tuple.__new__, Sealed)  # half of what the class itself takes
+_sealed = partial(tuple.__new__, EncodedEvent)  # half of what the class itself takes
 
 _RECORDS: Final[dict[str, type[model.Record]]] = {
     keys.TASK: model.TaskRecord,
@@ -119,7 +123,7 @@ def decode_record(kind: str, body: bytes) -> model.Record:
     return _decode(decoder(record), body)
 
 
-def seal(event: Event, version: int, previous: bytes) -> Sealed:
+def encode_event(event: Event, version: int, previous: bytes) -> EncodedEvent:
     """The event's bytes and digest, chained to its predecessor."""
     body = FORMAT + encode_json(Envelope(version, previous.hex(), event))
     return _sealed((version, digest_of(body), body))
@@ -130,15 +134,27 @@ def decode_event(body: bytes) -> Envelope:
     return _decode(decoder(Envelope), body)
 
 
-def glance_at_event(body: bytes) -> Glance:
+def glance_at_event(body: bytes) -> EventSummary:
     """The event of these bytes, at a glance."""
     return _decode(decoder(_Glanced), body).event
+
+
+_TYPE = b'"event_type":"'
+
+
+def event_type_of(body: bytes) -> str:
+    """The type of the event of these bytes, without reading the rest. It comes first in an
+    event."""
+    start = body.find(_TYPE) + len(_TYPE)
+    return body[start : body.find(b'"', start)].decode()
 
 
 def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
     """The base's bytes."""
     body = encode_json(record)
-    return FORMAT + encode_json(Base(version, digest.hex(), Raw(body), _sum_of(version, digest.hex(), body)))
+    return FORMAT + encode_json(
+        Base(version, digest.hex(), Raw(body), _sum_of(version, digest.hex(), body))
+    )
 
 
 def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
@@ -167,7 +183,10 @@ def _decode(typed: msgspec.json.Decoder[T], body: bytes) -> T:
     if body[:2] != _START:
         digits = body[: body.find(b"{")]
         if digits.isdigit():
-            raise StoreForeign(f"written in format {digits.decode()}, this version knows {FORMAT.decode()}; install a newer genlock")
+            raise StoreForeign(
+                f"written in format {digits.decode()}, this version knows {FORMAT.decode()}; "
+                "install a newer genlock"
+            )
         raise StoreCorrupt(f"bytes that are no record or event: {body[:20]!r}…")
     try:
         return typed.decode(body[1:] if len(body) < _SHORT else memoryview(body)[1:])

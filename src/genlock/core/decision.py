@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
 from genlock.core.commands import Command
 from genlock.core.events import Event, Occurrence
 from genlock.core.facts import Facts
+from genlock.core.index import Index
+from genlock.core.keys import Key
 from genlock.core.model import Record
-from genlock.errors import GenlockError
+from genlock.errors import GenlockError, StoreCorrupt
 
 R = TypeVar("R", bound=Record)
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """The answer, what happened, what the record is after it, and what is asked of other records."""
+    """The answer, what happened, what the record is after it, and what is asked of other
+    records."""
 
     outcome: Any
     events: tuple[Event, ...] = ()
     record: Any = None
-    also: tuple[Command, ...] = ()
+    followups: tuple[Command, ...] = ()
 
 
 class Draft(Generic[R]):
-    """A decision being drawn up: each event is folded in as it is added, so later rules see what earlier ones brought."""
+    """A decision being drawn up: each event is folded in as it is added, so later rules see what
+    earlier ones brought."""
 
-    __slots__ = ("also", "at", "command", "events", "facts", "record")
+    __slots__ = ("at", "command", "events", "facts", "followups", "record")
 
     def __init__(self, record: R | None, command: Command, facts: Facts) -> None:
         self.record: R | None = record
         self.command = command
         self.facts = facts
         self.events: list[Event] = []
-        self.also: list[Command] = []
-        # Event times never run back, whatever the clock does; lease arithmetic uses facts.now as it is.
+        self.followups: list[Command] = []
+        # Event times never run back, whatever the clock does; lease arithmetic uses facts.now as it
+        # is.
         at = facts.now
         self.at = at if record is None or at >= record.updated_at else record.updated_at
 
@@ -54,7 +60,7 @@ class Draft(Generic[R]):
 
     def decided(self, outcome: Any) -> Decision:
         """The decision as it stands."""
-        return Decision(outcome, tuple(self.events), self.record, tuple(self.also))
+        return Decision(outcome, tuple(self.events), self.record, tuple(self.followups))
 
 
 def decide_one(
@@ -66,18 +72,62 @@ def decide_one(
     outcome: Any = None,
     **fields: Any,
 ) -> Decision:
-    """A decision of exactly one event; without an outcome of its own it is answered with the record after it."""
+    """A decision of exactly one event; without an outcome of its own it is answered with the record
+    after it."""
     draft: Draft[Any] = Draft(record, command, facts)
     event = kind(**(draft.common() | fields))
     folded = fold(record, event)
     return Decision(folded if outcome is None else outcome, (event,), folded)
 
 
-def present(record: R | None, error: GenlockError) -> R:
+def require(record: R | None, error: GenlockError) -> R:
     """The record, or `error` if there is none."""
     if record is None:
         raise error
     return record
 
 
-__all__ = ["Decision", "Draft", "Occurrence", "decide_one", "present"]
+__all__ = ["Decision", "Draft", "Occurrence", "decide_one", "require"]
+
+
+# The registration of a kind of record: all that the rest of Genlock must know of it.
+
+
+_NO_INDEX: Final = Index()
+
+
+class Reaction(NamedTuple):
+    """A command to another record, or to every task that has `waits_on` in its index."""
+
+    command: Command
+    waits_on: str | None = None
+
+
+def no_index(record: Any) -> Index:
+    """The index of a record that is only ever loaded by its key."""
+    return _NO_INDEX
+
+
+class RecordKind(NamedTuple):
+    """One kind of record. Its record type, commands and events belong to no other kind."""
+
+    kind: str
+    record: type[Any]
+    commands: Mapping[type[Command], Callable[[Any, Any, Facts], Decision]]
+    begins: type[Occurrence]
+    """The event that creates the record."""
+    folds: Mapping[type[Occurrence], Callable[[Any, Any], Record]]
+    """What the record is after each of its events."""
+    index_of: Callable[[Any], Index] = no_index
+    reactions: Mapping[type[Occurrence], Callable[[Key, Any, Any, int], list[Reaction]]] = (
+        MappingProxyType({})
+    )
+    """What an event, the one numbered `version` of the record, asks of other records."""
+
+    def evolve(self, record: Any, event: Occurrence) -> Record:
+        """What the record is after this event."""
+        fold = self.folds.get(type(event))
+        if fold is None or (record is None and type(event) is not self.begins):
+            name = type(event).__name__
+            raise StoreCorrupt(f"a {self.kind} record cannot begin or go on with {name}")
+        return fold(record, event)

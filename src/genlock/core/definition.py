@@ -1,44 +1,66 @@
 """One task as a user gives it, checked field by field and made into a `Task`.
 
-1. The id says track, sequence, feature, edge, parent and depth; a track or parent may be given only where the id has none.
-2. Every field is looked at, whatever is wrong with the others; a fault names its field, what was given and what is wanted.
+1. The id says track, sequence, feature, edge, parent and depth; a track or parent may be given only
+   where the id has none.
+2. Every field is looked at, whatever is wrong with the others; a fault names its field, what was
+   given and what is wanted.
 3. `None` is what YAML makes of an empty value: the field was not given.
-4. What comes out holds plain types only, each of which reads back from its own JSON as itself. A definition is compared
+4. What comes out holds plain types only, each of which reads back from its own JSON as itself. A
+   definition is compared
    with the stored one when it is added again, and a record with the fold of its events to the byte.
-5. Keys that are no field's are kept in `metadata`; but one that surely means `depends_on` is a fault, for with it the order would be lost.
+5. Keys that are no field's are kept in `metadata`; but one that surely means `depends_on` is a
+   fault, for with it the order would be lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from genlock.core.fields import CHECKS, PlainJson, check_list, check_state, check_text, describe_value
+from genlock.core.fields import (
+    CHECKS,
+    PlainJson,
+    StartState,
+    check_list,
+    check_state,
+    check_text,
+    describe_value,
+    is_state,
+)
 from genlock.core.ids import TaskId, parse_task_id
 from genlock.core.model import Task
 from genlock.core.names import check_track, shown
+from genlock.core.reasons import SpawnMode, Status
 from genlock.core.task.operate import check_size
 from genlock.errors import BadArgument
 from genlock.typed_json import convert
 
 _DERIVED = ("sequence", "feature", "edge", "depth")
-_WRITTEN_ELSEWHERE = {"assigned_at": "assigning the task writes it", "spawned_from": "spawning subtasks writes it"}
+_WRITTEN_ELSEWHERE = {
+    "assigned_at": "assigning the task writes it",
+    "spawned_from": "spawning subtasks writes it",
+}
 
 T = TypeVar("T")
 
 
 class Definition(NamedTuple):
-    """A task to be added, and whether it starts in the backlog."""
+    """A task to be added, and the state it starts in."""
 
     task: Task
     backlog: bool = False
+    finished: Status | None = None
+    """COMPLETED or CANCELLED: it is added as finished, and nobody is ever granted it."""
 
 
 class Complaint(NamedTuple):
-    """What is wrong with a task, and at which of its keys: `("depends_on", 2)`, or `()` for the task as a whole."""
+    """What is wrong with a task, and at which of its keys: `("depends_on", 2)`, or `()` for the
+    task as a whole."""
 
     text: str
     at: tuple[str | int, ...] = ()
@@ -47,8 +69,9 @@ class Complaint(NamedTuple):
 def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Definition:
     """The task that these fields define, or BadArgument with everything that is wrong with them.
 
-    The fields are those of `Task`, and `requires` for `depends_on`. A task with an explicit parent gets depth 1: only
-    its caller can look the parent up. `hierarchical` says that the project counts `ids: hierarchical`.
+    The fields are those of `Task`, and `requires` for `depends_on`. A task with an explicit parent
+    gets depth 1: only its caller can look the parent up. `hierarchical` says that the project
+    counts `ids: hierarchical`.
     """
     definition, faults, _ = examine_task(fields, hierarchical=hierarchical)
     if definition is None:
@@ -56,10 +79,45 @@ def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Def
     return definition
 
 
-class Examined(NamedTuple):
-    """What became of a task's fields: the definition and no fault, or no definition and every fault.
+def in_sequence(definitions: Sequence[Definition]) -> Sequence[Definition]:
+    """The tasks, with children of a parent that has `coordination_mode: sequential` each depending
+    on the one before.
 
-    `outline` is what can be said of a faulty task's place all the same: its id, its parent, what it depends on.
+    Where one of them depends on another already, as in an exported plan, their order is given.
+    """
+    sequential = {
+        task.id for task, *_ in definitions if task.coordination_mode is SpawnMode.SEQUENTIAL
+    }
+    if not sequential:
+        return definitions
+    families: dict[str, list[str]] = {}
+    for task, *_ in definitions:
+        if task.parent in sequential:
+            families.setdefault(task.parent, []).append(task.id)
+    by_id = {definition.task.id: definition.task for definition in definitions}
+    before: dict[str, str] = {}
+    for children in families.values():
+        if not any(set(by_id[child].depends_on) & set(children) for child in children):
+            before |= dict(pairwise(reversed(children)))
+    return [
+        definition._replace(
+            task=replace(
+                definition.task,
+                depends_on=(*definition.task.depends_on, before[definition.task.id]),
+            )
+        )
+        if definition.task.id in before
+        else definition
+        for definition in definitions
+    ]
+
+
+class Examined(NamedTuple):
+    """What became of a task's fields: the definition and no fault, or no definition and every
+    fault.
+
+    `outline` is what can be said of a faulty task's place all the same: its id, its parent, what it
+    depends on.
     """
 
     definition: Definition | None
@@ -67,13 +125,19 @@ class Examined(NamedTuple):
     outline: Task | None = None
 
 
-def examine_task(fields: object, *, hierarchical: bool = False, known: dict[str, TaskId] | None = None) -> Examined:
+def examine_task(
+    fields: object, *, hierarchical: bool = False, known: dict[str, TaskId] | None = None
+) -> Examined:
     """`define_task` for those who collect faults.
 
-    Who reads many tasks passes the same `known` each time: the ids that were read before, since most are named again.
+    Who reads many tasks passes the same `known` each time: the ids that were read before, since
+    most are named again.
     """
     if not isinstance(fields, Mapping):
-        return Examined(None, [Complaint(f"a task is a mapping with at least an id, not {describe_value(fields)}")])
+        return Examined(
+            None,
+            [Complaint(f"a task is a mapping with at least an id, not {describe_value(fields)}")],
+        )
     known = {} if known is None else known
     if type(fields) is dict and _SIMPLE_KEYS.issuperset(fields):
         definition = _define_simple(fields, hierarchical, known)
@@ -101,8 +165,11 @@ _SIMPLE_KEYS: Final = frozenset(_Simple.__struct_fields__)
 _SIMPLE_LISTS: Final = ("depends_on", "tags", "modules")
 
 
-def _define_simple(fields: dict[str, Any], hierarchical: bool, known: dict[str, TaskId]) -> Definition | None:
-    """The same definition by a shorter way, for a task without a fault; None says that it must be looked at field by field."""
+def _define_simple(
+    fields: dict[str, Any], hierarchical: bool, known: dict[str, TaskId]
+) -> Definition | None:
+    """The same definition by a shorter way, for a task without a fault; None says that it must be
+    looked at field by field."""
     for name in _SIMPLE_LISTS:
         # A set would be taken too, in an order that differs from run to run.
         if type(fields.get(name, [])) is not list:
@@ -144,7 +211,9 @@ class _Examination:
 
     __slots__ = ("_given", "_hierarchical", "_known", "_unknown", "faults", "outline")
 
-    def __init__(self, fields: Mapping[Any, Any], hierarchical: bool, known: dict[str, TaskId]) -> None:
+    def __init__(
+        self, fields: Mapping[Any, Any], hierarchical: bool, known: dict[str, TaskId]
+    ) -> None:
         self.faults: list[Complaint] = []
         self.outline: Task | None = None
         self._hierarchical = hierarchical
@@ -158,10 +227,16 @@ class _Examination:
                 self._unknown[key] = value
                 if means_dependencies(key):
                     own = shown(f"x-{str.__str__(key)}")
-                    text = f"there is no field {shown(key)}: what a task waits for is its depends_on; for a key of your own write {own}"
+                    text = (
+                        f"there is no field {shown(key)}: what a task waits for is its "
+                        f"depends_on; for a key of your own write {own}"
+                    )
                     self._complain(text, str.__str__(key))
             elif value is not None:
                 self._given[str.__str__(key)] = value
+        if "state" not in fields and is_state(self._unknown.get("status")):
+            # Some tools call it so; where it is no state of a task it is a key of the user's own.
+            self._given["state"] = self._unknown.pop("status")
 
     def definition(self) -> Definition | None:
         given = self._given
@@ -177,19 +252,31 @@ class _Examination:
                 self._complain(f"{name} cannot be set: {why}", name)
         if self._unknown or "metadata" in given:
             values["metadata"] = self._metadata()
-        backlog = self._attempt(("state",), check_state, given["state"]) if "state" in given else False
+        start = self._start()
         if self.faults or task_id is None:
             if task_id is not None:
-                self.outline = Task(id=task_id.text, parent=values["parent"], depends_on=values["depends_on"])
+                self.outline = Task(
+                    id=task_id.text, parent=values["parent"], depends_on=values["depends_on"]
+                )
             return None
+        if start.waiting and not values.get("waiting_for"):
+            values["waiting_for"] = _WAITS_FOR_SOMEBODY
         task = Task(id=task_id.text, **values)
         self._attempt((), check_size, task)
-        return None if self.faults else Definition(task, bool(backlog))
+        return None if self.faults else Definition(task, start.backlog, start.finished)
+
+    def _start(self) -> StartState:
+        """Where the task begins."""
+        if "state" not in self._given:
+            return StartState()
+        return self._attempt(("state",), check_state, "state", self._given["state"]) or StartState()
 
     def _complain(self, text: str, *at: str | int) -> None:
         self.faults.append(Complaint(text, at))
 
-    def _attempt(self, at: tuple[str | int, ...], check: Callable[..., T], *arguments: Any) -> T | None:
+    def _attempt(
+        self, at: tuple[str | int, ...], check: Callable[..., T], *arguments: Any
+    ) -> T | None:
         try:
             return check(*arguments)
         except BadArgument as fault:
@@ -204,7 +291,10 @@ class _Examination:
 
     def _parse_id(self, name: str, value: object) -> TaskId:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            raise BadArgument(f"{name} must be a string, not {describe_value(value)}; quote it in YAML, as in '0001', to keep its digits")
+            raise BadArgument(
+                f"{name} must be a string, not {describe_value(value)}; quote it in YAML, as in "
+                "'0001', to keep its digits"
+            )
         text = check_text(name, value)
         found = self._known.get(text)
         if found is None:
@@ -218,14 +308,23 @@ class _Examination:
         """Where the task stands: what the id says, or what was given where the id says nothing."""
         given = self._given
         track = self._attempt(("track",), check_track, given["track"]) if "track" in given else None
-        above = self._attempt(("parent",), self._parse_id, "parent", given["parent"]) if "parent" in given else None
+        above = (
+            self._attempt(("parent",), self._parse_id, "parent", given["parent"])
+            if "parent" in given
+            else None
+        )
         parent = above.text if above is not None else None
         if task_id is None:
             return {}
         if track is not None and task_id.track not in (None, track):
-            self._complain(f"track {track!r} contradicts the id, which says {task_id.track!r}", "track")
+            self._complain(
+                f"track {track!r} contradicts the id, which says {task_id.track!r}", "track"
+            )
         if parent is not None and task_id.parent not in (None, parent):
-            self._complain(f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}", "parent")
+            self._complain(
+                f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}",
+                "parent",
+            )
         if parent == task_id.text:
             self._complain("parent is the task itself", "parent")
         place = {
@@ -239,7 +338,11 @@ class _Examination:
         for name in _DERIVED:
             if name in given and given[name] != place[name]:
                 said = describe_value(place[name])
-                self._complain(f"{name} follows from the id, which says {said}, not {describe_value(given[name])}", name)
+                self._complain(
+                    f"{name} follows from the id, which says {said}, not "
+                    f"{describe_value(given[name])}",
+                    name,
+                )
         return place
 
     def _dependencies(self, task_id: TaskId | None) -> tuple[str, ...]:
@@ -266,7 +369,9 @@ class _Examination:
     def _metadata(self) -> dict[str, Any]:
         explicit = self._given.get("metadata", {})
         if not isinstance(explicit, Mapping):
-            self._complain(f"metadata must be a mapping, not {describe_value(explicit)}", "metadata")
+            self._complain(
+                f"metadata must be a mapping, not {describe_value(explicit)}", "metadata"
+            )
             return {}
         plain = PlainJson()
         # An unknown key that also stands in the metadata is theirs.
@@ -278,11 +383,16 @@ class _Examination:
 
 _KEYS: Final = frozenset(Task.__struct_fields__) | {"requires", "state"}
 
+_WAITS_FOR_SOMEBODY: Final = "somebody, as it was imported"
+"""What a task waits for that came with `state: waiting` and nothing more."""
+
 
 _SYNONYMS: Final = frozenset(
     {
-        "after", "blockedby", "blockedon", "dep", "depend", "dependencies", "dependency", "dependencyids", "dependon", "depends",
-        "dependson", "deps", "need", "needs", "precededby", "predecessor", "predecessors", "prereq", "prereqs", "prerequisite",
+        "after", "blockedby", "blockedon", "dep", "depend", "dependencies", "dependency",
+        "dependencyids", "dependon", "depends",
+        "dependson", "deps", "need", "needs", "precededby", "predecessor", "predecessors",
+        "prereq", "prereqs", "prerequisite",
         "prerequisites", "require", "runafter", "runsafter", "waiton", "waitsfor", "waitson",
     }
 )  # fmt: skip
@@ -291,7 +401,8 @@ _SYNONYMS: Final = frozenset(
 
 @lru_cache(maxsize=1024)
 def means_dependencies(key: str) -> bool:
-    """Is this key, which is no field's, surely meant for `depends_on`: another tool's word for it, or the same word mistyped?"""
+    """Is this key, which is no field's, surely meant for `depends_on`: another tool's word for it,
+    or the same word mistyped?"""
     plain = "".join(filter(str.isalpha, key[:40].lower()))
     if key[:2].lower() in ("x-", "x_"):
         return False

@@ -1,6 +1,8 @@
-"""The events: what has happened to one record, in the past tense. On the wire `event_type` has the upper-case name.
+"""The events: what has happened to one record, in the past tense. On the wire `event_type` has the
+upper-case name.
 
-Every event has GC 8.2's fields and its actor from the first day: what an immutable log lacks it lacks for ever.
+Every event has GC 8.2's fields and its actor from the first day: what an immutable log lacks it
+lacks for ever.
 """
 
 from __future__ import annotations
@@ -10,17 +12,37 @@ from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
 
-from genlock.core.access import Role
-from genlock.core.model import NO_DATA, NOBODY, Actor, Heard, Holder, Process, Task
+from genlock.core.agent_roles import AgentRoles
+from genlock.core.key_roles import Role
+from genlock.core.model import (
+    NO_DATA,
+    NOBODY,
+    Actor,
+    Evaluation,
+    Holder,
+    KnownState,
+    Process,
+    Task,
+)
 from genlock.core.policy import Order, Policy, TenantLimits
-from genlock.core.reasons import Cause, ReleaseReason, SpawnMode, Status
+from genlock.core.reasons import Cause, ReleaseReason, ReviewCause, SpawnMode, Status, Waiting
 
 
 def _tag(name: str) -> str:
-    return "".join("_" + letter if letter.isupper() and at else letter for at, letter in enumerate(name)).upper()
+    return "".join(
+        "_" + letter if letter.isupper() and at else letter for at, letter in enumerate(name)
+    ).upper()
 
 
-class Occurrence(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True, tag_field="event_type", tag=_tag):
+class Occurrence(
+    Struct,
+    frozen=True,
+    gc=False,
+    omit_defaults=True,
+    kw_only=True,
+    tag_field="event_type",
+    tag=_tag,
+):
     """What all events have."""
 
     timestamp: datetime
@@ -34,15 +56,17 @@ class Occurrence(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True
     metadata: dict[str, Any] = {}
 
 
-class Acted(Occurrence, frozen=True, kw_only=True):
-    """What the acts have in common that no claim, release or result remembers: what their repeats are known by."""
+class OperatorEvent(Occurrence, frozen=True, kw_only=True):
+    """What the acts have in common that no claim, release or result remembers: what their repeats
+    are known by."""
 
     operation: str = ""
     remembers: int = 0
-    """How many acts before this one the record still knows; none if the event is from before they were kept."""
+    """How many acts before this one the record still knows; none if the event is from before they
+    were kept."""
 
 
-class Taking(Acted, frozen=True, kw_only=True):
+class RightTaken(OperatorEvent, frozen=True, kw_only=True):
     """What the acts have in common that may take a claim away."""
 
     superseded: Holder | None = None
@@ -60,9 +84,13 @@ class TaskAdded(Occurrence, frozen=True):
     backlog: bool = False
     early: bool = False
     assigned_until: datetime | None = None
+    spawn_mode: SpawnMode | None = None
+    """`coordination_mode` of the definition; none in events from before it counted."""
+    waiting: Waiting | None = None
+    """What its `waiting_for` names, if that blocks it; none in events from before it did."""
 
 
-class TaskEdited(Acted, frozen=True):
+class TaskEdited(OperatorEvent, frozen=True):
     """The definition is another; `task` is the new one, `changed` the names of the fields."""
 
     task: Task
@@ -70,8 +98,13 @@ class TaskEdited(Acted, frozen=True):
     early: bool = False
     backlog: bool | None = None
     """Whether it is in the backlog from now on; none if that is as it was."""
+    waiting: Waiting | None = None
+    """What its `waiting_for` names from now on; none if that is as it was."""
+    spawn_mode: SpawnMode | None = None
+    """Its `coordination_mode` from now on; none if that is as it was."""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is
+    another act."""
 
 
 class TaskReordered(Occurrence, frozen=True):
@@ -101,10 +134,19 @@ class ClaimAcquired(Occurrence, frozen=True):
 
 
 class LeaseRenewed(Occurrence, frozen=True):
-    """The holder's lease runs anew."""
+    """The holder's lease starts again."""
 
     expires_at: datetime
     lease_duration_seconds: float
+
+
+class ProgressReported(Occurrence, frozen=True):
+    """The holder reported how far it is, what it has found, or what the work has cost so far."""
+
+    fraction: float | None = None
+    note: str = ""
+    cost: dict[str, float] = {}
+    """What this generation has cost up to now, by unit."""
 
 
 class ClaimReleased(Occurrence, frozen=True):
@@ -112,6 +154,17 @@ class ClaimReleased(Occurrence, frozen=True):
 
     release_reason: ReleaseReason
     operation: str = ""
+    stated_reason: str = ""
+    """The holder's own words, if they are not just the kind."""
+
+
+class ExternalChange(Occurrence, frozen=True):
+    """Another tool has changed the task's files; the events after this one say what came of it."""
+
+    source: str
+    """Which tool."""
+    changes: dict[str, list[str]]
+    """By name: what was there, and what is there."""
 
 
 class Lapsed(Occurrence, frozen=True):
@@ -124,6 +177,8 @@ class Lapsed(Occurrence, frozen=True):
     last_renewal: datetime
     missed_renewals: int = 0
     process_gone: bool = False
+    last_heard: datetime | None = None
+    """When its session was last heard of, if that is why."""
 
 
 class ClaimExpired(Lapsed, frozen=True):
@@ -131,32 +186,36 @@ class ClaimExpired(Lapsed, frozen=True):
 
 
 class ClaimOrphaned(Lapsed, frozen=True):
-    """The holder's session has ended or its process is gone."""
+    """The holder's session has ended, its process is gone, or it has been silent for too long."""
 
 
 class ClaimStale(Occurrence, frozen=True):
     """The holder has been silent for long; shown, not released."""
 
     last_renewal: datetime
-
-
-class ClaimSuperseded(Taking, frozen=True):
-    """The right was taken away without being given to anyone; `generation` is the new one, not granted yet."""
-
-    previous_generation: int
-    superseded_by: str
-    """The verb: unlock, assign, reset, cancel, adopt."""
     holder_session_id: str = ""
     holder_agent_id: str = ""
 
 
-class TaskAssigned(Taking, frozen=True):
+class ClaimSuperseded(RightTaken, frozen=True):
+    """The right was taken away without being given to anyone; `generation` is the new one, not
+    granted yet."""
+
+    previous_generation: int
+    superseded_by: str
+    """The verb: unlock, assign, reset, cancel, adopt; or another tool, by its name."""
+    holder_session_id: str = ""
+    holder_agent_id: str = ""
+
+
+class TaskAssigned(RightTaken, frozen=True):
     """Only this agent is granted the task, until the reservation lapses."""
 
     assigned_to: str
     assigned_until: datetime
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is
+    another act."""
 
 
 class AssignmentLapsed(Occurrence, frozen=True):
@@ -168,8 +227,8 @@ class AssignmentLapsed(Occurrence, frozen=True):
 # Tasks: results and ends
 
 
-class ResultAccepted(Occurrence, frozen=True):
-    """The result at the highest generation: the task is completed."""
+class HandedIn(Occurrence, frozen=True, kw_only=True):
+    """What an accepted result and one that waits for a review have in common."""
 
     result_id: str
     work_product_ref: str
@@ -183,11 +242,68 @@ class ResultAccepted(Occurrence, frozen=True):
     adopted_session: str | None = None
     payload_id: str = ""
     """Which payload: the digits in its name, which no other result has."""
+    reference: str = ""
+    """Where the work lies, in the author's words."""
     remembers: int = 0
-    """Of an adoption by an operator, which the record remembers like its other acts: how many before this one it still knows."""
+    """Of an adoption by an operator, which the record remembers like its other acts: how many
+    before this one it still knows."""
 
 
-class TaskReset(Taking, frozen=True):
+class ResultAccepted(HandedIn, frozen=True, kw_only=True):
+    """The result at the highest generation: the task is completed."""
+
+    author_session_id: str = ""
+    """Of a result that was reviewed: who submitted it. Session and agent of the event are the
+    reviewer's."""
+    author_agent_id: str = ""
+    author_user_id: str = ""
+
+
+class ConvergenceEscalated(HandedIn, frozen=True, kw_only=True):
+    """The result waits for a review. The claim ends, and nothing rests on the result yet."""
+
+    causes: tuple[ReviewCause, ...]
+    edge: str = ""
+    agent_role: str = ""
+    evaluators: tuple[str, ...] = ()
+    """Those that must pass before the result counts."""
+    evaluations: dict[str, Evaluation] = {}
+
+
+class EvaluationReported(Occurrence, frozen=True):
+    """An evaluator has said what it found of a result that waits for a review."""
+
+    evaluator: str
+    passed: bool
+    digest: str
+    note: str = ""
+
+
+class ReviewRejected(Occurrence, frozen=True):
+    """The review ended without the result, which is kept: the task is open again, at a higher
+    generation."""
+
+    rejected_generation: int
+    feedback: str
+    author_session_id: str
+    author_agent_id: str
+    work_product_ref: str
+    digest: str
+    size: int
+    author_user_id: str = ""
+    result_data: Raw = NO_DATA
+    payload: bool = False
+    payload_id: str = ""
+    refused_id: str = ""
+    """The name under which the work is kept; none if there was none."""
+    adopted_generation: int | None = None
+    """Of a refused result that had been adopted: where it came from."""
+    adopted_session: str | None = None
+    reference: str = ""
+    """Where the work lies, in the author's words."""
+
+
+class TaskReset(RightTaken, frozen=True):
     """The task is to be done again, at a higher generation."""
 
     previous_state: Status
@@ -195,7 +311,7 @@ class TaskReset(Taking, frozen=True):
     holder_agent_id: str = ""
 
 
-class TaskCancelled(Taking, frozen=True):
+class TaskCancelled(RightTaken, frozen=True):
     """The task will not be done."""
 
     previous_state: Status
@@ -203,19 +319,21 @@ class TaskCancelled(Taking, frozen=True):
     holder_session_id: str = ""
     holder_agent_id: str = ""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is
+    another act."""
 
 
-class TaskHeld(Acted, frozen=True):
+class TaskHeld(OperatorEvent, frozen=True):
     """Nobody is granted the task until someone reopens it."""
 
     reason: str
     until: datetime | None = None
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is
+    another act."""
 
 
-class TaskReopened(Acted, frozen=True):
+class TaskReopened(OperatorEvent, frozen=True):
     """The hold is lifted; or, if it was not held, the task leaves the backlog."""
 
     by_time: bool = False
@@ -223,35 +341,37 @@ class TaskReopened(Acted, frozen=True):
     backlog: bool = False
     """It was held while in the backlog, and goes back there."""
     opened: bool = False
-    """Somebody has taken it out of the backlog: a plan that still has it there does not put it back."""
+    """Somebody has taken it out of the backlog: a plan that still has it there does not put it
+    back."""
 
 
 # Tasks: others they depend on
 
 
-class News(Occurrence, frozen=True):
+class RelatedChanged(Occurrence, frozen=True):
     """What a task heard of others: their ids, and the version and state in which each was seen."""
 
-    others: dict[str, Heard]
+    others: dict[str, KnownState]
 
 
-class DependencyMet(News, frozen=True):
+class DependencyMet(RelatedChanged, frozen=True):
     """Dependencies are completed."""
 
 
-class DependencyCancelled(News, frozen=True):
+class DependencyCancelled(RelatedChanged, frozen=True):
     """Dependencies were cancelled, which counts as met."""
 
 
-class DependencyReopened(News, frozen=True):
+class DependencyReopened(RelatedChanged, frozen=True):
     """Dependencies that counted as met are open again."""
 
 
-class ChildNews(News, frozen=True):
+class ChildNews(RelatedChanged, frozen=True):
     """What a task heard of its children."""
 
     last: bool = False
-    """Of a fan-out that nobody has taken up: all children are done by now, and the task is to be completed by that."""
+    """Of a fan-out that nobody has taken up: all children are done by now, and the task is to be
+    completed by that."""
 
 
 class ChildAdded(ChildNews, frozen=True):
@@ -266,14 +386,32 @@ class ChildReopened(ChildNews, frozen=True):
     """Children that were finished are open again."""
 
 
-class SubtasksSpawned(Acted, frozen=True):
+class ChildIdTaken(RelatedChanged, frozen=True):
+    """Announced or spawned children were not created: their ids belong to tasks of others. The task
+    does not wait for those."""
+
+
+class ChildrenAnnounced(Occurrence, frozen=True):
+    """A planner adds children to the task, which waits for them from now on; they are created as
+    reactions."""
+
+    children: tuple[Task, ...]
+    backlog: tuple[str, ...] = ()
+    """The ids of those that begin in the backlog."""
+
+
+class SubtasksSpawned(OperatorEvent, frozen=True):
     """The holder split the task; the children are created as reactions."""
 
     children: tuple[Task, ...]
     mode: SpawnMode
     keep: bool = False
+    """Nobody's claim ends: the holder keeps it, or nobody holds the task."""
+    defines_mode: bool = False
+    """The definition's `coordination_mode` is this mode from now on; not in older events."""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is another act."""
+    """A digest of what was asked, if it has an operation id: the same id with other arguments is
+    another act."""
 
 
 # Other records
@@ -286,6 +424,7 @@ class ResultRejected(Occurrence, frozen=True):
     current_generation: int
     rejection_reason: str
     work_lost: bool
+    """The work does not count; it is kept in this record."""
     work_product_ref: str
     digest: str
     size: int
@@ -293,6 +432,8 @@ class ResultRejected(Occurrence, frozen=True):
     payload: bool = False
     payload_id: str = ""
     """Which payload: the digits in its name, which no other result has."""
+    reference: str = ""
+    """Where the work lies, in the author's words."""
 
 
 class ResultAdopted(Occurrence, frozen=True):
@@ -309,7 +450,10 @@ class SessionRegistered(Occurrence, frozen=True):
     process: Process | None = None
     agent_type: str = ""
     implied: bool = False
-    """By a claim; the process is that which claimed."""
+    """The process is the one that registered or claimed; no other process has named it."""
+    orphan_seconds: float | None = None
+    """It came through the session-claiming interface: without a known process it may be silent for
+    so long. None for all others, and in events from before this was noted."""
 
 
 class SessionHeartbeat(Occurrence, frozen=True):
@@ -317,15 +461,18 @@ class SessionHeartbeat(Occurrence, frozen=True):
 
 
 class SessionEndedEvent(Occurrence, frozen=True, tag="SESSION_ENDED"):
-    """A session is over; its claims are over-due at once."""
+    """A session is over; its claims are overdue at once."""
 
 
 class IdsTaken(Occurrence, frozen=True):
-    """A counter gave out ids up to and including `value`."""
+    """A counter gave out `count` ids up to and including `value`. The first ones of a new epoch
+    begin 1,000 further on."""
 
     prefix: str
     value: int
     count: int
+    epoch: int = 0
+    """The store's, at the time."""
 
 
 class ProjectChanged(Occurrence, frozen=True):
@@ -335,10 +482,12 @@ class ProjectChanged(Occurrence, frozen=True):
     tracks: dict[str, str] | None = None
     epoch: int = 0
     """In which it was made."""
+    agent_roles: AgentRoles | None = None
 
 
 class EpochRaised(Occurrence, frozen=True):
-    """The store may have lost writes: it was restored, copied, or failed over. Generations go on above epoch × 1,000,000."""
+    """The store may have lost writes: it was restored, copied, or failed over. Generations go on
+    above epoch × 1,000,000."""
 
     epoch: int
     previous: int
@@ -358,6 +507,9 @@ class ClaimDenied(Occurrence, frozen=True):
     access_id: str
     reason: str
     count: int
+    holder_session_id: str = ""
+    """Who held the task at the last of these denials, if somebody did."""
+    holder_agent_id: str = ""
 
 
 class Settled(Occurrence, frozen=True):
@@ -378,6 +530,7 @@ class KeyCreated(Occurrence, frozen=True):
     bound_session: str | None = None
     """The one session that the key is for."""
     expires_at: datetime | None = None
+    agent_roles: tuple[str, ...] = ()
 
 
 class KeyRotated(Occurrence, frozen=True):
@@ -403,14 +556,19 @@ TaskEvent: TypeAlias = (
     | TaskDue
     | ClaimAcquired
     | LeaseRenewed
+    | ProgressReported
     | ClaimReleased
     | ClaimExpired
     | ClaimOrphaned
     | ClaimStale
     | ClaimSuperseded
+    | ExternalChange
     | TaskAssigned
     | AssignmentLapsed
     | ResultAccepted
+    | ConvergenceEscalated
+    | EvaluationReported
+    | ReviewRejected
     | TaskReset
     | TaskCancelled
     | TaskHeld
@@ -421,6 +579,8 @@ TaskEvent: TypeAlias = (
     | ChildAdded
     | ChildFinished
     | ChildReopened
+    | ChildIdTaken
+    | ChildrenAnnounced
     | SubtasksSpawned
 )
 

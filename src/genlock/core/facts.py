@@ -1,21 +1,33 @@
-"""Facts: everything a decision rests on that is not in the record. The engine gathers them; the core only reads them."""
+"""Facts: everything a decision rests on that is not in the record. The engine gathers them; the
+core only reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from genlock.core import commands as c
+from genlock.core.agent_roles import NO_ROLES, AgentRoles
 from genlock.core.keys import REFUSED, SESSION, TASK, Key
-from genlock.core.model import Record, RefusedRecord, SessionRecord, Task, TaskRecord
+from genlock.core.model import (
+    KnownState,
+    Overlap,
+    Record,
+    RefusedRecord,
+    SessionRecord,
+    Task,
+    TaskRecord,
+)
+from genlock.core.observation import Observation
 from genlock.core.policy import PROFILES, Policy, TenantLimits
-from genlock.core.reasons import ClaimState, Status
+from genlock.core.reasons import ClaimState, SpawnMode, Status
 
 
-class Seen(NamedTuple):
+class ObservedTask(NamedTuple):
     """Another task as it was when last looked at."""
 
     version: int
@@ -25,11 +37,13 @@ class Seen(NamedTuple):
     """Its definition."""
 
 
-class Mercy(NamedTuple):
-    """The coordinator, or its store, was away, and nobody could renew: what fell due because of that counts as live for a while."""
+class OutageGrace(NamedTuple):
+    """The coordinator, or its store, was away, and nobody could renew: what fell due because of
+    that counts as live for a while."""
 
     since: datetime
-    """The time of the project's newest event before: what fell due later may have fallen due because of it."""
+    """The time of the project's newest event before: what fell due later may have fallen due
+    because of it."""
     back: datetime
     """When both were there again."""
 
@@ -49,39 +63,56 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The session of the present holder, if it is another's."""
     holder_gone: bool = False
     """Its process is known to be gone."""
-    others: Mapping[str, Seen] = {}
+    holder_heard: datetime | None = None
+    """When it last did something to any task, if its own record and its claim do not show that it
+    lives."""
+    others: Mapping[str, ObservedTask] = {}
     """The tasks that the command asked to look at, those that exist."""
     refused: RefusedRecord | None = None
     """Of an adoption: what is to be adopted."""
     task: TaskRecord | None = None
     """Of a refused result that is kept or discarded: its task."""
-    mercy: Mercy | None = None
+    observation: Observation | None = None
+    """What another tool has changed in the task's files."""
+    outage_grace: OutageGrace | None = None
     """After an outage, for coordinators that heed it."""
     claims: int | None = None
     """Live claims of the tenant, if it has a limit on them."""
     sessions: int | None = None
     """Active sessions of the tenant, if it has a limit on them."""
+    on_track: tuple[str, ...] = ()
+    """Of a claim where `tracks` is `strict`: the other agents on the task's track."""
+    overlaps: tuple[Overlap, ...] = ()
+    """Of a claim where `overlap` is on: the work in flight that shares modules with the task."""
+    agent_roles: AgentRoles = NO_ROLES
+    """The project's table of roles."""
+    earlier_in_track: tuple[str, ...] = ()
+    """Of a claim where `track_order` is `enforce`: unfinished tasks that come before this one."""
 
 
-def told(command: c.Command) -> tuple[Key, ...]:
-    """The other records that this command must be decided on, as far as the command alone tells. For claims the own session first."""
+def keys_from_command(command: c.Command) -> tuple[Key, ...]:
+    """The other records that this command must be decided on, as far as the command alone tells.
+    For claims the own session first."""
     kind = type(command)
-    if kind is c.ClaimTask or kind is c.RenewLease:
+    if kind is c.ClaimTask or kind is c.RenewLease or kind is c.ReportProgress:
         return (command.key.beside(SESSION, command.by.session),)
     if kind is c.SubmitResult:
         return ()
-    if isinstance(command, c.Hear):
+    if isinstance(command, c.CheckRelated):
         return tuple([command.key.beside(TASK, other) for other, _ in command.others])
     if kind is c.AdoptResult:
         return (command.key.beside(REFUSED, command.refused),)  # type: ignore[attr-defined]
     if isinstance(command, c.KeepRefused):
-        return (command.key.beside(TASK, command.task),)
-    if isinstance(command, c.SpawnSubtasks):
+        return (
+            command.key.beside(TASK, command.task),
+            command.key.beside(SESSION, command.by.session),
+        )
+    if isinstance(command, (c.SpawnSubtasks, c.AnnounceChildren)):
         return tuple([command.key.beside(TASK, child.id) for child in command.children])
     return ()
 
 
-def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
+def keys_from_record(record: Record | None, command: c.Command) -> tuple[Key, ...]:
     """What the record, once it is known, says that the command must be decided on besides."""
     key, kind = command.key, type(command)
     if kind is c.DiscardRefused:
@@ -89,18 +120,79 @@ def wants(record: Record | None, command: c.Command) -> tuple[Key, ...]:
     if not isinstance(record, TaskRecord):
         return ()
     if kind is c.SubmitResult or kind is c.AdoptResult:
-        # Children only: whether the dependencies are done is nothing to who holds the task already. Nor do they matter to who does not.
-        if not record.children or command.generation not in (None, record.generation):  # type: ignore[attr-defined]
-            return ()
-        return tuple([key.beside(TASK, other) for other, news in record.children.items() if not news.finished])
-    if kind is not c.ClaimTask and kind is not c.CheckDue:
-        return ()
+        # Children only, finished or not: the holder need not care whether a dependency was reset.
+        # Other callers are refused anyway.
+        fits = command.generation in (None, record.generation)  # type: ignore[attr-defined]
+        children = _tasks(key, record.children) if record.children and fits else ()
+        return children if kind is c.SubmitResult else (*_holder(record, command), *children)
+    if kind is c.ClaimTask:
+        # Also those that count as finished: their reset may be committed although nobody has
+        # told this task of it yet.
+        return (*_holder(record, command), *inputs_of(key, record))
+    if kind is c.CheckDue or kind is c.ObserveTask:
+        # A completion may be committed although nobody has told this task of it yet.
+        return (
+            *_holder(record, command),
+            *_tasks(key, _unfinished(record.dependencies), _inputs_to_check(record)),
+        )
+    if isinstance(command, c.CheckRelated):
+        # Before the last children are heard of, nothing completes the parent.
+        heard = {other for other, _ in command.others}
+        return (
+            _tasks(key, _inputs_to_check(record))
+            if heard.issuperset(_unfinished(record.children))
+            else ()
+        )
+    if kind in _TAKES_AWAY:
+        return _holder(record, command)
+    if kind in _COMPLETES_REVIEW:
+        return _tasks(key, record.children)
+    if isinstance(command, c.SpawnSubtasks):
+        return _tasks(key, _inputs_to_check(record, command.mode))
+    return _tasks(key, _inputs_to_check(record)) if kind in _MAY_FAN_IN else ()
+
+
+_MAY_FAN_IN = frozenset({c.EditTask, c.ReopenTask})
+"""Commands that may complete a fan-out, besides the split into one, news of its children and a
+check of what is due."""
+
+_TAKES_AWAY = frozenset({c.ForceRelease, c.AssignTask, c.ResetTask, c.CancelTask})
+"""Commands that must say so if they take a live claim away. Whether it is live, its holder's
+session and process tell too."""
+
+
+_COMPLETES_REVIEW = frozenset({c.ApproveReview, c.ReportEvaluation})
+
+
+def inputs_of(key: Key, record: TaskRecord) -> tuple[Key, ...]:
+    """The tasks that a claim of this one is decided on: all that it waits for or has waited for."""
+    return (
+        _tasks(key, record.dependencies, record.children)
+        if record.dependencies or record.children
+        else ()
+    )
+
+
+def _inputs_to_check(record: TaskRecord, mode: SpawnMode | None = None) -> Iterable[str]:
+    """A fan-out, or what a split makes one, is completed only if every child and dependency is
+    finished at that moment, whatever was heard of it before."""
+    return (
+        chain(record.dependencies, record.children)
+        if (mode or record.spawn_mode) is SpawnMode.FAN_OUT_FAN_IN
+        else _unfinished(record.children)
+    )
+
+
+def _unfinished(heard: Mapping[str, KnownState]) -> list[str]:
+    return [other for other, news in heard.items() if not news.finished]
+
+
+def _holder(record: TaskRecord, command: c.Command) -> tuple[Key, ...]:
     claim = record.claim
-    wanted: tuple[Key, ...] = ()
-    if claim is not None and claim.state is ClaimState.ACTIVE and claim.session != command.by.session:
-        wanted = (key.beside(SESSION, claim.session),)
-    if record.dependencies or record.children:
-        # Nothing is noted for a crash between a completion and its reactions: whoever comes looks for itself.
-        waiting = [other for heard in (record.dependencies, record.children) for other, news in heard.items() if not news.finished]
-        wanted += tuple([key.beside(TASK, other) for other in waiting])
-    return wanted
+    if claim is None or claim.state is not ClaimState.ACTIVE or claim.session == command.by.session:
+        return ()
+    return (command.key.beside(SESSION, claim.session),)
+
+
+def _tasks(key: Key, *names: Iterable[str]) -> tuple[Key, ...]:
+    return tuple([key.beside(TASK, other) for group in names for other in group])

@@ -11,31 +11,41 @@ from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from genlock.core.names import check_agent, check_length, describe_character, shown
+from genlock.core.agent_roles import check_role_name
+from genlock.core.durations import is_duration, read_duration
+from genlock.core.names import check_agent, describe_character, shown
 from genlock.core.policy import MAX_DEFINITION_BYTES
-from genlock.core.reasons import Isolation, SpawnMode
+from genlock.core.reasons import Isolation, SpawnMode, Status
 from genlock.core.routing import PRIORITIES
 from genlock.errors import BadArgument
 
-LONGEST_ROLE: Final = 64
 MOST_ROLES_BYTES: Final = 1024
 """They stand in the name of a pool, which every store has to hold in an index."""
 MOST_SECONDS: Final = 3_155_760_000
 """A hundred years: what is added to the present must still be a date."""
 MOST_NESTING: Final = 64
 _LONGEST_LIST = MAX_DEFINITION_BYTES // len('"",')
-_OPEN_STATES = frozenset({"pending", "todo", "ready"})
+_OPEN_STATES = frozenset({"pending", "todo", "ready", "active", "in_progress", "blocked"})
+"""`active` too: whoever works on it outside of Genlock holds no claim."""
+_FINISHED_STATES: Final = {
+    "done": Status.COMPLETED,
+    "completed": Status.COMPLETED,
+    "cancelled": Status.CANCELLED,
+    "canceled": Status.CANCELLED,
+}
+_WAITING = "waiting"
 _BACKLOG = "backlog"
 
 E = TypeVar("E", bound=StrEnum)
 
 
 def describe_value(value: object) -> str:
-    """What was given, for a message: short whatever its size, and never the content of a collection."""
+    """What was given, for a message: short whatever its size, and never the content of a
+    collection."""
     if isinstance(value, str):
         return shown(str.__str__(value))
     if value is None:
@@ -59,15 +69,17 @@ def check_text(name: str, value: object) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BadArgument(f"{name} cannot be written as UTF-8: {describe_character(text, error.start)}") from None
+        raise BadArgument(
+            f"{name} cannot be written as UTF-8: {describe_character(text, error.start)}"
+        ) from None
     return text
 
 
 class PlainJson:
     """Values as JSON has them.
 
-    A mapping from a YAML reader may hold itself, or the same list a billion times: so many values as a definition has
-    bytes are looked at, and no more.
+    A mapping from a YAML reader may hold itself, or the same list a billion times: so many values
+    as a definition has bytes are looked at, and no more.
     """
 
     def __init__(self) -> None:
@@ -76,7 +88,10 @@ class PlainJson:
     def convert(self, name: str, value: Any, nesting: int = 0) -> Any:
         self._left -= 1
         if self._left < 0 or nesting > MOST_NESTING:
-            raise BadArgument(f"{name[:60]} holds too much: at most {MAX_DEFINITION_BYTES:,} values in {MOST_NESTING} levels are kept")
+            raise BadArgument(
+                f"{name[:60]} holds too much: at most {MAX_DEFINITION_BYTES:,} values in "
+                f"{MOST_NESTING} levels are kept"
+            )
         match value:
             case None | bool():
                 return value
@@ -91,15 +106,23 @@ class PlainJson:
             case Mapping():
                 return self.members(name, value, nesting)
             case list() | tuple():
-                return [self.convert(f"{name}[{at}]", item, nesting + 1) for at, item in enumerate(value)]
+                return [
+                    self.convert(f"{name}[{at}]", item, nesting + 1)
+                    for at, item in enumerate(value)
+                ]
             case AbstractSet():
                 # A set's order differs from run to run, the definition must not.
-                return sorted((self.convert(name, item, nesting + 1) for item in value), key=msgspec.json.encode)
+                return sorted(
+                    (self.convert(name, item, nesting + 1) for item in value),
+                    key=msgspec.json.encode,
+                )
             case _:
                 try:
                     builtin = msgspec.to_builtins(value)
                 except (TypeError, ValueError, RecursionError):
-                    raise BadArgument(f"{name} is {describe_value(value)}, which cannot be written as JSON") from None
+                    raise BadArgument(
+                        f"{name} is {describe_value(value)}, which cannot be written as JSON"
+                    ) from None
                 return self.convert(name, builtin, nesting + 1)
 
     def members(self, name: str, mapping: Mapping[Any, Any], nesting: int = 0) -> dict[str, Any]:
@@ -108,7 +131,9 @@ class PlainJson:
             if not isinstance(key, str):
                 raise BadArgument(f"{name} has the key {describe_value(key)}; keys are strings")
             text = check_text(f"a key of {name or 'the task'}", key)
-            plain[text] = self.convert(f"{name}.{text[:60]}" if name else text[:60], item, nesting + 1)
+            plain[text] = self.convert(
+                f"{name}.{text[:60]}" if name else text[:60], item, nesting + 1
+            )
         return plain
 
 
@@ -122,7 +147,8 @@ def _check_integer(name: str, value: int) -> int:
 
 
 def _is_boolean(value: object) -> bool:
-    # bool cannot be subclassed: ruamel's round-trip reader hands out an int by this name for a boolean with an anchor.
+    # bool cannot be subclassed: ruamel's round-trip reader hands out an int by this name for a
+    # boolean with an anchor.
     return isinstance(value, bool) or type(value).__name__ == "ScalarBoolean"
 
 
@@ -132,26 +158,28 @@ def check_list(name: str, value: object) -> list[Any]:
             raise BadArgument(f"{name} has {len(value):,} items, more than a definition holds")
         return list(value)
     if isinstance(value, str):
-        raise BadArgument(f"{name} must be a list of strings, not the string {describe_value(value)}; put it in brackets")
+        raise BadArgument(
+            f"{name} must be a list of strings, not the string {describe_value(value)}; put it in "
+            "brackets"
+        )
     raise BadArgument(f"{name} must be a list of strings, not {describe_value(value)}")
 
 
 def _check_texts(name: str, value: object) -> tuple[str, ...]:
-    return tuple([check_text(f"{name}[{at}]", item) for at, item in enumerate(check_list(name, value))])
+    return tuple(
+        [check_text(f"{name}[{at}]", item) for at, item in enumerate(check_list(name, value))]
+    )
 
 
 def _check_roles(name: str, value: object) -> tuple[str, ...]:
     roles = _check_texts(name, value)
     for at, role in enumerate(roles):
-        check_length(f"{name}[{at}]", role, LONGEST_ROLE)
-        wrong = next((index for index, char in enumerate(role) if char in "/," or not char.isprintable()), None)
-        if wrong is not None:
-            # Roles stand side by side in the name of a pool, parted by commas and slashes.
-            complaint = describe_character(role, wrong)
-            raise BadArgument(f"{name}[{at}] {shown(role)}: {complaint}; allowed are printable characters other than '/' and ','")
+        check_role_name(f"{name}[{at}]", role)
     size = len(",".join(roles).encode())
     if size > MOST_ROLES_BYTES:
-        raise BadArgument(f"{name} have {size:,} bytes together, at most {MOST_ROLES_BYTES:,} are kept")
+        raise BadArgument(
+            f"{name} have {size:,} bytes together, at most {MOST_ROLES_BYTES:,} are kept"
+        )
     return roles
 
 
@@ -159,6 +187,12 @@ def _check_flag(name: str, value: object) -> bool:
     if not _is_boolean(value):
         raise BadArgument(f"{name} must be true or false, not {describe_value(value)}")
     return bool(value)
+
+
+def _check_seconds(name: str, value: object) -> float:
+    if isinstance(value, str) and is_duration(value):
+        value = read_duration(value, name)
+    return _check_number(MOST_SECONDS, name, value)
 
 
 def _check_number(most: int, name: str, value: object) -> float:
@@ -171,8 +205,14 @@ def _check_number(most: int, name: str, value: object) -> float:
     return abs(float(value))
 
 
+def _check_hours(name: str, value: object) -> float:
+    if isinstance(value, str) and is_duration(value):
+        value = read_duration(value, name) / 3600
+    return _check_number(MOST_SECONDS // 3600, name, value)
+
+
 def _check_lease(name: str, value: object) -> float:
-    seconds = _check_number(MOST_SECONDS, name, value)
+    seconds = _check_seconds(name, value)
     if not seconds:
         raise BadArgument(f"{name} is 0; a lease lasts longer")
     return seconds
@@ -181,7 +221,9 @@ def _check_lease(name: str, value: object) -> float:
 def _check_priority(name: str, value: object) -> str:
     text = check_text(name, value).lower()
     if text not in PRIORITIES:
-        raise BadArgument(f"{name} must be one of {', '.join(PRIORITIES)}, not {describe_value(value)}")
+        raise BadArgument(
+            f"{name} must be one of {', '.join(PRIORITIES)}, not {describe_value(value)}"
+        )
     return text
 
 
@@ -194,28 +236,59 @@ def _check_choice(kind: type[E], name: str, value: object) -> E:
 
 
 def check_instant(name: str, value: object) -> datetime:
-    wanted = f"{name} must be a time in ISO 8601, such as 2026-01-31T09:00:00Z, not {describe_value(value)}"
+    wanted = (
+        f"{name} must be a time in ISO 8601, such as 2026-01-31T09:00:00Z, not "
+        f"{describe_value(value)}"
+    )
     try:
         instant = datetime.fromisoformat(str.__str__(value)) if isinstance(value, str) else value
-        utc = instant.astimezone(UTC) if isinstance(instant, datetime) and instant.utcoffset() is not None else None
+        utc = (
+            instant.astimezone(UTC)
+            if isinstance(instant, datetime) and instant.utcoffset() is not None
+            else None
+        )
     except (ValueError, OverflowError):
         raise BadArgument(wanted) from None
     if not isinstance(instant, datetime):
         raise BadArgument(wanted)
     if utc is None:
-        raise BadArgument(f"{name} {instant.isoformat()} has no time zone; add Z or an offset such as +02:00")
+        raise BadArgument(
+            f"{name} {instant.isoformat()} has no time zone; add Z or an offset such as +02:00"
+        )
     # Not a subclass, such as ruamel's.
     return datetime.combine(utc.date(), utc.time(), UTC)
 
 
-def check_state(value: object) -> bool:
-    """Is it the backlog?"""
-    if value is None:
-        return False
-    state = check_text("state", value).lower()
-    if state != _BACKLOG and state not in _OPEN_STATES:
-        raise BadArgument(f"state must be backlog, pending, todo or ready, not {describe_value(value)}: other states are not imported here")
-    return state == _BACKLOG
+class StartState(NamedTuple):
+    """The state in which a task begins."""
+
+    backlog: bool = False
+    finished: Status | None = None
+    """COMPLETED or CANCELLED, where the work was ended before the task came here."""
+    waiting: bool = False
+
+
+def is_state(value: object) -> bool:
+    """Is this the name of a state that a task can begin in?"""
+    return isinstance(value, str) and value.lower() in {
+        _BACKLOG,
+        _WAITING,
+        *_OPEN_STATES,
+        *_FINISHED_STATES,
+    }
+
+
+def check_state(name: str, value: object) -> StartState:
+    """The state that a plan or another tool's file gives a task."""
+    state = check_text(name, value).lower()
+    if state in _FINISHED_STATES:
+        return StartState(finished=_FINISHED_STATES[state])
+    if state not in (_BACKLOG, _WAITING) and state not in _OPEN_STATES:
+        raise BadArgument(
+            f"{name} must be one of backlog, todo, ready, active, waiting, done, cancelled, not "
+            f"{describe_value(value)}"
+        )
+    return StartState(backlog=state == _BACKLOG, waiting=state == _WAITING)
 
 
 def _check_assignee(name: str, value: object) -> str:
@@ -235,7 +308,7 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "repo": check_text,
     "roles": _check_roles,
     "human_required": _check_flag,
-    "estimate_seconds": partial(_check_number, MOST_SECONDS),
+    "estimate_seconds": _check_seconds,
     "lease_seconds": _check_lease,
     "parallelizable": _check_flag,
     "isolation": partial(_check_choice, Isolation),
@@ -244,5 +317,5 @@ CHECKS: Final[dict[str, Callable[[str, Any], Any]]] = {
     "assigned_to": _check_assignee,
     "waiting_for": check_text,
     "not_before": check_instant,
-    "lock_timeout_hours": partial(_check_number, MOST_SECONDS // 3600),
+    "lock_timeout_hours": _check_hours,
 }

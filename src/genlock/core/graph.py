@@ -1,4 +1,5 @@
-"""The graph of a plan: who waits for whom, put in order and laid out. Cycles are no obstacle: what is in one comes last."""
+"""The graph of a plan: who waits for whom, put in order and laid out. Cycles are no obstacle: what
+is in one comes last."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from genlock.core.task.view import waits_for
 
 
 class GraphTask(Struct, frozen=True, gc=False, kw_only=True):
-    """A task as a node: `waits_for` is what keeps it from being done, of what it depends on and of its children."""
+    """A task as a node: `waits_for` is what keeps it from being done, of what it depends on and of
+    its children."""
 
     id: str
     title: str
@@ -105,24 +107,41 @@ def by_track(nodes: Iterable[GraphTask]) -> dict[str, list[GraphTask]]:
 
 
 def lay_out(nodes: Sequence[GraphTask], deepest: int = 8) -> list[Row]:
-    """Tasks of one track as a forest: each hangs on the last of those of its track that it waits for, and names the others."""
+    """Tasks of one track as a forest: each hangs on the last of those of its track that it waits
+    for, and names the others."""
     place = {node.id: at for at, node in enumerate(nodes)}
     below: dict[str | None, list[GraphTask]] = {}
     hangs_on: dict[str, str | None] = {}
     for at, node in enumerate(nodes):
         # Only on what comes before it: in a circle somebody must be first.
-        before = [other for other in (*node.depends_on, *node.children) if place.get(other, at) < at]
+        before = [
+            other for other in (*node.depends_on, *node.children) if place.get(other, at) < at
+        ]
         hangs_on[node.id] = max(before, key=place.__getitem__) if before else None
         below.setdefault(hangs_on[node.id], []).append(node)
     rows: list[Row] = []
-    todo: list[tuple[GraphTask, str, str, int]] = [(node, "", "", 0) for node in reversed(below.get(None, []))]
+    todo: list[tuple[GraphTask, str, str, int]] = [
+        (node, "", "", 0) for node in reversed(below.get(None, []))
+    ]
     while todo:
         node, lead, branch, depth = todo.pop()
-        rows.append(Row(lead + branch, node, tuple(other for other in (*node.depends_on, *node.children) if other != hangs_on[node.id])))
+        rows.append(
+            Row(
+                lead + branch,
+                node,
+                tuple(
+                    other
+                    for other in (*node.depends_on, *node.children)
+                    if other != hangs_on[node.id]
+                ),
+            )
+        )
         # Too deep for the page: what follows stands below, not further in.
         further = lead if depth >= deepest else lead + {"": "", _LAST: "  ", _MORE: "│ "}[branch]
         inner = {child.id: child for child in below.get(node.id, [])}
-        todo += [(inner[name], further, mark, depth + 1) for _, mark, name in _branches("", list(inner))]
+        todo += [
+            (inner[name], further, mark, depth + 1) for _, mark, name in _branches("", list(inner))
+        ]
     return rows
 
 
@@ -140,11 +159,17 @@ def short_names(nodes: Iterable[GraphTask]) -> dict[str, str]:
 
 
 def _rank(node: GraphTask) -> tuple[bool, str, tuple[int, ...], str]:
-    return not node.track, node.track or "", sort_path(parse_task_id(node.id, hierarchical=True)), node.id
+    return (
+        not node.track,
+        node.track or "",
+        sort_path(parse_task_id(node.id, hierarchical=True)),
+        node.id,
+    )
 
 
 def tree(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, bool]]:
-    """All that is reached from a task, as lines of a tree: the branch, the id, and whether it stands further up already."""
+    """All that is reached from a task, as lines of a tree: the branch, the id, and whether it
+    stands further up already."""
     seen = {start}
     todo = list(_branches("", edges.get(start, ())))
     while todo:

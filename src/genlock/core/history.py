@@ -13,8 +13,11 @@ from genlock.core.reasons import ReleaseReason
 from genlock.core.results import ClaimHistory
 
 
-def claim_history(record: TaskRecord, events: Iterable[e.Event], refused: frozenset[tuple[int, str]]) -> tuple[ClaimHistory, ...]:
-    """One entry a generation granted, in order. `refused` says of which generation and session a result was refused.
+def claim_history(
+    record: TaskRecord, events: Iterable[e.Event], refused: frozenset[tuple[int, str]]
+) -> tuple[ClaimHistory, ...]:
+    """One entry a generation granted, in order. `refused` says of which generation and session a
+    result was refused.
 
     What a stranger hands in at another's generation says nothing of the one whose generation it is.
     """
@@ -36,7 +39,13 @@ def claim_history(record: TaskRecord, events: Iterable[e.Event], refused: frozen
     return tuple(entries.values())
 
 
-def begun(event: e.ClaimAcquired, *, track: str | None = None, sequence: int | None = None, result_rejected: bool = False) -> ClaimHistory:
+def begun(
+    event: e.ClaimAcquired,
+    *,
+    track: str | None = None,
+    sequence: int | None = None,
+    result_rejected: bool = False,
+) -> ClaimHistory:
     """The entry with which a claim begins."""
     return ClaimHistory(
         id=event.claim_id,
@@ -59,13 +68,42 @@ def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
     match event:
         case e.LeaseRenewed():
             return replace(entry, renewals=entry.renewals + 1)
+        case e.ProgressReported():
+            return replace(
+                entry,
+                fraction=entry.fraction if event.fraction is None else event.fraction,
+                note=event.note or entry.note,
+                cost={**entry.cost, **event.cost},
+            )
+        case e.ResultAccepted() if event.author_session_id:
+            return replace(
+                entry,
+                result_accepted=True,
+                work_product_ref=event.work_product_ref,
+                reference=event.reference,
+            )
+        case e.ConvergenceEscalated():
+            return _ended(entry, event, ReleaseReason.COMPLETED)
         case e.ResultAccepted():
-            return _ended(entry, event, ReleaseReason.COMPLETED, result_accepted=True, work_product_ref=event.work_product_ref)
+            return _ended(
+                entry,
+                event,
+                ReleaseReason.COMPLETED,
+                result_accepted=True,
+                work_product_ref=event.work_product_ref,
+                reference=event.reference,
+            )
         case e.ClaimReleased():
-            return entry if entry.release_reason else _ended(entry, event, event.release_reason)
+            if entry.release_reason:
+                return entry
+            return _ended(entry, event, event.release_reason, stated_reason=event.stated_reason)
         case e.ClaimExpired():
             # Noticed later, as a rule; GC 9.2 says when it was over.
-            return replace(entry, released_at=min(event.expires_at, event.timestamp), release_reason=ReleaseReason.EXPIRED)
+            return replace(
+                entry,
+                released_at=min(event.expires_at, event.timestamp),
+                release_reason=ReleaseReason.EXPIRED,
+            )
         case e.ClaimOrphaned():
             return _ended(entry, event, ReleaseReason.ORPHANED)
         case e.SubtasksSpawned() if not event.keep:
@@ -76,5 +114,7 @@ def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
             return None
 
 
-def _ended(entry: ClaimHistory, event: e.Occurrence, reason: ReleaseReason, **more: Any) -> ClaimHistory:
+def _ended(
+    entry: ClaimHistory, event: e.Occurrence, reason: ReleaseReason, **more: Any
+) -> ClaimHistory:
     return replace(entry, released_at=event.timestamp, release_reason=reason, **more)

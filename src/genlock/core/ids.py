@@ -4,12 +4,16 @@ Tried in this order; the first that fits is the id's grammar:
 
 1. track         `B-003-implement-user-dashboard`
 2. edge          `AUTH-LOGIN:design_code`
-3. hierarchical  `0001`, `0001_t1`, `0001_t1.1`; a bare root with letters (`A000`) only in a project that counts so
+3. hierarchical  `0001`, `0001_t1`, `0001_t1.1`; a bare root with letters (`A000`) only in a project
+   that counts so
 4. slug          `implement-feature-x`
 
-Any of them may be followed by `::n`, more than once. An id that only resembles a track or a hierarchical id (`A-1-x`,
-`0001_t0`) is a slug if the slug's grammar admits it; `explain_slug` says why.
+Any of them may be followed by `::n`, more than once. An id that only resembles a track or a
+hierarchical id (`A-1-x`, `0001_t0`) is a slug if the slug's grammar admits it; `explain_slug` says
+why.
 """
+
+from __future__ import annotations
 
 import re
 from enum import StrEnum
@@ -19,19 +23,21 @@ from typing import Final, assert_never
 import msgspec
 
 from genlock.core.names import check_length, describe_character, shown
-from genlock.errors import BadArgument
+from genlock.errors import BadArgument, CounterExhausted
 
 LONGEST_ID: Final = 200
 LONGEST_SLUG: Final = 128
 LONGEST_DESCRIPTION: Final = 50
 SEQUENCE_DIGITS: Final = 3
 
-# Fifteen digits: the largest number of plain nines that 64-bit columns and JavaScript's doubles both hold exactly.
+# Fifteen digits: the largest number of plain nines that 64-bit columns and JavaScript's doubles
+# both hold exactly.
 LAST_CHILD: Final = 999_999_999_999_999
 _NUMBER = r"[1-9][0-9]{0,14}"
 
-# Hybrid base36: a root has four characters, of which the first 0, 1, 2 or 3 are letters. FIRST_ROOTS[k] is the value at
-# which the roots with k letters begin; 0000 has the value 0, and counting starts after it.
+# Hybrid base36: a root has four characters, of which the first 0, 1, 2 or 3 are letters.
+# FIRST_ROOTS[k] is the value at which the roots with k letters begin; 0000 has the value 0, and
+# counting starts after it.
 ROOT_WIDTH: Final = 4
 FIRST_ROOTS: Final = (0, 10_000, 36_000, 103_600)
 LAST_ROOT: Final = 279_359
@@ -39,7 +45,9 @@ LAST_ROOT: Final = 279_359
 _ROOT = r"(?!0000)(?:[0-9]{4}|[A-Z][0-9]{3}|[A-Z]{2}[0-9]{2}|[A-Z]{3}[0-9])"
 
 _BARE_ROOT = re.compile(_ROOT)
-_TRACK = re.compile(rf"([A-Z]+)-(?!000)([0-9]{{{SEQUENCE_DIGITS}}})-([a-zA-Z0-9_-]{{1,{LONGEST_DESCRIPTION}}})")
+_TRACK = re.compile(
+    rf"([A-Z]+)-(?!000)([0-9]{{{SEQUENCE_DIGITS}}})-([a-zA-Z0-9_-]{{1,{LONGEST_DESCRIPTION}}})"
+)
 _EDGE = re.compile(r"(?!\.\.?:)([A-Za-z0-9._-]+):(?!\.\.?\Z)([A-Za-z0-9._-]+)")
 _HIERARCHICAL = re.compile(rf"({_ROOT})(?:_t({_NUMBER}(?:\.{_NUMBER})*))?")
 _SLUG = re.compile(rf"(?!\.\.?\Z)[A-Za-z0-9._-]{{1,{LONGEST_SLUG}}}")
@@ -79,22 +87,36 @@ class TaskId(msgspec.Struct, frozen=True):
     depth: int = 0
     subtask_index: int | None = None
 
+    @property
+    def task_id(self) -> str:
+        """GC's name for the id without its subtask: `A-001-setup-auth`."""
+        return self.text.partition("::")[0]
+
+    @property
+    def compound_id(self) -> str:
+        """GC's name for the whole id: `A-001-setup-auth::2`."""
+        return self.text
+
 
 def parse_task_id(text: str, *, hierarchical: bool = False) -> TaskId:
-    """Read a task id, or raise BadArgument; `hierarchical` says that the project counts `ids: hierarchical`."""
+    """Read a task id, or raise BadArgument; `hierarchical` says that the project counts `ids:
+    hierarchical`."""
     # Checked before the cache is asked: it could neither hash a list nor should it hash a megabyte.
     return _parse(check_length("task id", text, LONGEST_ID), hierarchical)
 
 
 def check_task_id(text: str) -> str:
-    """The id, if it is one; else BadArgument. What could be a slug is an id whatever else it is, so nothing need be read from it."""
+    """The id, if it is one; else BadArgument. What could be a slug is an id whatever else it is, so
+    nothing need be read from it."""
     return text if type(text) is str and _SLUG.fullmatch(text) else parse_task_id(text).text
 
 
 def parse_root(text: str) -> int:
     """The value of a root: 0001 is 1, A000 is 10000, ZZZ9 is the last."""
     if not _BARE_ROOT.fullmatch(check_length("root", text, ROOT_WIDTH)):
-        raise BadArgument(f"{text!r} is no root; roots are 0001-9999, A000-Z999, AA00-ZZ99 and AAA0-ZZZ9")
+        raise BadArgument(
+            f"{text!r} is no root; roots are 0001-9999, A000-Z999, AA00-ZZ99 and AAA0-ZZZ9"
+        )
     digits = text.lstrip("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
     letters = text[: ROOT_WIDTH - len(digits)]
     prefix = 0
@@ -104,9 +126,11 @@ def parse_root(text: str) -> int:
 
 
 def sort_path(task_id: TaskId) -> tuple[int, ...]:
-    """The numbers of an id from its root down, for comparing by value: `A000_t2.10` is (10000, 2, 10).
+    """The numbers of an id from its root down, for comparing by value: `A000_t2.10` is (10000, 2,
+    10).
 
-    A track id gives its sequence, an edge or slug nothing; the numbers after `::` follow in each case.
+    A track id gives its sequence, an edge or slug nothing; the numbers after `::` follow in each
+    case.
     """
     base, _, subtasks = task_id.text.partition("::")
     tail = tuple(map(int, subtasks.split("::"))) if subtasks else ()
@@ -124,10 +148,11 @@ def sort_path(task_id: TaskId) -> tuple[int, ...]:
 
 
 def sort_text(text: str) -> str:
-    """The id as a text whose bytes compare as its numbers do: `x::2` comes before `x::10`, which becomes `x:::10`.
+    """The id as a text whose bytes compare as its numbers do: `x::2` comes before `x::10`, which
+    becomes `x:::10`.
 
-    A number is preceded by a colon, the character after 9, for each digit that it has beyond the first. So the ids of a
-    family of fewer than ten stay as they are.
+    A number is preceded by a colon, the character after 9, for each digit that it has beyond the
+    first. So the ids of a family of fewer than ten stay as they are.
     """
     if "::" not in text and "_t" not in text:
         return text
@@ -143,12 +168,16 @@ def _behind_shorter(number: re.Match[str]) -> str:
 
 
 def explain_slug(task_id: TaskId) -> tuple[Grammar, str] | None:
-    """The grammar that a slug was perhaps meant to be of, and what that asks for: by a slip a task has lost its track or parent."""
+    """The grammar that a slug was perhaps meant to be of, and what that asks for: by a slip a task
+    has lost its track or parent."""
     base = task_id.text.partition("::")[0]
     if task_id.grammar is not Grammar.SLUG:
         return None
     if _LIKE_HIERARCHICAL.fullmatch(base):
-        return Grammar.HIERARCHICAL, "the numbers in a subtask's id begin with 1 and have no leading zeros, as in 0001_t1.1"
+        return (
+            Grammar.HIERARCHICAL,
+            "the numbers in a subtask's id begin with 1 and have no leading zeros, as in 0001_t1.1",
+        )
     found = _LIKE_TRACK.fullmatch(base)
     if found is None:
         return None
@@ -176,13 +205,17 @@ def _parse(text: str, hierarchical: bool) -> TaskId:
         return task_id
     parent, _, index = text.rpartition("::")
     depth = task_id.depth + subtasks.count("::") + 1
-    return msgspec.structs.replace(task_id, text=text, parent=parent, depth=depth, subtask_index=int(index))
+    return msgspec.structs.replace(
+        task_id, text=text, parent=parent, depth=depth, subtask_index=int(index)
+    )
 
 
 def _parse_base(text: str, hierarchical: bool) -> TaskId | None:
     if found := _TRACK.fullmatch(text):
         track, sequence, description = found.groups()
-        return TaskId(text, Grammar.TRACK, track=track, sequence=int(sequence), description=description)
+        return TaskId(
+            text, Grammar.TRACK, track=track, sequence=int(sequence), description=description
+        )
     if found := _EDGE.fullmatch(text):
         feature, edge = found.groups()
         return TaskId(text, Grammar.EDGE, feature=feature, edge=edge)
@@ -192,7 +225,12 @@ def _parse_base(text: str, hierarchical: bool) -> TaskId | None:
             if hierarchical or root.isdigit():
                 return TaskId(text, Grammar.HIERARCHICAL)
         elif "." in children:
-            return TaskId(text, Grammar.HIERARCHICAL, parent=text.rpartition(".")[0], depth=children.count(".") + 1)
+            return TaskId(
+                text,
+                Grammar.HIERARCHICAL,
+                parent=text.rpartition(".")[0],
+                depth=children.count(".") + 1,
+            )
         else:
             return TaskId(text, Grammar.HIERARCHICAL, parent=root, depth=1)
     if _SLUG.fullmatch(text):
@@ -208,11 +246,75 @@ def _complaint(text: str) -> str:
     if not base:
         return f"nothing stands before '::'; {_FORMS}"
     if mark and not _SUBTASKS.fullmatch(subtasks):
-        return f"after '::' comes a number from 1 to {LAST_CHILD} without leading zeros, not {shown(subtasks)}"
+        return (
+            f"after '::' comes a number from 1 to {LAST_CHILD} without leading zeros, not "
+            f"{shown(subtasks)}"
+        )
     if base in (".", ".."):
         return f"{base!r} is a folder's name for itself or its parent, not an id; {_FORMS}"
     if ":" in base:
-        return "a single ':' stands once, between a feature and an edge, neither of which is empty, '.' or '..'"
+        return (
+            "a single ':' stands once, between a feature and an edge, neither of which is "
+            "empty, '.' or '..'"
+        )
     return (
-        f"too long: {len(base)} characters; a slug has at most {LONGEST_SLUG}, the description in a track id at most {LONGEST_DESCRIPTION}"
+        f"too long: {len(base)} characters; a slug has at most {LONGEST_SLUG}, the description "
+        f"in a track id at most {LONGEST_DESCRIPTION}"
     )
+
+
+# The next id from a counter: roots in hybrid base36, children as plain numbers.
+#
+# A root stays four characters wide by trading digits for letters, so text order is not value order
+# (`AA00` comes after `Z999`): compare with `genlock.core.ids.sort_path`. Reading roots belongs to
+# `genlock.core.ids`; this module writes them.
+
+
+__all__ = ["LAST_CHILD", "LAST_ROOT", "child_id", "format_root", "parse_root"]
+
+
+def format_root(value: int) -> str:
+    """The root with this value, from 1: 0001-9999, A000-Z999, AA00-ZZ99, AAA0-ZZZ9."""
+    _check_value("root", value)
+    if value > LAST_ROOT:
+        raise CounterExhausted(
+            f"no root is left: four characters end at ZZZ9, which is number {LAST_ROOT}"
+        )
+    letters = sum(value >= first for first in FIRST_ROOTS[1:])
+    digits = ROOT_WIDTH - letters
+    prefix, number = divmod(value - FIRST_ROOTS[letters], 10**digits)
+    text = f"{number:0{digits}d}"
+    for _ in range(letters):
+        prefix, letter = divmod(prefix, 26)
+        text = chr(ord("A") + letter) + text
+    return text
+
+
+def child_id(parent: str | None, value: int, *, hierarchical: bool = False) -> str:
+    """The id of the parent's child number `value`; without a parent, a root.
+
+    What it returns is an id whose parent is `parent`: a child that would be too long to be one
+    raises BadArgument.
+    """
+    if parent is None:
+        return format_root(value)
+    _check_value("child", value)
+    task_id = parse_task_id(parent, hierarchical=hierarchical)
+    if value > LAST_CHILD:
+        raise CounterExhausted(f"no child of {parent} is left: children end at number {LAST_CHILD}")
+    # Once `::n` has been appended, only `::n` can follow: `0001::2.1` is in no grammar.
+    if task_id.grammar is not Grammar.HIERARCHICAL or task_id.subtask_index is not None:
+        text = f"{parent}::{value}"
+    elif task_id.depth == 0:
+        text = f"{parent}_t{value}"
+    else:
+        text = f"{parent}.{value}"
+    return parse_task_id(text, hierarchical=hierarchical).text
+
+
+def _check_value(what: str, value: object) -> None:
+    # True is an int to Python, but nobody counts with it on purpose.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadArgument(f"the number of a {what} is an integer, not {type(value).__name__}")
+    if value < 1:
+        raise BadArgument(f"the number of a {what} starts at 1")

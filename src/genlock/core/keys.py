@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+Scope: TypeAlias = tuple[str, str]
+"""A tenant and a project."""
 
 NOWHERE = "_"
-"""The reserved tenant, under which tenants and keys are listed, and the project of records that belong to none."""
+"""The reserved tenant, under which tenants and keys are listed, and the project of records that
+belong to none."""
 
 TASK = "task"
 SESSION = "session"
@@ -59,7 +63,8 @@ def access_key(id: str) -> Key:
 
 
 def payload_key(task: Key, payload_id: str) -> Key:
-    """Under which the bytes of a task's large result are put; those from before they had names of their own, under the task's."""
+    """Under which the bytes of a task's large result are put; those from before they had names of
+    their own, under the task's."""
     return task.beside(PAYLOAD, f"{task.id}/{payload_id}") if payload_id else task
 
 

@@ -1,8 +1,10 @@
-"""The records: what is remembered of tasks, sessions, refused results, counters, projects, tenants, denials, settling and keys.
+"""The records: what is remembered of tasks, sessions, refused results, counters, projects, tenants,
+denials, settling and keys.
 
-Each is the fold of its events and nothing else (see `genlock.core.evolve`). Fields with their default are left out of the
-stored bytes, so a field can be added without a new format as long as its default means "as before". (The codec leaves a field out if
-it *is* the default, not if it equals it: so no field of a record that is set from an event's text or struct has such a default.)
+Each is the fold of its events and nothing else (see `genlock.core.evolve`). Fields with their
+default are left out of the stored bytes, so a field can be added without a new format as long as
+its default means "as before". (The codec leaves a field out if it *is* the default, not if it
+equals it: so no field of a record that is set from an event's text or struct has such a default.)
 """
 
 from __future__ import annotations
@@ -11,16 +13,28 @@ from datetime import datetime
 from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
-from genlock.core.access import Role
+from genlock.core.agent_roles import AgentRoles
+from genlock.core.key_roles import Role
 from genlock.core.policy import Order, Policy, TenantLimits
-from genlock.core.reasons import ClaimState, Isolation, RefusedState, ReleaseReason, SpawnMode, Status
+from genlock.core.reasons import (
+    ClaimState,
+    Isolation,
+    RefusedState,
+    ReleaseReason,
+    ReviewCause,
+    SpawnMode,
+    Status,
+    Waiting,
+)
 
 NO_DATA = Raw(b"null")
 """No result data here: there is none, or it is a payload, or it was discarded."""
 
 SYSTEM_SESSION = "genlock"
-"""The session and agent in whose name the coordinator itself acts (fan-in, adoption by an operator)."""
+"""The session and agent in whose name the coordinator itself acts (fan-in, adoption by an
+operator)."""
 
 
 class Process(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -30,6 +44,9 @@ class Process(Struct, frozen=True, gc=False, omit_defaults=True):
     boot: str
     pid: int
     started: int
+    namespace: str = ""
+    """In which the pid counts; `processes.NO_NAMESPACES` on a system that has none. "" if it is not
+    known: then only the lease decides."""
 
 
 class Actor(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -42,6 +59,11 @@ class Actor(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 NOBODY = Actor()
+
+
+def for_user(actor: Actor, user: str) -> Actor:
+    """The same actor on behalf of this user; as it is, if nobody is named."""
+    return actor if not user or user == actor.user_id else replace(actor, user_id=user)
 
 
 class Task(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
@@ -80,7 +102,8 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
-    """The right of one session and agent to a task, at one generation. It stays on the record, EXPIRED, until someone takes over."""
+    """The right of one session and agent to a task, at one generation. It stays on the record,
+    EXPIRED, until someone takes over."""
 
     id: str
     session: str
@@ -130,10 +153,70 @@ class Result(Struct, frozen=True, gc=False, omit_defaults=True):
     adopted_session: str | None = None
     payload_id: str = ""
     """Fresh digits, this result's alone; none if it is from before payloads had them."""
+    reviewer: str = ""
+    """Who approved it after a review."""
+    reference: str = ""
+    """Where the work lies, in the author's words. It stands beside `work_product_ref`, which is
+    always generated; in results of earlier versions it may stand in its place."""
 
 
-class Heard(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a task last heard of a dependency or child, and at which version of it: older news is ignored."""
+class Evaluation(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What one evaluator found."""
+
+    passed: bool
+    at: datetime
+    by: str = ""
+    """The agent or user that reported it."""
+    note: str = ""
+
+
+class Review(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A result that waits for a review, and why."""
+
+    result: Result
+    """As it will be the task's, if it is approved. The agent and session are the author's."""
+    causes: tuple[ReviewCause, ...]
+    role: str = ""
+    """Of the claim under which it was submitted."""
+    user: str = ""
+    """The author's."""
+    evaluators: tuple[str, ...] = ()
+    """Those that must pass."""
+    evaluations: dict[str, Evaluation] = {}
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The evaluators that have not passed."""
+        return tuple(
+            name
+            for name in self.evaluators
+            if name not in self.evaluations or not self.evaluations[name].passed
+        )
+
+
+class Feedback(Struct, frozen=True, gc=False, omit_defaults=True):
+    """Why the last review ended without the result, for the next holder."""
+
+    at: datetime
+    generation: int
+    """The one whose result it was."""
+    by: str
+    digest: str
+    text: str = ""
+    refused_id: str = ""
+    """The name under which the work was kept, if there was any; it can be adopted."""
+
+
+class Overlap(Struct, frozen=True, gc=False):
+    """A task in flight that shares modules with another one."""
+
+    task_id: str
+    modules: tuple[str, ...]
+
+
+class KnownState(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a task last heard of a dependency or child, and at which version of it: older news is
+    ignored."""
 
     version: int = 0
     status: Status = Status.PENDING
@@ -163,7 +246,8 @@ class Holder(Struct, frozen=True, gc=False):
 
 
 class Act(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An act with an operation id that no claim, release or result remembers, kept so that its repeat is answered alike."""
+    """An act with an operation id that no claim, release or result remembers, kept so that its
+    repeat is answered alike."""
 
     operation: str
     session: str
@@ -172,9 +256,37 @@ class Act(Struct, frozen=True, gc=False, omit_defaults=True):
     children: tuple[str, ...] = ()
     """Of a spawn: what it made, since their names may have been taken from a counter."""
     arguments: str = ""
-    """A digest of what was asked; empty if the act has no arguments, or if its event is from before they were noted."""
+    """A digest of what was asked; empty if the act has no arguments, or if its event is from before
+    they were noted."""
     superseded: Holder | None = None
     """Whose claim it took away; also none if its event is from before that was noted."""
+
+
+class ProgressNote(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a worker has written about its work, for operators and for its successors."""
+
+    at: datetime
+    generation: int
+    agent: str
+    text: str
+    fraction: float | None = None
+
+
+class ProgressLog(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What was reported of the work on a task: the present figures, and the last notes."""
+
+    generation: int
+    """Of the last report; fraction and cost are that generation's."""
+    updated_at: datetime
+    fraction: float | None = None
+    cost: dict[str, float] = {}
+    earlier_cost: dict[str, float] = {}
+    """The sum over the generations before."""
+    notes: tuple[ProgressNote, ...] = ()
+    """The oldest first, at most `MOST_NOTES`."""
+
+
+MOST_NOTES = 20
 
 
 class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -195,16 +307,18 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     claim: Claim | None = None
     released: Released | None = None
     result: Result | None = None
-    dependencies: dict[str, Heard] = {}
-    children: dict[str, Heard] = {}
+    dependencies: dict[str, KnownState] = {}
+    children: dict[str, KnownState] = {}
     spawning: tuple[Task, ...] = ()
-    """Children that were spawned and are not known to exist yet."""
+    """Children that were spawned or announced and are not known to exist yet."""
     spawn_mode: SpawnMode | None = None
     hold: Hold | None = None
     backlog: bool = False
     early: bool = False
     """`not_before` has not passed yet, as far as anyone has looked."""
     inputs_changed: tuple[str, ...] = ()
+    """Dependencies and children that were reset after the work on this task had begun. A grant to a
+    worker and a reset of this task clear it; an acceptance does not."""
     assigned_until: datetime | None = None
     """When the reservation for `task.assigned_to` lapses."""
     act: Act | None = None
@@ -215,12 +329,31 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """The last child has come to its end, and something else kept that from completing the task."""
     opened: bool = False
     """Has somebody taken it out of the backlog? Then no plan puts it back."""
+    spawning_backlog: tuple[str, ...] = ()
+    """Those of `spawning` that begin in the backlog."""
+    waiting: Waiting = Waiting.NOTHING
+    """What kind of thing `task.waiting_for` names, while that keeps the task blocked. A task it
+    names stands among the dependencies until it is finished."""
+    progress: ProgressLog | None = None
+    """What its workers have reported; none if nobody has reported anything."""
+    review: Review | None = None
+    """While it is IN_REVIEW: what waits for the review."""
+    feedback: Feedback | None = None
+    """Of the last review that ended without the result, until a result is accepted or the task is
+    reset."""
 
     def remembered(self, operation: str, session: str) -> Act | None:
         """The act that this session has done under this id, if it is not too long ago."""
         if self.act is None or not operation:
             return None
-        return next((act for act in (self.act, *self.acts) if (act.operation, act.session) == (operation, session)), None)
+        return next(
+            (
+                act
+                for act in (self.act, *self.acts)
+                if (act.operation, act.session) == (operation, session)
+            ),
+            None,
+        )
 
 
 class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -236,7 +369,11 @@ class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     ended_at: datetime | None = None
     metadata: dict[str, Any] = {}
     implied: bool = False
-    """Nobody has said which process it is: it is the one that claims for it, and none if there are several."""
+    """No other process has named this session's process: it is the one that registers the session
+    or claims for it, and none if there are several."""
+    orphan_seconds: float | None = None
+    """The silence after which its claims are orphaned, if its process is not known. None: its
+    leases alone decide."""
 
 
 class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -258,6 +395,8 @@ class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     state: RefusedState = RefusedState.KEPT
     payload_id: str = ""
     """As of a result."""
+    reference: str = ""
+    """As of a result."""
 
 
 class CounterRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -266,6 +405,8 @@ class CounterRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     prefix: str
     value: int
     updated_at: datetime
+    epoch: int = 0
+    """The store's epoch when numbers were last given out."""
 
 
 class ProjectRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -278,6 +419,8 @@ class ProjectRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     tracks: dict[str, str] | None = None
     epoch: int = 0
     """The last one of the store that it has heard of."""
+    agent_roles: AgentRoles | None = None
+    """Which edges each role may converge; None if roles limit nobody."""
 
 
 class TenantRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -306,7 +449,8 @@ class SettledRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A key that opens the service: what it opens, and the digest of its secret; lives under the reserved tenant."""
+    """A key that opens the service: what it opens, and the digest of its secret; lives under the
+    reserved tenant."""
 
     id: str
     name: str
@@ -323,8 +467,50 @@ class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     previous: str | None = None
     """The digest before the last rotation, taken until `previous_until`."""
     previous_until: datetime | None = None
+    agent_roles: tuple[str, ...] = ()
+    """The roles of agents that its holder may state; an operator may state any."""
 
 
 Record: TypeAlias = (
-    TaskRecord | SessionRecord | RefusedRecord | CounterRecord | ProjectRecord | TenantRecord | AccessRecord | SettledRecord | KeyRecord
+    TaskRecord
+    | SessionRecord
+    | RefusedRecord
+    | CounterRecord
+    | ProjectRecord
+    | TenantRecord
+    | AccessRecord
+    | SettledRecord
+    | KeyRecord
+)
+
+
+# Who a connection speaks for.
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """Who a connection speaks for where a call does not say."""
+
+    tenant_id: str = "default"
+    project_id: str = "default"
+    session_id: str | None = None
+    agent_id: str | None = None
+    user_id: str = ""
+    client_ip: str = ""
+    host: str = ""
+    role: str = ""
+    process: Process | None = None
+    own_process: bool = True
+    """Is it the process that made the connection? Then a forked child is another."""
+    orphan_seconds: float | None = None
+    """For sessions that it registers: the silence after which claims of those without a known
+    process are orphaned. None: their leases alone decide."""
+
+
+NO_SESSION = (
+    "session_id is missing: pass it, or give one to connect(); over HTTP also by the "
+    "header genlock-session"
+)
+NO_AGENT = (
+    "agent_id is missing: pass it, or give one to connect(); over HTTP also by the header "
+    "genlock-agent"
 )

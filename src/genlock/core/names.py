@@ -1,27 +1,30 @@
 """Names of tenants, projects, sessions, agents, users and tracks.
 
-Each check returns the name it was given, or raises BadArgument with a message that says what is wrong with it.
-The parameters are `object` because the edges pass on whatever a request's JSON held.
+Each check returns the name it was given, or raises BadArgument with a message that says what is
+wrong with it. The parameters are `object` because the edges pass on whatever a request's JSON held.
 """
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from typing import Final
 
 from genlock.errors import BadArgument
 
 LONGEST_SCOPE: Final = 64
 LONGEST_NAME: Final = 128
-LONGEST_TRACK: Final = 16
+LONGEST_TRACK: Final = 200
+"""As long as an id may be that begins with it."""
 
 _NOT_SCOPE = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_TRACK = re.compile(r"[^A-Z]")
 
-# `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are listed.
+# `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are
+# listed.
 RESERVED = frozenset({".", "..", "_"})
 
 DEFAULT_PROJECT: Final = "default"
-"""That of whoever asks for none."""
+"""The default."""
 
 
 def check_tenant(value: object) -> str:
@@ -55,10 +58,15 @@ def check_key_name(value: object) -> str:
 
 
 def check_track(value: object) -> str:
-    """Return the track's letters if they are a track."""
+    """Return the track's letters, in capitals, if they are a track."""
     text = check_length("track", value, LONGEST_TRACK)
+    if text.isascii():
+        text = text.upper()
     if found := _NOT_TRACK.search(text):
-        raise BadArgument(f"track {shown(text)}: {describe_character(text, found.start())}; allowed are the capitals A-Z")
+        raise BadArgument(
+            f"track {shown(text)}: {describe_character(text, found.start())}; allowed are the "
+            "letters A-Z"
+        )
     return text
 
 
@@ -69,17 +77,34 @@ def check_length(what: str, value: object, longest: int) -> str:
     if not value:
         raise BadArgument(f"{what} is empty; it has 1 to {longest} characters")
     if len(value) > longest:
-        raise BadArgument(f"{what} {shown(value)} is too long: {len(value)} characters, at most {longest} are allowed")
+        raise BadArgument(
+            f"{what} {shown(value)} is too long: {len(value)} characters, at most {longest} are "
+            "allowed"
+        )
     return as_plain(value)
 
 
+def listed_with_nearest(wrong: str, names: Iterable[str]) -> str:
+    """The names there are, for an error about one that there is not; first those that were perhaps
+    meant: what begins with it, else what looks like it."""
+    from difflib import get_close_matches
+
+    known = sorted(names)
+    longer = [name for name in known if wrong and name.startswith(wrong)]
+    near = longer[:3] or get_close_matches(wrong, known, 3)
+    meant = f"did you mean {' or '.join(near)}? There are: " if near else "there are: "
+    return meant + ", ".join(known)
+
+
 def as_plain(text: str) -> str:
-    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not encode."""
+    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not
+    encode."""
     return text if type(text) is str else str.__str__(text)
 
 
 def describe_character(text: str, index: int) -> str:
-    """Point at one refused character of `text`: where it stands (counted from 1), its repr, and what it is called."""
+    """Point at one refused character of `text`: where it stands (counted from 1), its repr, and
+    what it is called."""
     char = text[index]
     match char:
         case "\0":
@@ -100,14 +125,18 @@ def describe_character(text: str, index: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Quote `text` for a message, cut short so that a huge argument does not become a huge message."""
+    """Quote `text` for a message, cut short so that a huge argument does not become a huge
+    message."""
     return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
 
 
 def _check_scope(what: str, value: object) -> str:
     text = check_length(what, value, LONGEST_SCOPE)
     if found := _NOT_SCOPE.search(text):
-        raise BadArgument(f"{what} {shown(text)}: {describe_character(text, found.start())}; allowed are A-Z a-z 0-9 . _ -")
+        raise BadArgument(
+            f"{what} {shown(text)}: {describe_character(text, found.start())}; allowed are A-Z a-z "
+            "0-9 . _ -"
+        )
     if text in RESERVED:
         raise BadArgument(f"{what} {text!r} is reserved; '.', '..' and '_' are no names")
     return text
@@ -115,8 +144,12 @@ def _check_scope(what: str, value: object) -> str:
 
 def _check_name(what: str, value: object) -> str:
     text = check_length(what, value, LONGEST_NAME)
-    # isprintable is one pass in C and also refuses what regular expressions have no class for: lone surrogates, bidi marks.
+    # isprintable is one pass in C and also refuses what regular expressions have no class for: lone
+    # surrogates, bidi marks.
     if text.isprintable() and "/" not in text:
         return text
     index = next(i for i, char in enumerate(text) if char == "/" or not char.isprintable())
-    raise BadArgument(f"{what} {shown(text)}: {describe_character(text, index)}; allowed are printable characters other than '/'")
+    raise BadArgument(
+        f"{what} {shown(text)}: {describe_character(text, index)}; allowed are printable "
+        "characters other than '/'"
+    )

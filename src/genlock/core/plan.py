@@ -11,8 +11,8 @@
       - id: write-the-announcement
     x-anything: ignored                   # a place for YAML anchors
 
-Reading finds every fault of a plan before anything is written. Whether dependencies exist and form no cycle can only be
-said together with the tasks that are there already: `check_graph`.
+Reading finds every fault of a plan before anything is written. Whether dependencies exist and form
+no cycle can only be said together with the tasks that are there already: `check_graph`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,23 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from genlock.core.definition import Complaint, Definition, define_task, examine_task, guess_field, means_dependencies
-from genlock.core.faults import Fault
+from genlock.core.agent_roles import NO_ROLES, AgentRoles, check_agent_roles
+from genlock.core.definition import (
+    Complaint,
+    Definition,
+    define_task,
+    examine_task,
+    guess_field,
+    in_sequence,
+    means_dependencies,
+)
 from genlock.core.fields import check_text as check_field
 from genlock.core.fields import describe_value
 from genlock.core.ids import LONGEST_ID, Grammar, TaskId, explain_slug
 from genlock.core.model import Task
 from genlock.core.names import DEFAULT_PROJECT, check_project, check_track, shown
-from genlock.core.policy import STANDARD_TRACKS
-from genlock.core.room import lacks_room
+from genlock.core.plan_faults import Fault
+from genlock.core.task.spawn import lacks_room
 from genlock.errors import BadArgument, PlanInvalid
 
 __all__ = [
@@ -61,13 +69,16 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 class Plan(NamedTuple):
-    """A plan that has been read; `tracks` is its table of tracks and their purposes, if it gives one."""
+    """A plan that has been read; `tracks` is its table of tracks and their purposes, if it gives
+    one."""
 
     project: str | None
     tracks: dict[str, str] | None
     tasks: tuple[Definition, ...]
     notes: tuple[Fault, ...] = ()
     """What is no fault, but perhaps not meant."""
+    agent_roles: AgentRoles | None = None
+    """The table of roles (`roles` and `edges`), if it gives one."""
 
 
 class Found(NamedTuple):
@@ -98,7 +109,8 @@ def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False) -> Plan:
 
 
 def note_task(fields: Mapping[str, Any]) -> list[Fault]:
-    """What a plan with this task alone would be said to have meant otherwise, perhaps; for who adds a task without a plan."""
+    """What a plan with this task alone would be said to have meant otherwise, perhaps; for who adds
+    a task without a plan."""
     reading = Reading()
     reading.read_task((), fields)
     reading.note_slugs()
@@ -116,7 +128,8 @@ def path_text(path: Path) -> str:
 
 
 class Misplaced(NamedTuple):
-    """What is wrong with a task's place among the others; `at` is the key that says it. A cycle is nobody's alone."""
+    """What is wrong with a task's place among the others; `at` is the key that says it. A cycle is
+    nobody's alone."""
 
     task: str
     text: str
@@ -130,11 +143,13 @@ def check_graph(
     edges_of_known: Mapping[str, Collection[str]] | None = None,
     children_of_known: Mapping[str, Collection[str]] | None = None,
 ) -> list[Misplaced]:
-    """The faults of these tasks' dependencies and parents, `known` being the ids of tasks that exist already.
+    """The faults of these tasks' dependencies and parents, `known` being the ids of tasks that
+    exist already.
 
-    `edges_of_known` says what existing tasks wait for: their dependencies and their children. What it says of a task that
-    is among `tasks` does not count, for that one is about to be defined anew. `children_of_known` says which tasks wait for
-    existing children, whoever defines the parent.
+    `edges_of_known` says what existing tasks wait for: their dependencies and their children. What
+    it says of a task that is among `tasks` does not count, for that one is about to be defined
+    anew. `children_of_known` says which tasks wait for existing children, whoever defines the
+    parent.
     """
     tasks = list(tasks)
     exists = {task.id for task in tasks}.union(known)
@@ -144,16 +159,31 @@ def check_graph(
             for at, other in enumerate(task.depends_on):
                 if other not in exists:
                     guess = _guess(other, exists - {task.id}) if len(faults) < MOST_GUESSES else ""
-                    faults.append(Misplaced(task.id, f"depends on {other!r}, which does not exist{guess}", ("depends_on", at)))
+                    faults.append(
+                        Misplaced(
+                            task.id,
+                            f"depends on {other!r}, which does not exist{guess}",
+                            ("depends_on", at),
+                        )
+                    )
         if task.parent is not None and task.parent not in exists:
-            guess = _guess(task.parent, exists - _children_of(task.parent, tasks)) if len(faults) < MOST_GUESSES else ""
-            faults.append(Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",)))
+            guess = (
+                _guess(task.parent, exists - _children_of(task.parent, tasks))
+                if len(faults) < MOST_GUESSES
+                else ""
+            )
+            faults.append(
+                Misplaced(task.id, f"its parent {task.parent!r} does not exist{guess}", ("parent",))
+            )
     waits = _waits(tasks, edges_of_known or {}, children_of_known or {})
     return faults + list(islice(_misplaced(_cycles_of(tasks, waits), tasks), MOST_CYCLES))
 
 
-def check_families(tasks: Iterable[Task], children_of_known: Mapping[str, Collection[str]]) -> list[Misplaced]:
-    """Faults of those whose parent has no room for them in its record, `children_of_known` being all that existing tasks have."""
+def check_families(
+    tasks: Iterable[Task], children_of_known: Mapping[str, Collection[str]]
+) -> list[Misplaced]:
+    """Faults of those whose parent has no room for them in its record, `children_of_known` being
+    all that existing tasks have."""
     families: dict[str, list[str]] = {}
     for task in tasks:
         if task.parent is not None:
@@ -167,7 +197,8 @@ def check_families(tasks: Iterable[Task], children_of_known: Mapping[str, Collec
 
 
 def _children_of(parent: str, tasks: list[Task]) -> set[str]:
-    """Those who lack the same parent: none of them can have been meant, however much their ids resemble it."""
+    """Those who lack the same parent: none of them can have been meant, however much their ids
+    resemble it."""
     return {task.id for task in tasks if task.parent == parent}
 
 
@@ -178,12 +209,17 @@ def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator
         own = {task.id: bool(task.depends_on) for task in tasks if task.id in members}
         first = next((name for name in cycle if name in own), None)
         if first is not None:
-            text = f"these wait for each other: {_shown_path(cycle)}; remove one of these dependencies"
+            text = (
+                f"these wait for each other: {_shown_path(cycle)}; remove one of these dependencies"
+            )
             yield Misplaced(first, text, ("depends_on",) if own[first] else (), alone=False)
 
 
-def _cycles_of(tasks: list[Task], waits: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...]]:
-    """The cycles there are; behind one among others, one of these tasks that has an id in common with it, and would not be seen else."""
+def _cycles_of(
+    tasks: list[Task], waits: Mapping[str, Collection[str]]
+) -> Iterator[tuple[str, ...]]:
+    """The cycles there are; behind one among others, one of these tasks that has an id in common
+    with it, and would not be seen else."""
     own = {task.id for task in tasks}
     for cycle in find_cycles(waits):
         yield cycle
@@ -242,10 +278,11 @@ _MOST_PASSES = 16
 
 
 def _without_settled(edges: Mapping[str, Collection[str]]) -> Mapping[str, Collection[str]]:
-    """What is left when those are taken away who wait for nobody, and then those who wait for these, and so on.
+    """What is left when those are taken away who wait for nobody, and then those who wait for
+    these, and so on.
 
-    Plans are mostly written in order, so a few passes leave nothing, at a tenth of what sorting costs; whatever is left
-    after some passes, both ways in turn, is for the sorter.
+    Plans are mostly written in order, so a few passes leave nothing, at a tenth of what sorting
+    costs; whatever is left after some passes, both ways in turn, is for the sorter.
     """
     settled = set[str]().union(*edges.values()).difference(edges)
     left: list[str] = list(edges)
@@ -269,7 +306,9 @@ def _guess(wrong: str, names: Collection[str]) -> str:
     longer = [name for name in names if name.startswith(f"{wrong}-")]
     if len(longer) != 1:
         lower, end = wrong[:2].lower(), wrong[-4:].lower()
-        alike = sorted(name for name in names if name[:2].lower() == lower or name[-4:].lower() == end)
+        alike = sorted(
+            name for name in names if name[:2].lower() == lower or name[-4:].lower() == end
+        )
         longer = get_close_matches(wrong, alike[:_MOST_ALIKE], 1, 0.75)
     return f"; did you mean {longer[0]!r}?" if longer else ""
 
@@ -278,7 +317,9 @@ _MOST_ALIKE = 5000
 
 
 def _waits(
-    tasks: list[Task], edges_of_known: Mapping[str, Collection[str]], children_of_known: Mapping[str, Collection[str]]
+    tasks: list[Task],
+    edges_of_known: Mapping[str, Collection[str]],
+    children_of_known: Mapping[str, Collection[str]],
 ) -> dict[str, Collection[str]]:
     """Who waits for whom: a task for its dependencies, a parent for its children."""
     waits = {**edges_of_known, **{task.id: task.depends_on for task in tasks}}
@@ -290,9 +331,13 @@ def _waits(
 
 
 def _shortest(edges: Mapping[str, Collection[str]], cycle: list[str]) -> tuple[str, ...]:
-    """The shortest way from the cycle's lowest id back to it that uses no other ids: depth-first search finds long ones."""
+    """The shortest way from the cycle's lowest id back to it that uses no other ids: depth-first
+    search finds long ones."""
     members = set(cycle)
-    return _way_back(min(cycle), {name: [other for other in edges.get(name, ()) if other in members] for name in members})
+    return _way_back(
+        min(cycle),
+        {name: [other for other in edges.get(name, ()) if other in members] for name in members},
+    )
 
 
 def _way_back(first: str, edges: Mapping[str, Collection[str]]) -> tuple[str, ...]:
@@ -320,7 +365,8 @@ def _shown_path(cycle: tuple[str, ...]) -> str:
 
 
 class Reading:
-    """A plan while it is read, from one text or several: faults, tasks and where each stands, in the order of the plan."""
+    """A plan while it is read, from one text or several: faults, tasks and where each stands, in
+    the order of the plan."""
 
     def __init__(self, *, hierarchical: bool = False) -> None:
         self.found: list[Found] = []
@@ -337,6 +383,7 @@ class Reading:
         self._project: str | None = None
         self._project_source = 0
         self._purposes: dict[str, str] = {}
+        self._agent_roles: AgentRoles | None = None
         self._described = False
         self._known: dict[str, TaskId] = {}
         self._slugs: dict[tuple[str, str], list[tuple[int, Path, str]]] = {}
@@ -344,19 +391,29 @@ class Reading:
 
     def plan(self) -> Plan:
         """The plan, once all is read."""
-        return Plan(self._project, self._purposes if self._described else None, tuple(self.tasks))
+        return Plan(
+            self._project,
+            self._purposes if self._described else None,
+            tuple(in_sequence(self.tasks)),
+            agent_roles=self._agent_roles,
+        )
 
     def ask_for(self, project: str) -> None:
-        """Says so if the plan, once all is read, is of another project than the one that it is to go into.
+        """Says so if the plan, once all is read, is of another project than the one that it is to
+        go into.
 
-        That is a fault, unless nobody asked for any: in a store of one plan, its name is not typed with every command.
+        That is a fault, unless nobody asked for any: in a store of one plan, its name is not typed
+        with every command.
         """
         name = self._project
         if name in (None, project):
             return
         place = (self._project_source, ("project",), None)
         if project == DEFAULT_PROJECT:
-            text = f"the plan is of project {name!r}, but goes into {project!r}, as no other was asked for; to ask for it: --project {name}"
+            text = (
+                f"the plan is of project {name!r}, but goes into {project!r}, as no other was "
+                f"asked for; to ask for it: --project {name}"
+            )
             self.notes.append(Found(*place, text))
         else:
             ask = f"ask for {name!r} (--project {name}), or leave this line out"
@@ -366,7 +423,10 @@ class Reading:
     def read(self, source: object) -> None:
         """Reads a whole plan."""
         if not isinstance(source, Mapping):
-            self._fault((), f"a plan is a mapping with project, tracks and tasks, not {describe_value(source)}")
+            self._fault(
+                (),
+                f"a plan is a mapping with project, tracks and tasks, not {describe_value(source)}",
+            )
             return
         for key, value in source.items():
             match key:
@@ -376,33 +436,56 @@ class Reading:
                     self._read_tracks(value)
                 case "tasks":
                     self._read_tasks(("tasks",), value, None)
+                case "roles" | "edges":
+                    self._read_roles(key, value)
                 case str() if key.startswith("x-"):
                     pass
                 case _:
-                    text = f"there is no key {describe_value(key)} in a plan; there are project, tracks, tasks and x-…"
+                    text = (
+                        f"there is no key {describe_value(key)} in a plan; there are project, "
+                        "tracks, tasks, roles, edges and x-…"
+                    )
                     self._fault((key,) if isinstance(key, str) and key.isprintable() else (), text)
         if not {"tracks", "tasks"} & source.keys():
-            self._fault((), "the plan has neither tracks nor tasks")
+            lone = "; to import a table of roles: genlock roles import FILE"
+            advice = lone if "roles" in source else ""
+            self._fault((), f"the plan has neither tracks nor tasks{advice}")
 
     def read_task(self, path: Path, fields: object, track: str | None = None) -> None:
         """Reads one task, which stands at this place, in this track."""
-        definition, complaints, outline = examine_task(fields, hierarchical=self._hierarchical, known=self._known)
+        definition, complaints, outline = examine_task(
+            fields, hierarchical=self._hierarchical, known=self._known
+        )
         place = (self.source, path)
         in_place = definition is not None and (track is None or track == definition.task.track)
-        if definition is not None and in_place and self.places.setdefault(definition.task.id, place) is place:
+        if (
+            definition is not None
+            and in_place
+            and self.places.setdefault(definition.task.id, place) is place
+        ):
             # The common case: no fault, and nothing to add.
             self._keep(path, definition)
             if definition.task.metadata:
                 self._look_for_slips(path, definition.task.id, fields)
             return
         name = fields.get("id") if isinstance(fields, Mapping) else None
-        name = str.__str__(name) if isinstance(name, str) and len(name) <= LONGEST_ID and name.isprintable() else None
+        name = (
+            str.__str__(name)
+            if isinstance(name, str) and len(name) <= LONGEST_ID and name.isprintable()
+            else None
+        )
         if definition is not None and track is not None:
             said = definition.task.track
             if said is None:
                 definition = definition._replace(task=replace(definition.task, track=track))
             elif said != track:
-                complaints.append(Complaint(f"belongs to track {shown(said)}, but stands under {shown(track)}; move it there", ("id",)))
+                complaints.append(
+                    Complaint(
+                        f"belongs to track {shown(said)}, but stands under {shown(track)}; move it "
+                        "there",
+                        ("id",),
+                    )
+                )
         for text, at in complaints:
             self._fault(path + at, text, name)
         self._look_for_slips(path, name, fields)
@@ -416,26 +499,45 @@ class Reading:
     def _keep(self, path: Path, definition: Definition) -> None:
         self.tasks.append(definition)
         task = definition.task
-        if task.sequence is None and task.edge is None and (meant := explain_slug(self._known[task.id])) is not None:
+        if (
+            task.sequence is None
+            and task.edge is None
+            and (meant := explain_slug(self._known[task.id])) is not None
+        ):
             grammar, why = meant
-            lost = "parent" if grammar is Grammar.HIERARCHICAL else f"number in track {task.track}" if task.track else "track"
+            lost = (
+                "parent"
+                if grammar is Grammar.HIERARCHICAL
+                else f"number in track {task.track}"
+                if task.track
+                else "track"
+            )
             if lost != "parent" or task.parent is None:
-                self._slugs.setdefault((lost, why), []).append((self.source, (*path, "id"), task.id))
+                self._slugs.setdefault((lost, why), []).append(
+                    (self.source, (*path, "id"), task.id)
+                )
 
     def note_slugs(self) -> None:
-        """Says, once all is read, which ids were perhaps meant to name a track or a parent; once for each mistake that was made."""
+        """Says, once all is read, which ids were perhaps meant to name a track or a parent; once
+        for each mistake that was made."""
         for (lost, why), places in self._slugs.items():
             others = f" (nor have {len(places) - 1:,} others)" if len(places) > 1 else ""
             source, path, task = places[0]
-            self.notes.append(Found(source, path, task, f"by this id the task has no {lost}{others}: {why}"))
+            self.notes.append(
+                Found(source, path, task, f"by this id the task has no {lost}{others}: {why}")
+            )
 
     def _look_for_slips(self, path: Path, task: str | None, fields: object) -> None:
-        """A key that is almost a field's is kept like any other that is none; but it is said, once for each such key."""
+        """A key that is almost a field's is kept like any other that is none; but it is said, once
+        for each such key."""
         for key in fields if isinstance(fields, Mapping) else ():
             if isinstance(key, str) and key not in self._guesses:
                 guess = self._guesses[key] = guess_field(key)
                 if guess is not None and not means_dependencies(key):
-                    text = f"there is no field {shown(key)}, so it is kept in metadata; did you mean {guess}?"
+                    text = (
+                        f"there is no field {shown(key)}, so it is kept in metadata; did you "
+                        f"mean {guess}?"
+                    )
                     self.notes.append(Found(self.source, (*path, key), task, text))
 
     def _read_project(self, value: object) -> None:
@@ -445,17 +547,40 @@ class Reading:
             self._fault(("project",), str(fault))
             return
         if name is not None and self._project not in (None, name):
-            self._fault(("project",), f"this is project {name!r}, but a file before it is of project {self._project!r}")
+            self._fault(
+                ("project",),
+                f"this is project {name!r}, but a file before it is of project {self._project!r}",
+            )
         if name is not None and self._project is None:
             self._project, self._project_source = name, self.source
+
+    def _read_roles(self, key: str, value: object) -> None:
+        """`roles` and `edges`: the table of roles, all of it in one file."""
+        known = self._agent_roles or NO_ROLES
+        if getattr(known, key):
+            self._fault((key,), f"a file before this one has {key} already")
+            return
+        try:
+            found = check_agent_roles({key: value})
+        except BadArgument as fault:
+            self._fault((key,), str(fault))
+            return
+        self._agent_roles = replace(known, **{key: getattr(found, key)})
 
     def _read_tracks(self, value: object) -> None:
         if not isinstance(value, Mapping):
             if value is not None:
-                self._fault(("tracks",), f"must be a mapping from tracks to their tasks, not {describe_value(value)}")
+                self._fault(
+                    ("tracks",),
+                    f"must be a mapping from tracks to their tasks, not {describe_value(value)}",
+                )
             return
         for key, section in value.items():
-            path: Path = ("tracks", key) if isinstance(key, str) and len(key) <= LONGEST_ID and key.isprintable() else ("tracks",)
+            path: Path = (
+                ("tracks", key)
+                if isinstance(key, str) and len(key) <= LONGEST_ID and key.isprintable()
+                else ("tracks",)
+            )
             try:
                 track: str | None = check_track(key)
             except BadArgument as fault:
@@ -466,7 +591,7 @@ class Reading:
             else:
                 self._read_tasks(path, section, track)
             if track is not None:
-                self._purposes.setdefault(track, STANDARD_TRACKS.get(track, ""))
+                self._purposes.setdefault(track, "")
 
     def _read_section(self, path: Path, section: Mapping[Any, Any], track: str | None) -> None:
         for key, value in section.items():
@@ -474,7 +599,11 @@ class Reading:
                 self._read_tasks((*path, "tasks"), value, track)
             elif key != "purpose":
                 at = (*path, key) if isinstance(key, str) and key.isprintable() else path
-                self._fault(at, f"there is no key {describe_value(key)} in a track; there are purpose and tasks")
+                self._fault(
+                    at,
+                    f"there is no key {describe_value(key)} in a track; there are purpose and "
+                    "tasks",
+                )
             elif value is not None:
                 try:
                     purpose = check_field("purpose", value)
@@ -491,5 +620,7 @@ class Reading:
         elif value is not None:
             self._fault(path, f"must be a list of tasks, not {describe_value(value)}")
 
-    def _fault(self, path: Path, text: str, task: str | None = None, other: tuple[int, Path] | None = None) -> None:
+    def _fault(
+        self, path: Path, text: str, task: str | None = None, other: tuple[int, Path] | None = None
+    ) -> None:
         self.found.append(Found(self.source, path, task, text, other))

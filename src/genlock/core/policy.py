@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
+from genlock.core.durations import is_duration, read_duration
+from genlock.core.names import check_track, listed_with_nearest
 from genlock.errors import BadArgument
 from genlock.typed_json import convert
 
@@ -15,7 +17,7 @@ MAX_DEFINITION_BYTES: Final = 16 * 1024
 MAX_INLINE_RESULT_BYTES: Final = 32 * 1024
 MAX_SPAWN_BYTES: Final = 64 * 1024
 MAX_CHILDREN_BYTES: Final = 64 * 1024
-"""Of one task: what its children may take in its record, see `genlock.core.room`."""
+"""Of one task: what its children may take in its record, see `genlock.core.task.spawn`."""
 MAX_DEPENDENCIES: Final = 256
 """Of one task: each costs some bytes in every version of its record."""
 
@@ -28,7 +30,7 @@ class Order(StrEnum):
 
 
 class Expired(StrEnum):
-    """What becomes of a claim that is over-due."""
+    """What becomes of a claim that is overdue."""
 
     TAKEOVER = "takeover"
     GRACE = "grace"
@@ -40,6 +42,29 @@ class CancelledDependency(StrEnum):
 
     MET = "met"
     HOLD = "hold"
+
+
+class Tracks(StrEnum):
+    """Whether agents that work on a track keep others off it."""
+
+    PREFER = "prefer"
+    STRICT = "strict"
+
+
+class Overlapping(StrEnum):
+    """What becomes of a task that shares modules with work in flight."""
+
+    OFF = "off"
+    WARN = "warn"
+    AVOID = "avoid"
+    FORBID = "forbid"
+
+
+class TrackOrder(StrEnum):
+    """Whether a task waits for those with lower numbers in its track."""
+
+    PREFER = "prefer"
+    ENFORCE = "enforce"
 
 
 class Ids(StrEnum):
@@ -57,12 +82,14 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     expired: Expired = Expired.TAKEOVER
     grace_seconds: float = 60.0
     """With `expired: grace`: how long a lapsed lease may still be renewed."""
-    claim_ttl_seconds: float | None = None
-    """With `expired: human`: how long after the claim began a held task is handed on all the same. None: never."""
+    claim_ttl_seconds: float | None = 3600.0
+    """With `expired: human`: how long after the lease ran out a held task is handed on all the
+    same. None: never."""
     stale_threshold_seconds: float = 1800.0
     """Silence after which a live claim is marked CLAIM_STALE (shown, not released)."""
     breaker_threshold: int = 5
-    """Claims in a row that ended EXPIRED, ERROR or ORPHANED before the task is held; 0 switches the breaker off."""
+    """Claims in a row that ended EXPIRED, ERROR or ORPHANED before the task is held; 0 switches the
+    breaker off."""
     cancelled_dependency: CancelledDependency = CancelledDependency.MET
     spawn_depth: int = 3
     offer_backlog: bool = False
@@ -70,6 +97,25 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     """How long an assignment reserves a task."""
     orphan_threshold_seconds: float = 600.0
     """Silence after which a session no longer counts as active."""
+    tracks: Tracks = Tracks.PREFER
+    """`strict`: no more than `agents_per_track` agents are granted tasks of one track at a time.
+    `prefer`: tracks that nobody works on come first."""
+    agents_per_track: int | None = None
+    """With `tracks: strict`: how many agents may work on one track. None: one."""
+    agents_on_track: dict[str, int] = {}
+    """The same for single tracks: `{"A": 3}`."""
+    track_order: TrackOrder = TrackOrder.PREFER
+    """`enforce`: a task is granted only if all those with lower numbers in its track are finished.
+    `prefer`: lower numbers come first."""
+    overlap: Overlapping = Overlapping.OFF
+    """Of tasks that share `modules` with work in flight: `warn` names it in the grant, `avoid` also
+    offers the least overlap first, `forbid` grants none."""
+    four_eyes: bool = False
+    """Nobody approves the result of a session that belongs to the same user."""
+
+    def most_agents_on(self, track: str) -> int:
+        """How many agents may work on a track where `tracks` is `strict`."""
+        return max(1, self.agents_on_track.get(track, self.agents_per_track or 1))
 
 
 class TenantLimits(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -107,6 +153,7 @@ PROFILES: Final[dict[str, TenantLimits]] = {
 
 _MOST: Final = {"seconds": 3_155_760_000, "hours": 876_600, "days": 36_525}
 """A hundred years, by the unit that a setting's name ends with."""
+_UNIT_SECONDS: Final = {"seconds": 1, "hours": 3600, "days": 86400}
 
 STANDARD_TRACKS: Final[dict[str, str]] = {
     "A": "Core Architecture",
@@ -127,17 +174,34 @@ S = TypeVar("S", bound=Struct)
 
 def change_policy(policy: Policy, changes: dict[str, Any]) -> Policy:
     """The policy with `changes` applied, or BadArgument that names the key and what it takes."""
-    return _changed(policy, changes, Policy, "policy")
+    new = _changed(policy, changes, Policy, "policy")
+    for track, number in new.agents_on_track.items():
+        check_track(track)
+        if number < 1:
+            raise BadArgument(
+                f"policy agents_on_track: {number} agents on track {track} are too few, 1 is the "
+                "least"
+            )
+    if new.agents_per_track == 0:
+        raise BadArgument("policy agents_per_track: 0 is too few; 1 is the least, null is one")
+    return new
 
 
 def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits:
     """The limits with `changes` applied, or BadArgument that names the key and what it takes."""
     new = _changed(limits, changes, TenantLimits, "limit")
     if new.min_lease_duration_seconds < 1:
-        raise BadArgument(f"limit min_lease_duration_seconds: {new.min_lease_duration_seconds:g} is too short, 1 is the least")
-    if new.max_lease_duration_seconds is not None and new.max_lease_duration_seconds < new.min_lease_duration_seconds:
         raise BadArgument(
-            f"limit max_lease_duration_seconds: {new.max_lease_duration_seconds:g} is less than min_lease_duration_seconds, "
+            f"limit min_lease_duration_seconds: {new.min_lease_duration_seconds:g} is too short, 1 "
+            "is the least"
+        )
+    if (
+        new.max_lease_duration_seconds is not None
+        and new.max_lease_duration_seconds < new.min_lease_duration_seconds
+    ):
+        raise BadArgument(
+            f"limit max_lease_duration_seconds: {new.max_lease_duration_seconds:g} is less than "
+            "min_lease_duration_seconds, "
             f"{new.min_lease_duration_seconds:g}; no lease could be asked for"
         )
     return new
@@ -146,13 +210,24 @@ def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits
 def takes(kind: type[Struct], name: str) -> str:
     """What a key of a policy, or a limit, takes, in words."""
     wanted = next(field.type for field in msgspec.structs.fields(kind) if field.name == name)
-    return " or ".join(_in_words(each) for each in get_args(wanted) or (wanted,))
+    kinds = (wanted,) if get_origin(wanted) is dict else get_args(wanted) or (wanted,)
+    return " or ".join(map(_in_words, kinds))
 
 
 def _in_words(kind: type) -> str:
+    if get_origin(kind) is dict:
+        return 'whole numbers by track, as {"A": 2}'
     if issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
     return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "none")
+
+
+def _in_unit(name: str, value: Any) -> Any:
+    """A length of time as people write it (`5m`), in the unit that its name ends with."""
+    seconds = _UNIT_SECONDS.get(name.rpartition("_")[2])
+    if seconds is None or not isinstance(value, str) or not is_duration(value):
+        return value
+    return read_duration(value, name) / seconds
 
 
 def _complaint(changes: dict[str, Any], kind: type[Struct], noun: str) -> str | None:
@@ -166,9 +241,13 @@ def _complaint(changes: dict[str, Any], kind: type[Struct], noun: str) -> str | 
 
 
 def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
-    unknown = sorted(map(repr, set(changes) - set(kind.__struct_fields__)))
+    unknown = sorted(set(changes) - set(kind.__struct_fields__), key=repr)
     if unknown:
-        raise BadArgument(f"there is no {noun} {unknown[0]}; there are: {', '.join(sorted(kind.__struct_fields__))}")
+        raise BadArgument(
+            f"there is no {noun} {unknown[0]!r}; "
+            f"{listed_with_nearest(str(unknown[0])[:60], kind.__struct_fields__)}"
+        )
+    changes = {name: _in_unit(name, value) for name, value in changes.items()}
     try:
         new = convert(msgspec.to_builtins(old) | msgspec.to_builtins(changes), kind)
     except (msgspec.ValidationError, TypeError) as error:
@@ -177,6 +256,10 @@ def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
         value = getattr(new, name)
         # Nothing that is counted in time may lead beyond the calendar.
         most = _MOST.get(name.rpartition("_")[2], 10**15)
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and not 0 <= value <= most:
+        if (
+            isinstance(value, (int, float))
+            and not isinstance(value, bool)
+            and not 0 <= value <= most
+        ):
             raise BadArgument(f"{noun} {name}: {value} is out of range (0 or more)")
     return new

@@ -1,4 +1,5 @@
-"""Every state and every reason, by name. Within each enum the order is the order of precedence in the rules."""
+"""Every state and every reason, by name. Within each enum the order is the order of precedence in
+the rules."""
 
 from __future__ import annotations
 
@@ -53,6 +54,8 @@ class ClaimReason(StrEnum):
     DENIED_COMPLETED = "DENIED_COMPLETED"
     DENIED_HELD = "DENIED_HELD"
     DENIED_ASSIGNED = "DENIED_ASSIGNED"
+    DENIED_ROLE = "DENIED_ROLE"
+    """The task is for other roles than the caller's."""
     DENIED_ACTIVE_CLAIM = "DENIED_ACTIVE_CLAIM"
     DENIED_BLOCKED = "DENIED_BLOCKED"
     DENIED_LIMIT = "DENIED_LIMIT"
@@ -96,6 +99,16 @@ class ReleaseAnswer(StrEnum):
     RELEASED = "RELEASED"
 
 
+class ProgressReason(StrEnum):
+    """The answer to a report of progress."""
+
+    GENERATION_MISMATCH = "GENERATION_MISMATCH"
+    NO_CLAIM = "NO_CLAIM"
+    SESSION_MISMATCH = "SESSION_MISMATCH"
+    ALREADY_EXPIRED = "ALREADY_EXPIRED"
+    RECORDED = "RECORDED"
+
+
 class SubmitReason(StrEnum):
     """The answer to a submission, and to every other fenced act (spawn, adopt)."""
 
@@ -105,7 +118,49 @@ class SubmitReason(StrEnum):
     NO_CLAIM = "NO_CLAIM"
     SESSION_MISMATCH = "SESSION_MISMATCH"
     CHILDREN_UNFINISHED = "CHILDREN_UNFINISHED"
+    CONVERGENCE_ESCALATED = "CONVERGENCE_ESCALATED"
+    """The result was taken, and waits for a review."""
     ACCEPTED = "ACCEPTED"
+
+
+class ReviewCause(StrEnum):
+    """Why a result waits for a review."""
+
+    OUTSIDE_ROLE = "OUTSIDE_ROLE"
+    HUMAN_REQUIRED = "HUMAN_REQUIRED"
+    EVALUATORS = "EVALUATORS"
+
+
+class ReviewReason(StrEnum):
+    """The answer to a reviewer's or an evaluator's act."""
+
+    STALE_REVIEW = "STALE_REVIEW"
+    FOUR_EYES = "FOUR_EYES"
+    CHILDREN_UNFINISHED = "CHILDREN_UNFINISHED"
+    APPROVED = "APPROVED"
+    REJECTED = "REJECTED"
+    EVALUATED = "EVALUATED"
+
+    @property
+    def succeeds(self) -> bool:
+        """Was the act carried out?"""
+        return self in _CARRIED_OUT
+
+
+_CARRIED_OUT = frozenset({ReviewReason.APPROVED, ReviewReason.REJECTED, ReviewReason.EVALUATED})
+
+
+class PushReason(StrEnum):
+    """The answer to a git repository that asks whether to take a push."""
+
+    UNKNOWN_TASK = "UNKNOWN_TASK"
+    STALE_GENERATION = "STALE_GENERATION"
+    FUTURE_GENERATION = "FUTURE_GENERATION"
+    FROZEN = "FROZEN"
+    NO_CLAIM = "NO_CLAIM"
+    CLAIM_OVERDUE = "CLAIM_OVERDUE"
+    NOT_ACCEPTED = "NOT_ACCEPTED"
+    ALLOWED = "ALLOWED"
 
 
 class RefusedState(StrEnum):
@@ -141,12 +196,32 @@ class Isolation(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a claim is over-due: evidence in its event."""
+    """Why a claim is overdue: evidence in its event."""
 
     LEASE_OVER = "LEASE_OVER"
     CLOCK_STEPPED = "CLOCK_STEPPED"
     SESSION_ENDED = "SESSION_ENDED"
     PROCESS_GONE = "PROCESS_GONE"
+    SESSION_SILENT = "SESSION_SILENT"
+
+    @property
+    def orphans(self) -> bool:
+        """Is it the holder that is gone, and not the lease that is over?"""
+        return self in _ORPHANS
+
+
+_ORPHANS = frozenset({Cause.SESSION_ENDED, Cause.PROCESS_GONE, Cause.SESSION_SILENT})
+
+
+class AgentStatus(StrEnum):
+    """What an agent does, in TD's words, and `lost`, which TD has no word for."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    WORKING = "working"
+    WAITING = "waiting"
+    STOPPING = "stopping"
+    LOST = "lost"
 
 
 class Verdict(StrEnum):
@@ -154,3 +229,11 @@ class Verdict(StrEnum):
 
     DONE = "DONE"
     UNCHANGED = "UNCHANGED"
+
+
+class Waiting(StrEnum):
+    """What kind of thing a task's `waiting_for` names."""
+
+    NOTHING = "nothing"
+    TASK = "task"
+    TEXT = "text"

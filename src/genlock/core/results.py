@@ -8,26 +8,37 @@ from typing import Any
 
 from msgspec import Struct
 
-from genlock.core.access import Role
-from genlock.core.faults import Fault
+from genlock.core.key_roles import Role
+from genlock.core.model import Evaluation as Evaluation
+from genlock.core.model import Feedback as Feedback
 from genlock.core.model import Holder as Holder
+from genlock.core.model import Overlap as Overlap
+from genlock.core.model import ProgressNote as ProgressNote
 from genlock.core.model import Task
+from genlock.core.plan_faults import Fault
 from genlock.core.reasons import (
+    AgentStatus,
     ClaimReason,
     ClaimState,
     KeyState,
+    ProgressReason,
+    PushReason,
     RefusedState,
     ReleaseAnswer,
     ReleaseReason,
     RenewReason,
+    ReviewCause,
+    ReviewReason,
     Status,
     SubmitReason,
     Verdict,
 )
+from genlock.errors import ClaimDenied
 
 
 class TaskClaim(Struct, frozen=True, gc=False, kw_only=True):
-    """A claim as its holder sees it. `generation` is the fencing token: every later write carries it."""
+    """A claim as its holder sees it. `generation` is the fencing token: every later write carries
+    it."""
 
     id: str
     tenant_id: str
@@ -47,6 +58,14 @@ class TaskClaim(Struct, frozen=True, gc=False, kw_only=True):
     metadata: Mapping[str, Any] = {}
 
 
+class ClaimRef(Struct, frozen=True, gc=False):
+    """A claim of a session, in few words."""
+
+    task_id: str
+    generation: int
+    expires_at: datetime
+
+
 class ClaimResult(Struct, frozen=True, gc=False):
     """The answer to a claim. A denial says who holds the task or what it waits for."""
 
@@ -61,6 +80,41 @@ class ClaimResult(Struct, frozen=True, gc=False):
     limit: str | None = None
     detail: str = ""
     inputs_changed: tuple[str, ...] = ()
+    already_held: bool = False
+    """The session and agent held the task already, perhaps by another worker of theirs. False for
+    the repeat of an operation id."""
+    held: tuple[ClaimRef, ...] = ()
+    """claim_next only: the session's other live claims in this project. Of a grant only if the call
+    had an operation id."""
+    attempt: int = 0
+    """Of a grant: how often the task was granted since it was added or reset, this time included.
+    From the second time on the task's lineage says what the earlier ones left."""
+    feedback: Feedback | None = None
+    """Of a grant: why the last review ended without the result."""
+    roles: tuple[str, ...] = ()
+    """Of DENIED_ROLE: the roles that the task is for."""
+    overlaps: tuple[Overlap, ...] = ()
+    """Work in flight that shares modules with the task, where the policy `overlap` is on."""
+
+    def require(self) -> TaskClaim:
+        """The claim of a grant. If none was granted, this raises ClaimDenied."""
+        if self.claim is not None:
+            return self.claim
+        task = f"task {self.task_id!r}" if self.task_id else "a task"
+        why = f": {self.detail}" if self.detail else ""
+        denied = ClaimDenied(f"{task} was not granted, {self.reason}{why}")
+        denied.result = self
+        raise denied
+
+
+class NextPreview(Struct, frozen=True, gc=False):
+    """What a request for a next task would be answered. Nothing is claimed."""
+
+    reason: ClaimReason
+    task: Task | None = None
+    because: tuple[str, ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
+    """Work in flight that shares modules with the task."""
 
 
 class RenewalResult(Struct, frozen=True, gc=False):
@@ -72,6 +126,16 @@ class RenewalResult(Struct, frozen=True, gc=False):
     new_expiry: datetime | None = None
     inputs_changed: tuple[str, ...] = ()
     """Dependencies that were reset since the claim began."""
+    lease_seconds: float | None = None
+    """The length of the lease that was granted: what was asked for, within the tenant's limits."""
+
+
+class ProgressResult(Struct, frozen=True, gc=False):
+    """The answer to a report of progress."""
+
+    success: bool
+    reason: ProgressReason
+    generation: int
 
 
 class ReleaseResult(Struct, frozen=True, gc=False):
@@ -83,16 +147,83 @@ class ReleaseResult(Struct, frozen=True, gc=False):
 
 
 class SubmissionResult(Struct, frozen=True, gc=False):
-    """The answer to a submission. A refused result with content is kept: see `list_refused_results`."""
+    """The answer to a submission. A refused result with content is kept: see
+    `list_refused_results`."""
 
     accepted: bool
     reason: SubmitReason
     current_generation: int
     work_lost: bool = False
+    """The work does not count. It is not gone if `kept` is true."""
     kept: bool = False
     work_product_ref: str | None = None
     refused_id: str | None = None
     waits_for: tuple[str, ...] = ()
+    review_causes: tuple[ReviewCause, ...] = ()
+    """Of CONVERGENCE_ESCALATED: why the result waits for a review."""
+
+
+class ReviewInfo(Struct, frozen=True, gc=False, kw_only=True):
+    """A result that waits for a review."""
+
+    task_id: str
+    title: str
+    edge: str | None
+    generation: int
+    digest: str
+    causes: tuple[ReviewCause, ...]
+    session_id: str
+    agent_id: str
+    user_id: str
+    agent_role: str
+    submitted_at: datetime
+    work_product_ref: str
+    size: int
+    payload: bool
+    """`result_data` is None here because it is large: `read_result` opens it."""
+    missing_evaluators: tuple[str, ...] = ()
+    evaluations: Mapping[str, Evaluation] = {}
+    inputs_changed: tuple[str, ...] = ()
+    result_data: Any = None
+    """Only of `get_review`."""
+    reference: str = ""
+    """Where the work lies, in the author's words: a commit, a file, an address."""
+
+
+class ReviewResult(Struct, frozen=True, gc=False):
+    """The answer to an approval, a rejection or an evaluation: the task after it."""
+
+    success: bool
+    reason: ReviewReason
+    task_id: str
+    state: Status
+    generation: int
+    digest: str = ""
+    """Of the result that waits for a review now."""
+    reviewer: str = ""
+    author: str = ""
+    """Of FOUR_EYES: the author's user."""
+    refused_id: str | None = None
+    """Of a rejection: the name under which the work is kept."""
+    waits_for: tuple[str, ...] = ()
+    missing_evaluators: tuple[str, ...] = ()
+
+
+class PushVerdict(Struct, frozen=True, gc=False, kw_only=True):
+    """May a git repository take this commit?"""
+
+    allowed: bool
+    reason: PushReason
+    task_id: str
+    generation: int
+    """Of the branch."""
+    current_generation: int
+    """The task's."""
+    state: Status
+    commit: str = ""
+    """The commit that the result names: the only one that the branch still takes."""
+    held_by: str = ""
+    """The agent that holds the task now."""
 
 
 class SpawnResult(Struct, frozen=True, gc=False):
@@ -149,6 +280,22 @@ class TaskResult(Struct, frozen=True, gc=False, kw_only=True):
     state: RefusedState | None = None
     adopted_generation: int | None = None
     adopted_session: str | None = None
+    reference: str = ""
+    """Where the work lies, in the author's words: a commit, a file, an address."""
+
+
+class TaskProgress(Struct, frozen=True, gc=False):
+    """What was reported of the work on a task."""
+
+    generation: int
+    """Of the last report; `fraction` is that generation's."""
+    updated_at: datetime
+    fraction: float | None = None
+    """How much of it is done, from 0 to 1."""
+    cost: Mapping[str, float] = {}
+    """What all generations have cost together, by unit."""
+    notes: tuple[ProgressNote, ...] = ()
+    """The last ones, the oldest first."""
 
 
 class TaskState(Struct, frozen=True, gc=False, kw_only=True):
@@ -161,12 +308,20 @@ class TaskState(Struct, frozen=True, gc=False, kw_only=True):
     holder: Holder | None = None
     unmet_dependencies: tuple[str, ...] = ()
     unfinished_children: tuple[str, ...] = ()
+    spawned_tasks: tuple[str, ...] = ()
+    """All its subtasks."""
     result: TaskResult | None = None
     refused_results: int = 0
     hold_reason: str | None = None
     held_until: datetime | None = None
     inputs_changed: tuple[str, ...] = ()
+    """Dependencies and children that were reset after the work on this task had begun. The mark
+    stays when the result is accepted, until the task is reset or granted again."""
     failures: int = 0
+    progress: TaskProgress | None = None
+    review: ReviewInfo | None = None
+    """What waits for a review, if the task is IN_REVIEW."""
+    feedback: Feedback | None = None
     created_at: datetime
     updated_at: datetime
 
@@ -187,10 +342,18 @@ class ClaimHistory(Struct, frozen=True, gc=False, kw_only=True):
     acquired_at: datetime
     released_at: datetime | None = None
     release_reason: ReleaseReason | None = None
+    stated_reason: str = ""
+    """Of a release: the holder's own words, if they are not just the kind."""
     result_accepted: bool = False
     result_rejected: bool = False
     work_product_ref: str | None = None
     renewals: int = 0
+    fraction: float | None = None
+    note: str = ""
+    """The last one of this generation."""
+    cost: Mapping[str, float] = {}
+    reference: str = ""
+    """Of the accepted result: where the work lies, in the author's words."""
 
 
 class Lineage(Struct, frozen=True, gc=False):
@@ -202,7 +365,8 @@ class Lineage(Struct, frozen=True, gc=False):
 
 
 class Root(Struct, frozen=True, gc=False):
-    """A task at the bottom of what another waits for: it waits for no third one. `state` is None if there is no such task."""
+    """A task at the bottom of what another waits for: it waits for no third one. `state` is None if
+    there is no such task."""
 
     task_id: str
     state: Status | None
@@ -218,7 +382,8 @@ class Explanation(Struct, frozen=True, gc=False, kw_only=True):
     reason: ClaimReason
     """What a claim would be answered now."""
     because: tuple[str, ...] = ()
-    try_next: tuple[str, ...] = ()
+    try_next: tuple[tuple[str, ...], ...] = ()
+    """Commands, each as its words."""
     waits_for: tuple[str, ...] = ()
     cycle: tuple[str, ...] = ()
     holder: Holder | None = None
@@ -241,14 +406,6 @@ class BlockedTask(Struct, frozen=True, gc=False):
 
     task: Task
     blocked_by: tuple[str, ...]
-
-
-class ClaimRef(Struct, frozen=True, gc=False):
-    """A claim in a session's memory."""
-
-    task_id: str
-    generation: int
-    expires_at: datetime
 
 
 class Progress(Struct, frozen=True, gc=False):
@@ -311,13 +468,26 @@ class SessionMemory(Struct, frozen=True, gc=False, kw_only=True):
     track_progress: Mapping[str, Progress]
 
 
-class AgentInfo(Struct, frozen=True, gc=False):
-    """An agent with a live claim or a recent one."""
+class AgentInfo(Struct, frozen=True, gc=False, kw_only=True):
+    """An agent of a session, and what it does."""
 
     agent_id: str
     session_id: str
-    status: str
-    tasks: tuple[str, ...]
+    status: AgentStatus
+    tasks: tuple[str, ...] = ()
+    """What it holds, also what it is lost on."""
+    current_task: str | None = None
+    """Of these, the one that it claimed last."""
+    tasks_completed: int | None = None
+    """Tasks whose accepted result is its own; None if that was not asked for."""
+    started: datetime | None = None
+    """When its session began."""
+    last_heartbeat: datetime | None = None
+    """When its session was last heard of."""
+    user_id: str = ""
+    instance_type: str = ""
+    workspace: str = ""
+    worktree: str = ""
 
 
 class SessionEnd(Struct, frozen=True, gc=False):
@@ -344,6 +514,15 @@ class Settings(Struct, frozen=True, gc=False):
     limits: Mapping[str, Any]
     profile: str
     tracks: Mapping[str, str]
+    agent_roles: Mapping[str, Any] = {}
+    """The table of roles as `agent_roles.yml` has it; empty if roles limit nobody."""
+    has_own_tracks: bool = True
+    """False: nobody has described any, and `tracks` are the nine standard ones."""
+
+    @property
+    def track_titles(self) -> Mapping[str, str]:
+        """What to call the tracks, as far as somebody has said so."""
+        return self.tracks if self.has_own_tracks else {}
 
 
 class TenantInfo(Struct, frozen=True, gc=False, kw_only=True):
@@ -373,6 +552,8 @@ class KeyInfo(Struct, frozen=True, gc=False, kw_only=True):
     revoked_at: datetime | None = None
     previous_until: datetime | None = None
     """Until then the text before the last rotation is taken too."""
+    agent_roles: tuple[str, ...] = ()
+    """The roles of agents that its holder may state."""
 
 
 class NewKey(Struct, frozen=True, gc=False):
@@ -390,7 +571,8 @@ class NewKey(Struct, frozen=True, gc=False):
 
 
 class FeedEvent(Struct, frozen=True, gc=False):
-    """One event of a project's feed; `cursor` continues behind it, `kind` and `id` name its record."""
+    """One event of a project's feed; `cursor` continues behind it, `kind` and `id` name its
+    record."""
 
     position: int
     cursor: str

@@ -1,8 +1,8 @@
 """Pools and order: which tasks the same workers may take, and which of them comes first.
 
-A pool is `track/edge/roles/assignee/offer`; none of its parts can contain a slash. The order within a pool is a text that
-sorts as bytes, so that every store can seek its head. What depends on others (tracks nobody is on come first) orders the
-pools, when someone asks.
+A pool is `track/edge/roles/assignee/offer`; none of its parts can contain a slash. The order within
+a pool is a text that sorts as bytes, so that every store can seek its head. What depends on others
+(tracks nobody is on come first) orders the pools, when someone asks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from genlock.core import model
+from genlock.core.agent_roles import NO_ROLES, AgentRoles
 from genlock.core.ids import parse_task_id, sort_path, sort_text
 from genlock.core.policy import Order
 from genlock.core.reasons import Status
@@ -32,16 +33,31 @@ class Pool(NamedTuple):
     assignee: str
     offer: str
 
-    def suits(self, *, agent: str | None, tracks: Collection[str] | None, backlog: bool) -> bool:
-        """May this agent take tasks of this pool?"""
-        return (not self.assignee or self.assignee == agent) and (tracks is None or self.track in tracks) and (not self.offer or backlog)
+    def suits(
+        self,
+        *,
+        agent: str | None,
+        tracks: Collection[str] | None,
+        backlog: bool,
+        role: str | None = None,
+        table: AgentRoles = NO_ROLES,
+    ) -> bool:
+        """May this agent, in this role, take tasks of this pool? None is any agent, in any
+        role."""
+        return (
+            (not self.assignee or self.assignee == agent)
+            and (tracks is None or self.track in tracks)
+            and (not self.offer or backlog)
+            and (not self.roles or role is None or table.may_take(role, self.roles.split(",")))
+        )
 
 
 def pool_of(record: model.TaskRecord) -> str:
     """The pool a task is offered in."""
     task = record.task
     offer = BACKLOG_OFFER if record.state is Status.BACKLOG else ""
-    return f"{task.track or ''}/{task.edge or ''}/{','.join(task.roles) if task.roles else ''}/{task.assigned_to or ''}/{offer}"
+    roles = ",".join(task.roles)
+    return f"{task.track or ''}/{task.edge or ''}/{roles}/{task.assigned_to or ''}/{offer}"
 
 
 def parse_pool(pool: str) -> Pool:
@@ -56,7 +72,8 @@ def order_of(record: model.TaskRecord) -> str:
         rank = _RANK.get(task.priority, "2")
         if task.sequence is not None:
             return f"{rank}{task.sequence:04d}{sort_text(task.id)}"
-        # Tasks without a number come in the order in which they were added; those added at once by the numbers of their ids.
+        # Tasks without a number come in the order in which they were added; those added at once by
+        # the numbers of their ids.
         return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{sort_text(task.id)}"
     return _leaf_first(record)
 

@@ -1,217 +1,354 @@
-"""A round: load what a batch needs, decide in order, commit once, and say what came of each item.
+"""A round: loads what a batch needs, decides in order, commits once, and says what came of each
+item.
 
-This is the one place where time, ids, the store's content and the processes of this machine become *facts*. Nothing is
-remembered from one round to the next but the decoding of bytes that have not changed.
+Here time, ids, records and the processes of this machine become facts. Nothing is remembered from
+one round to the next except how unchanged bytes were decoded.
 
-An item is answered only if every record it was decided on is committed or was freshly read. What conflicts is handed back to be
-decided again on what is there then. Reactions are *not* decided here with the change that causes them: they are handed out, and
-the lane runs them as a second round once this one is known to be done.
+An item is answered only if every record that it was decided on is committed or was read in this
+round. Items that conflict are handed back, to be decided again. Reactions are not decided in the
+round whose changes cause them: a second round runs them when the first is known to be done.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from datetime import datetime
 
+from genlock.core.agent_roles import NO_ROLES, AgentRoles
 from genlock.core.commands import (
     AdoptResult,
-    CheckDue,
     ClaimTask,
+    Command,
     DiscardRefused,
-    Hear,
     KeepRefused,
     NoteEpoch,
+    ObserveTask,
     RegisterSession,
     RenewLease,
-    SpawnSubtasks,
+    ReportProgress,
     SubmitResult,
 )
 from genlock.core.decision import Decision
 from genlock.core.events import ClaimExpired
-from genlock.core.facts import Facts, Mercy, Seen, told, wants
+from genlock.core.facts import Facts, ObservedTask, OutageGrace, keys_from_command, keys_from_record
 from genlock.core.keys import PROJECT, SESSION, TASK, TENANT, Key, project_key, tenant_key
-from genlock.core.model import Process, ProjectRecord, Record, SessionRecord, TaskRecord, TenantRecord
-from genlock.core.policy import PROFILES, Policy, TenantLimits
+from genlock.core.model import (
+    Overlap,
+    Process,
+    ProjectRecord,
+    Record,
+    SessionRecord,
+    TaskRecord,
+    TenantRecord,
+)
+from genlock.core.observation import Observation
+from genlock.core.policy import PROFILES, Overlapping, Policy, TenantLimits
 from genlock.core.reasons import Cause
 from genlock.core.rules import decide
 from genlock.core.task.relate import SYSTEM
-from genlock.engine.cells import Cell, Memo, cell_of
-from genlock.engine.commits import NOT_YET, Answer, Commit
-from genlock.engine.counts import Counts, claimed
+from genlock.core.task.view import seems_silent
+from genlock.engine.commit import (
+    NOT_YET,
+    Answer,
+    BatchCommit,
+    DecodeCache,
+    LoadedRecord,
+    loaded_record,
+)
+from genlock.engine.feed_watch import FeedRange, feed_ranges_by_project
 from genlock.engine.jobs import Item, plain_item
-from genlock.engine.outages import Outages
+from genlock.engine.limits import Counts, claimed
+from genlock.engine.outage_grace import OutageTracker
+from genlock.engine.overlap import ModulesInFlight
 from genlock.engine.processes import gone
-from genlock.engine.spans import Span, spans_by_place
-from genlock.errors import BadArgument, GenlockError, OverLimit
-from genlock.store import Asked, Committed, Page, Query, Store, Stored, ask, look
+from genlock.engine.tracks import TrackView, needs_view
+from genlock.errors import BadArgument, GenlockError, NotAllowed, OverLimit
+from genlock.store import (
+    Committed,
+    Observed,
+    Page,
+    PendingLoad,
+    Query,
+    Store,
+    Stored,
+    start_load,
+)
 
 _FRESH_DIGITS = 32
-_LONG_AGO = 0.5
-"""Seconds after which what was asked for is asked for again."""
+_NOT_READ = 2**63
+_OBSERVED_TIMES = 4
+"""So often a round reads records again whose files keep being edited."""
+_STALE_SECONDS = 0.5
+"""A load that was started longer ago than this is repeated."""
 
 
-class Round:
+class BatchRound:
     """One load-decide-commit on one store."""
 
     def __init__(
-        self, store: Store, counts: Counts, *, profile: str = "local", memo: Memo | None = None, outages: Outages | None = None
+        self,
+        store: Store,
+        counts: Counts,
+        *,
+        profile: str = "local",
+        memo: DecodeCache | None = None,
+        outages: OutageTracker | None = None,
+        observe: Callable[[list[Key], datetime], None] | None = None,
     ) -> None:
-        """Where `outages` are heeded, what fell due during one may have to be spared."""
+        """With `outages`, claims that fell due during an outage may be spared. `observe` has the
+        edits of other tools made events, before anything is decided on the records; without it,
+        that is the caller's."""
         self.store = store
         self.counts = counts
         self.profile = profile
-        self.memo = memo or Memo()
+        self.memo = memo or DecodeCache()
         self.now: datetime
-        self.epoch = 0
-        self.cells: dict[Key, Cell] = {}
-        self._foreseen: dict[Query, Page] = {}
+        self.epoch = _NOT_READ
+        """The lowest epoch that this round has read. Everything is decided in it. If the epoch has
+        risen meanwhile, the commit conflicts."""
+        self.loaded_records: dict[Key, LoadedRecord] = {}
+        self._observe = observe
+        self.observed: dict[Key, Observed] = {}
+        """Records whose files others have edited: no event says so yet."""
+        self._unreadable: dict[Key, str] = {}
+        """Tasks whose files cannot be read, and why."""
+        self._prefetched_pages: dict[Query, Page] = {}
+        self._found_claims: dict[Query, list[LoadedRecord]] = {}
         self._outages = outages
-        self._mercies: dict[tuple[str, str], Mercy | None] = {}
+        self._graces: dict[tuple[str, str], OutageGrace | None] = {}
         self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
+        self._agent_roles: dict[tuple[str, str], AgentRoles] = {}
         self._claims: dict[str, int] = {}
-        """Claims by tenant, where they are limited; what this round adds to them; and how many of them time has ended."""
+        """Counted claims by tenant, where they are limited."""
         self._added: dict[str, int] = {}
-        self._lapsed: dict[str, int] = {}
-        self._found_lapsed: dict[str, int] = {}
-        """Of those, the ones that this round has written down."""
-        self._newcomers: set[Key] = set()
-        """Sessions that this round makes known, by registering them or by a grant."""
+        """Claims by tenant that this round adds."""
+        self._overdue: dict[str, int] = {}
+        """Counted claims by tenant whose lease is over."""
+        self._noted_overdue: dict[str, int] = {}
+        """Overdue claims by tenant that this round has ended."""
+        self._tracks: dict[tuple[str, str], TrackView] = {}
+        self._in_flight: dict[tuple[str, str], ModulesInFlight] = {}
+        self._new_sessions: set[Key] = set()
+        """Sessions that this round registers, by a command or by a grant."""
         self._gone: dict[Process | None, bool] = {}
-        """Which processes are known to be gone; looked at once a round, as many claims are one process's."""
+        self._heard: dict[Key, datetime | None] = {}
+        """Which processes are gone. Each is looked at once in a round, because one process may hold
+        many claims."""
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
-        self.drawn_up = Commit(store, outages)
-        """What is to be written."""
-        self._fitting: list[Cell] = []
-        """The cells of these changes."""
+        self.batch_commit = BatchCommit(store, outages)
+        """The changes that this round writes."""
+        self._sent: list[LoadedRecord] = []
+        """The records of these changes."""
         self.troubled = False
-        """Is there anything that could not be committed?"""
+        """Did any record conflict or fail?"""
         self.load_seconds = 0.0
-        self._asked: tuple[list[Key], Asked, float] | None = None
-        """What was asked for ahead and is not heard of yet, and when that was."""
+        self._pending_load: tuple[list[Key], PendingLoad, float] | None = None
+        """The keys and the answer of a load that was started, and when."""
         self._outdated: Set[Key] = frozenset()
 
     # Loading
 
-    def ask(self, items: Sequence[Item]) -> None:
-        """Asks for all that can be told from these commands, to be heard of when the round is prepared for them, or for some of them."""
+    def start_load(self, items: Sequence[Item]) -> None:
+        """Starts to load what these commands name. `prepare` for some or all of them takes the
+        answer."""
         keys = list(self._keys_of(items))
-        self._asked = keys, ask(self.store, keys), time.monotonic()
+        self._pending_load = keys, start_load(self.store, keys), time.monotonic()
 
-    def forget(self, keys: Set[Key]) -> None:
-        """What was asked for of these is old, and counts no more."""
+    def discard_prefetched(self, keys: Set[Key]) -> None:
+        """These records have changed since their load was started."""
         self._outdated = keys
 
-    def load(self, keys: Iterable[Key], foreseen: Sequence[Query] = ()) -> None:
-        """Reads the records that this round has not read yet, and with them what it will be asked to `find`."""
-        cells = self.cells
-        unread = [key for key in keys if key not in cells]
+    def load(self, keys: Iterable[Key], prefetched_queries: Sequence[Query] = ()) -> None:
+        """Reads the records that this round has not read yet, and the pages that it is likely to
+        `find`."""
+        loaded_records = self.loaded_records
+        unread = [key for key in keys if key not in loaded_records]
         start = time.perf_counter()
-        (records, self.now, self.epoch), pages = look(self.store, unread, foreseen)
+        records, pages, self.now, epoch = self._read(unread, prefetched_queries)
+        self.epoch = min(self.epoch, epoch)
         self.load_seconds += time.perf_counter() - start
-        self._foreseen.update(zip(foreseen, pages, strict=True))
-        self._take_in(unread, records)
+        self._prefetched_pages.update(zip(prefetched_queries, pages, strict=True))
+        self._add_loaded(unread, records)
 
-    def _take_in(self, keys: Iterable[Key], records: Mapping[Key, Stored]) -> None:
-        """Makes cells of what was read, and of what was not there."""
+    def _read(
+        self, keys: Sequence[Key], queries: Sequence[Query]
+    ) -> tuple[Mapping[Key, Stored], Sequence[Page], datetime, int]:
+        """Reads once more, if others have edited files of these records, and that has become
+        events."""
+        records, pages, now, epoch, observed = self.store.load(keys, queries)
+        for _ in range(_OBSERVED_TIMES):
+            edited = [each for each in observed if not each.what.now.fault]
+            if self._observe is None or not edited:
+                break
+            self._observe([each.key for each in edited], now)
+            records, pages, now, epoch, observed = self.store.load(keys, queries)
+        for each in observed:
+            if each.what.now.fault:
+                self._unreadable[each.key] = each.what.now.fault
+            else:
+                self.observed[each.key] = each
+        return records, pages, now, epoch
+
+    def _add_loaded(self, keys: Iterable[Key], records: Mapping[Key, Stored]) -> None:
+        """Adds what was read. Records that do not exist are added without content."""
         if self._outages is not None:
             self._outages.found(self.now)
-        cells, decode = self.cells, self.memo.decode
+        loaded_records, decode = self.loaded_records, self.memo.decode
         for key in keys:
             stored = records.get(key)
-            cells[key] = cell_of(key, stored, None if stored is None else decode(stored))
+            loaded_records[key] = loaded_record(
+                key, stored, None if stored is None else decode(stored)
+            )
 
     def find(self, query: Query) -> Page:
-        """What the store finds now, or found when this was foreseen, which counts once."""
-        page = self._foreseen.pop(query, None)
+        """The page that was prefetched for this query, once, or what the store finds now."""
+        page = self._prefetched_pages.pop(query, None)
         return self.store.find(query) if page is None else page
 
-    def forget_foreseen(self) -> None:
-        """What was found before something else was written here is found anew."""
-        self._foreseen.clear()
+    def find_claims(self, query: Query, *, cached: bool = False) -> list[LoadedRecord]:
+        """What a session has claimed, found now; with `cached`, as found earlier in this round."""
+        known = self._found_claims.get(query) if cached else None
+        if known is None:
+            known = self._found_claims[query] = self.add_found(self.find(query).records)
+        return known
 
-    def take(self, found: Iterable[Stored]) -> list[Cell]:
-        """Makes cells of records that `find` has just read. What has changed since it was loaded is known anew, if it is untouched."""
-        cells = []
+    def discard_pages(self) -> None:
+        """Forgets prefetched pages: something was written since they were read."""
+        self._prefetched_pages.clear()
+
+    def add_found(self, found: Iterable[Stored]) -> list[LoadedRecord]:
+        """Adds records that `find` has just read. They replace what this round had loaded, unless
+        it has changed that already."""
+        loaded_records = []
+        if self.store.limits.observes:
+            found = list(found)
+            unread = [stored.key for stored in found if stored.key not in self.loaded_records]
+            if unread:
+                self.load(unread)
+            return [self.loaded_records[stored.key] for stored in found]
         for stored in found:
-            cell = self.cells.get(stored.key)
-            if cell is None or (not cell.sealed and cell.read_digest != stored.digest):
-                cell = self.cells[stored.key] = cell_of(stored.key, stored, self.memo.decode(stored))
-            cells.append(cell)
-        return cells
+            loaded = self.loaded_records.get(stored.key)
+            if loaded is None or (not loaded.sealed and loaded.read_digest != stored.digest):
+                loaded = self.loaded_records[stored.key] = loaded_record(
+                    stored.key, stored, self.memo.decode(stored)
+                )
+            loaded_records.append(loaded)
+        return loaded_records
 
-    def know(self, found: Iterable[tuple[Stored, Record]]) -> None:
-        """Makes cells of records that have just been found and decoded."""
+    def add_decoded(self, found: Iterable[tuple[Stored, Record]]) -> None:
+        """Adds records that have just been found and decoded."""
         for stored, record in found:
-            if stored.key not in self.cells:
-                self.cells[stored.key] = cell_of(stored.key, stored, record)
+            if stored.key not in self.loaded_records:
+                self.loaded_records[stored.key] = loaded_record(stored.key, stored, record)
 
     def settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits]:
         """The policy of a project and the limits of its tenant, as loaded in this round."""
         known = self._settings.get(place)
         if known is not None:
             return known
-        project_cell = self.cells.get(project_key(*place))
-        tenant_cell = self.cells.get(tenant_key(place[0]))
-        project = project_cell.record if project_cell else None
-        tenant = tenant_cell.record if tenant_cell else None
-        policy = project.policy if isinstance(project, ProjectRecord) else Policy()
+        project_record = self.loaded_records.get(project_key(*place))
+        tenant_record = self.loaded_records.get(tenant_key(place[0]))
+        project = project_record.record if project_record else None
+        tenant = tenant_record.record if tenant_record else None
+        policy = project.policy if isinstance(project, ProjectRecord) else self.store.limits.policy
         limits = tenant.limits if isinstance(tenant, TenantRecord) else PROFILES[self.profile]
         self._settings[place] = policy, limits
+        roles = project.agent_roles if isinstance(project, ProjectRecord) else None
+        self._agent_roles[place] = roles or NO_ROLES
         return policy, limits
 
-    def mercy(self, place: tuple[str, str]) -> Mercy | None:
-        """What an outage is an excuse for in this project, if it is one; found out once a round."""
+    def agent_roles(self, place: tuple[str, str]) -> AgentRoles:
+        """The table of roles of a project, as loaded in this round."""
+        self.settings(place)
+        return self._agent_roles[place]
+
+    def outage_grace(self, place: tuple[str, str]) -> OutageGrace | None:
+        """The grace after an outage for this project, if there is one. Looked up once in a
+        round."""
         if self._outages is None or not self._outages.found(self.now):
             return None
-        if place not in self._mercies:
-            self._mercies[place] = self._outages.mercy(place, self.now)
-        return self._mercies[place]
+        if place not in self._graces:
+            self._graces[place] = self._outages.outage_grace(place, self.now)
+        return self._graces[place]
 
     def is_limited(self, place: tuple[str, str]) -> bool:
-        """Does anything have to be counted for whoever wants something of this project?"""
-        limits = self.settings(place)[1]
-        return limits.max_concurrent_claims is not None or limits.max_active_sessions is not None
+        """Does the project, or its tenant, have a limit that needs counting?"""
+        policy, limits = self.settings(place)
+        return (
+            limits.max_concurrent_claims is not None
+            or limits.max_active_sessions is not None
+            or counts_neighbours(policy)
+        )
 
-    def heed_epoch(self, places: Iterable[tuple[str, str]]) -> None:
-        """Projects that have not heard of the store's epoch write it down, with whatever else is written."""
+    def tracks(self, place: tuple[str, str]) -> TrackView | None:
+        """Who works on the project's tracks, where its policy makes that matter."""
+        policy = self.settings(place)[0]
+        if not needs_view(policy):
+            return None
+        if place not in self._tracks:
+            self._tracks[place] = TrackView(self.store, place, policy)
+        return self._tracks[place]
+
+    def modules_in_flight(self, place: tuple[str, str]) -> ModulesInFlight | None:
+        """The modules of the project's work in flight, where its policy makes them matter."""
+        if self.settings(place)[0].overlap is Overlapping.OFF:
+            return None
+        if place not in self._in_flight:
+            self._in_flight[place] = self.counts.modules_in_flight(place)
+        return self._in_flight[place]
+
+    def note_epoch(self, places: Iterable[tuple[str, str]]) -> None:
+        """Adds the store's epoch to the records of projects that do not know it yet."""
         for place in places:
-            cell = self.cells.get(project_key(*place))
-            if cell is not None and isinstance(cell.record, ProjectRecord) and cell.record.epoch < self.epoch:
-                self.decide(plain_item(NoteEpoch(cell.key, SYSTEM)))
+            loaded = self.loaded_records.get(project_key(*place))
+            if (
+                loaded is not None
+                and isinstance(loaded.record, ProjectRecord)
+                and loaded.record.epoch < self.epoch
+            ):
+                self.decide(plain_item(NoteEpoch(loaded.key, SYSTEM)))
 
     # Deciding
 
-    def prepare(self, items: Sequence[Item], besides: Iterable[Key] = (), foreseen: Sequence[Query] = ()) -> None:
-        """Loads all that these commands will be decided on: what can be told from the commands, then from the records."""
-        if self._asked is not None:
-            self._hear(*self._asked)
+    def prepare(
+        self,
+        items: Sequence[Item],
+        besides: Iterable[Key] = (),
+        prefetched_queries: Sequence[Query] = (),
+    ) -> None:
+        """Loads all that these commands will be decided on: what can be told from the commands,
+        then from the records."""
+        if self._pending_load is not None:
+            self._take_load(*self._pending_load)
         else:
-            self.load(dict.fromkeys(besides) | self._keys_of(items), foreseen)
+            self.load(dict.fromkeys(besides) | self._keys_of(items), prefetched_queries)
         if self._outages is not None:
             for place in {item.command.key[:2] for item in items}:
-                self.mercy(place)
-        self.prepare_others(items)
+                self.outage_grace(place)
+        self.load_related(items)
 
-    def _hear(self, keys: list[Key], asked: Asked, at: float) -> None:
-        """What was asked for. If it is long ago, the store may have been away since, and what it said then says nothing of now."""
-        self._asked = None
+    def _take_load(self, keys: list[Key], pending: PendingLoad, at: float) -> None:
+        """Takes the answer of the load that was started. If that was long ago the store may have
+        been away since, so everything is loaded again."""
+        self._pending_load = None
         start = time.perf_counter()
-        records, self.now, self.epoch = asked.answers()
+        records, _, self.now, epoch, _ = pending.answers()
         self.load_seconds += time.perf_counter() - start
-        if time.monotonic() - at > _LONG_AGO:
+        if time.monotonic() - at > _STALE_SECONDS:
             self.load(keys)
             return
-        self._take_in([key for key in keys if key not in self._outdated], records)
+        self.epoch = min(self.epoch, epoch)
+        self._add_loaded([key for key in keys if key not in self._outdated], records)
         settings = [key for key in keys if key in self._outdated and key.kind in (PROJECT, TENANT)]
         if settings:
             self.load(settings)
 
     def _keys_of(self, items: Sequence[Item]) -> dict[Key, None]:
-        """What can be told from the commands, which say it themselves from now on."""
+        """The keys that the commands name. Notes them in the items."""
         keys: dict[Key, None] = {}
         places: set[tuple[str, str]] = set()
         for item in items:
@@ -219,7 +356,7 @@ class Round:
             key = command.key
             keys[key] = None
             places.add(key[:2])
-            item.wanted = told(command)
+            item.wanted = keys_from_command(command)
             for wanted in item.wanted:
                 keys[wanted] = None
         for tenant, project in places:
@@ -227,37 +364,52 @@ class Round:
             keys[tenant_key(tenant)] = None
         return keys
 
-    def prepare_others(self, items: Iterable[Item]) -> None:
-        """Loads what the records, now known, say that the commands need besides."""
+    def load_related(self, items: Iterable[Item]) -> None:
+        """Loads the records that the commands need according to the records loaded so far."""
         missing: dict[Key, None] = {}
         for item in items:
             command = item.command
-            wanted = wants(self.cells[command.key].record, command)
+            wanted = keys_from_record(self.loaded_records[command.key].record, command)
             if wanted:
                 item.wanted += wanted
             for key in item.wanted:
-                if key not in self.cells:
+                if key not in self.loaded_records:
                     missing[key] = None
         if missing:
             self.load(missing)
 
     def facts(self, item: Item, record: Record | None) -> Facts:
-        """What is so besides the record, for this command."""
-        command, cells, wanted = item.command, self.cells, item.wanted
+        """The facts for this command, besides its record."""
+        command, loaded_records, wanted = item.command, self.loaded_records, item.wanted
         key, by, kind = command.key, command.by, type(command)
         place = key[:2]
         policy, limits = self.settings(place)
-        mercy = self._mercies.get(place) if self._mercies else None
+        agent_roles = self._agent_roles[place]
+        outage_grace = self._graces.get(place) if self._graces else None
         if not wanted and kind is SubmitResult:
-            # By far the commonest ones, here and below: nothing else is to be known for them.
-            return Facts(now=self.now, epoch=self.epoch, policy=policy, limits=limits, fresh=self._fresh_id(), mercy=mercy)
+            # By far the most common cases, here and below: they need no other facts.
+            return Facts(
+                now=self.now,
+                epoch=self.epoch,
+                policy=policy,
+                limits=limits,
+                fresh=self._fresh_id(),
+                outage_grace=outage_grace,
+                agent_roles=agent_roles,
+            )
         session = holder = None
         holder_gone = False
-        others: Mapping[str, Seen] = {}
+        holder_heard = None
+        others: Mapping[str, ObservedTask] = {}
         claims = sessions = None
-        if kind is ClaimTask or kind is RenewLease:
-            session = cells[wanted[0]].record
-            if session is not None and len(wanted) == 1 and limits.max_concurrent_claims is None:
+        if kind is ClaimTask or kind is RenewLease or kind is ReportProgress:
+            session = loaded_records[wanted[0]].record
+            if (
+                session is not None
+                and len(wanted) == 1
+                and limits.max_concurrent_claims is None
+                and not counts_neighbours(policy)
+            ):
                 return Facts(
                     now=self.now,
                     epoch=self.epoch,
@@ -265,27 +417,44 @@ class Round:
                     limits=limits,
                     fresh=self._fresh_id(),
                     session=session,  # type: ignore[arg-type]
-                    mercy=mercy,
+                    outage_grace=outage_grace,
+                    agent_roles=agent_roles,
                 )
         refused = task = None
         if kind is AdoptResult:
-            refused = cells[item.wanted[0]].record
+            refused = loaded_records[item.wanted[0]].record
         elif (kind is DiscardRefused or kind is KeepRefused) and item.wanted:
-            task = cells[item.wanted[0]].record
-        if len(item.wanted) > 1 or kind is Hear or kind is CheckDue or kind is SpawnSubtasks or (item.wanted and kind is SubmitResult):
-            others = self._others(item.wanted)
-            if isinstance(record, TaskRecord) and record.claim is not None and record.claim.session != by.session:
-                cell = cells.get(key.beside(SESSION, record.claim.session))
-                holder = cell.record if cell else None
-                holder_gone = isinstance(holder, SessionRecord) and self._is_gone(holder.process)
+            task = loaded_records[item.wanted[0]].record
+            if kind is KeepRefused:
+                session = loaded_records[item.wanted[1]].record
+        if len(wanted) > 1 or (wanted and session is None):
+            others = self._others(wanted)
+            if (
+                isinstance(record, TaskRecord)
+                and record.claim is not None
+                and record.claim.session != by.session
+            ):
+                loaded = loaded_records.get(key.beside(SESSION, record.claim.session))
+                holder = loaded.record if loaded else None
+                if isinstance(holder, SessionRecord):
+                    holder_gone = self._is_gone(holder.process)
+                    if seems_silent(holder, record.claim, self.now):
+                        holder_heard = self._last_heard(key.beside(SESSION, holder.id))
         if kind is RegisterSession and isinstance(record, SessionRecord):
             holder_gone = self._is_gone(record.process)
         if kind is ClaimTask and limits.max_concurrent_claims is not None:
             claims = self._claims_of(key.tenant, limits.max_concurrent_claims)
-        newcomer = _newcomer(item, session, record)
-        if newcomer is not None and limits.max_active_sessions is not None and newcomer not in self._newcomers:
-            added = sum(other.tenant == key.tenant for other in self._newcomers)
-            sessions = added + self.counts.sessions(key.tenant, self.now, limits.max_active_sessions - added)
+        on_track, earlier = self._of_track(command, record)
+        new_session = _new_session(item, session, record)
+        if (
+            new_session is not None
+            and limits.max_active_sessions is not None
+            and new_session not in self._new_sessions
+        ):
+            added = sum(other.tenant == key.tenant for other in self._new_sessions)
+            sessions = added + self.counts.sessions(
+                key.tenant, self.now, limits.max_active_sessions - added
+            )
         return Facts(
             now=self.now,
             epoch=self.epoch,
@@ -295,170 +464,252 @@ class Round:
             session=session,  # type: ignore[arg-type]
             holder=holder,  # type: ignore[arg-type]
             holder_gone=holder_gone,
+            holder_heard=holder_heard,
             others=others,
             refused=refused,  # type: ignore[arg-type]
             task=task,  # type: ignore[arg-type]
-            mercy=mercy,
+            observation=self._observation(command),
+            outage_grace=outage_grace,
+            agent_roles=agent_roles,
             claims=claims,
             sessions=sessions,
+            on_track=on_track,
+            overlaps=self._overlaps(command, record),
+            earlier_in_track=earlier,
         )
+
+    def _observation(self, command: Command) -> Observation | None:
+        """What is to be observed, unless this round has done so."""
+        if type(command) is not ObserveTask or self.loaded_records[command.key].seen is not None:
+            return None
+        observed = self.observed.get(command.key)
+        return None if observed is None else observed.what
 
     def _is_gone(self, process: Process | None) -> bool:
         known = self._gone.get(process)
         if known is None:
-            known = self._gone[process] = gone(process)
+            known = self._gone[process] = gone(process, shared=self.store.limits.shared)
         return known
 
-    def _claims_of(self, tenant: str, limit: int) -> int:
-        """Live ones. Counted once a round; what this round adds counts at once.
+    def _last_heard(self, session: Key) -> datetime | None:
+        if session not in self._heard:
+            self._heard[session] = self.counts.last_heard(session)
+        return self._heard[session]
 
-        Those that time has ended are looked for only where they would make a difference.
+    def _claims_of(self, tenant: str, limit: int) -> int:
+        """The tenant's live claims: counted once in a round, with what this round adds.
+
+        Overdue claims are looked for only if they would make a difference.
         """
         if tenant not in self._claims:
             self._claims[tenant] = self.counts.claims(tenant)
         claims = self._claims[tenant] + self._added.get(tenant, 0)
         if claims < limit:
             return claims
-        if tenant not in self._lapsed:
-            self._lapsed[tenant] = self.counts.lapsed(tenant, self.now, self._claims[tenant])
-        return claims - self._lapsed[tenant] + self._found_lapsed.get(tenant, 0)
+        if tenant not in self._overdue:
+            self._overdue[tenant] = self.counts.overdue_claims(
+                tenant, self.now, self._claims[tenant]
+            )
+        return claims - self._overdue[tenant] + self._noted_overdue.get(tenant, 0)
 
-    def _others(self, wanted: Iterable[Key]) -> Mapping[str, Seen]:
+    def _of_track(
+        self, command: Command, record: Record | None
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Of a claim: the other agents on the task's track, and what comes before it there."""
+        if type(command) is not ClaimTask or not isinstance(record, TaskRecord):
+            return (), ()
+        view = self.tracks(command.key[:2])
+        if view is None:
+            return (), ()
+        return view.others(record.task.track, command.by.agent), view.before(record.task)
+
+    def _overlaps(self, command: Command, record: Record | None) -> tuple[Overlap, ...]:
+        """Of a claim: the work in flight that shares modules with the task."""
+        if type(command) is not ClaimTask or not isinstance(record, TaskRecord):
+            return ()
+        view = self.modules_in_flight(command.key[:2])
+        return () if view is None else view.overlaps(record.task, command.by)
+
+    def _others(self, wanted: Iterable[Key]) -> Mapping[str, ObservedTask]:
         seen = {}
         for key in wanted:
-            # As it was read: what this round does to it is not known to be done, and nobody may build on it.
-            other = self.cells[key]
+            # As it was read: nothing may rest on a change that is not committed yet.
+            other = self.loaded_records[key]
             if isinstance(other.read, TaskRecord):
-                seen[key.id] = Seen(other.read_version, other.read.state, other.read.task.parent, other.read.task)
+                seen[key.id] = ObservedTask(
+                    other.read_version, other.read.state, other.read.task.parent, other.read.task
+                )
         return seen
 
     def _fresh_id(self) -> str:
         at = self._fresh_at
         if at >= len(self._fresh):
-            # Few at first: most rounds are of one command or two.
+            # Few at first: most rounds have one command or two.
             self._fresh = os.urandom(_FRESH_DIGITS // 2 * (128 if self._fresh else 4)).hex()
             at = 0
         self._fresh_at = at + _FRESH_DIGITS
         return self._fresh[at : self._fresh_at]
 
     def decide(self, item: Item) -> Decision | GenlockError | None:
-        """Decides one command on the records as they stand; None if the record has had enough events for one change."""
+        """Decides one command on the records as they stand; None if the record has had enough
+        events for one change."""
         command = item.command
-        cell = self.cells[command.key]
-        if cell.sealed and len(cell.sealed) + _MOST_EVENTS_A_DECISION > self._most_events:
+        loaded = self.loaded_records[command.key]
+        if loaded.sealed and len(loaded.sealed) + _MOST_EVENTS_A_DECISION > self._most_events:
             return None
         try:
-            decision = decide(cell.record, command, self.facts(item, cell.record))
+            if self._unreadable and type(command) is ClaimTask:
+                self._check_readable(command.key)
+            decision = decide(loaded.record, command, self.facts(item, loaded.record))
         except GenlockError as error:
             item.decision = error
             return error
         except _UNWRITABLE as error:
-            # An edge let something through that it should have refused; its caller is told, and the lane lives on.
+            # An edge let something through that it should have refused. The caller gets an error,
+            # and the lane goes on.
             item.decision = BadArgument(f"{command.key.id}: cannot be decided ({error})")
             return item.decision  # type: ignore[no-any-return]
         if decision.events:
-            if len(cell.sealed) + len(decision.events) > self._most_events:
-                if cell.sealed:
+            if len(loaded.sealed) + len(decision.events) > self._most_events:
+                if loaded.sealed:
                     return None
-                item.decision = OverLimit(f"{command.key.id}: {len(decision.events)} events in one change")
+                item.decision = OverLimit(
+                    f"{command.key.id}: {len(decision.events)} events in one change"
+                )
                 return item.decision  # type: ignore[no-any-return]
             try:
-                before = cell.record
-                cell.apply(decision)
+                before = loaded.record
+                loaded.apply(decision)
             except _UNWRITABLE as error:
                 item.decision = BadArgument(f"{command.key.id}: cannot be written ({error})")
                 return item.decision  # type: ignore[no-any-return]
-            if self._claims or (item.wanted and decision.also):
+            if type(command) is ObserveTask:
+                # From here on the record knows of the edit; what is written rests on these files.
+                loaded.seen = self.observed[command.key].seen
+            if self._claims or (item.wanted and decision.followups):
                 self._count(item, before, decision)
+            if self._tracks and command.key[:2] in self._tracks:
+                self._tracks[command.key[:2]].count(before, decision.record)
+            if self._in_flight and command.key[:2] in self._in_flight:
+                self._in_flight[command.key[:2]].note(decision.record)
             if before is None and type(command) is RegisterSession:
-                self._newcomers.add(command.key)
+                self._new_sessions.add(command.key)
         item.decision = decision
-        if decision.also:
+        if decision.followups:
             item.decision = decision = self._register(decision)
         return decision
 
-    def _register(self, decision: Decision) -> Decision:
-        """A granted claim registers its session in the same commit: who is killed right after it must be known to be gone.
+    def is_unreadable(self, key: Key) -> bool:
+        """Can the task's file not be read?"""
+        return key in self._unreadable
 
-        Nothing rests on it: whether or not the claim goes through, the session is there.
+    def _check_readable(self, key: Key) -> None:
+        """NotAllowed for a task of which nobody can say what its file means."""
+        fault = self._unreadable.get(key)
+        if fault is not None:
+            raise NotAllowed(f"{fault}; repair the file, then claim the task")
+
+    def _register(self, decision: Decision) -> Decision:
+        """A granted claim registers its session in the same commit, so that a holder that is killed
+        right afterwards is known to be gone.
+
+        Nothing rests on it: the session may be registered even if the claim conflicts.
         """
         rest = []
-        for command in decision.also:
-            if type(command) is RegisterSession and command.key in self.cells:
+        for command in decision.followups:
+            if type(command) is RegisterSession and command.key in self.loaded_records:
                 item = plain_item(command)
-                cell = self.cells[command.key]
-                cell.apply(decide(cell.record, command, self.facts(item, cell.record)))
+                loaded = self.loaded_records[command.key]
+                loaded.apply(decide(loaded.record, command, self.facts(item, loaded.record)))
             else:
                 rest.append(command)
         return Decision(decision.outcome, decision.events, decision.record, tuple(rest))
 
     def _count(self, item: Item, before: Record | None, decision: Decision) -> None:
-        """What this decision adds or takes away counts for the next one."""
+        """Counts what this decision adds or removes, for the next one."""
         if self._claims:
             tenant = item.command.key.tenant
-            self._added[tenant] = self._added.get(tenant, 0) + claimed(decision.record) - claimed(before)
-            found = sum(type(event) is ClaimExpired and event.cause is Cause.LEASE_OVER for event in decision.events)
-            self._found_lapsed[tenant] = self._found_lapsed.get(tenant, 0) + found
-        if item.wanted and decision.also and self.cells[item.wanted[0]].record is None:
-            self._newcomers.add(item.wanted[0])
+            self._added[tenant] = (
+                self._added.get(tenant, 0) + claimed(decision.record) - claimed(before)
+            )
+            found = sum(
+                type(event) is ClaimExpired and event.cause is Cause.LEASE_OVER
+                for event in decision.events
+            )
+            self._noted_overdue[tenant] = self._noted_overdue.get(tenant, 0) + found
+        if (
+            item.wanted
+            and decision.followups
+            and self.loaded_records[item.wanted[0]].record is None
+        ):
+            self._new_sessions.add(item.wanted[0])
 
-    def cells_of(self, item: Item) -> list[Cell]:
-        """The changed records among those that the item's decision rests on."""
+    def changed_records(self, item: Item) -> list[LoadedRecord]:
+        """The records that the item's decision rests on and that this round changes."""
         keys = (item.command.key, *item.wanted)
-        return [cell for cell in map(self.cells.get, keys) if cell is not None and cell.sealed]
+        return [
+            loaded
+            for loaded in map(self.loaded_records.get, keys)
+            if loaded is not None and loaded.sealed
+        ]
 
     # Committing
 
-    def commit(self, until: float) -> list[Cell]:
-        """Writes all that has changed. Conflicting cells are marked; the others, committed, are returned."""
-        self.draw_up()
-        return self.note(self.drawn_up.write(until))
+    def commit(self, until: float) -> list[LoadedRecord]:
+        """Writes all changes. Marks conflicting records and returns the committed ones."""
+        self.seal()
+        return self.take_answers(self.batch_commit.write(until))
 
-    def draw_up(self) -> bool:
-        """Makes the changes that are to be written; is there anything? Nothing may be decided here from now on."""
+    def seal(self) -> bool:
+        """Makes the changes that are to be written, and says whether there are any. Nothing may be
+        decided in this round afterwards."""
+        self.batch_commit.epoch = self.epoch
         most = self.store.limits.body_bytes
-        for cell in self.cells.values():
-            if not cell.sealed:
+        for loaded in self.loaded_records.values():
+            if not loaded.sealed:
                 continue
-            change = cell.change()
+            change = loaded.change()
             largest = len(change[5])
-            for _, _, body in cell.sealed:
+            for _, _, body in loaded.sealed:
                 if len(body) > largest:
                     largest = len(body)
             if largest > most:
-                cell.error = OverLimit(f"{cell.key.kind} {cell.key.id}: {len(change.body):,} bytes, this store takes {most:,}")
+                loaded.error = OverLimit(
+                    f"{loaded.key.kind} {loaded.key.id}: {len(change.body):,} bytes, this store "
+                    f"takes {most:,}"
+                )
                 self.troubled = True
                 continue
-            self.drawn_up.changes.append(change)
-            self._fitting.append(cell)
-        return bool(self._fitting)
+            self.batch_commit.changes.append(change)
+            self._sent.append(loaded)
+        return bool(self._sent)
 
-    def spans(self, answers: Sequence[Answer]) -> list[Span]:
-        """Where the events of what was committed have come to stand, by project."""
-        return spans_by_place(
+    def feed_ranges(self, answers: Sequence[Answer]) -> list[FeedRange]:
+        """Where in the feeds the committed events are, by project."""
+        return feed_ranges_by_project(
             [
                 (change[0][:2], answer[0], len(change[7]))
-                for change, answer in zip(self.drawn_up.changes, answers, strict=True)
+                for change, answer in zip(self.batch_commit.changes, answers, strict=True)
                 if type(answer) is Committed
             ]
         )
 
-    def note(self, answers: Sequence[Answer]) -> list[Cell]:
-        """Marks what conflicted or failed; the rest, committed, is returned."""
+    def take_answers(self, answers: Sequence[Answer]) -> list[LoadedRecord]:
+        """Marks records that conflicted or failed, and returns the committed ones."""
         committed = []
         counted = self.counts.is_kept
-        for cell, answer in zip(self._fitting, answers, strict=True):
+        for loaded, answer in zip(self._sent, answers, strict=True):
             if type(answer) is Committed:
-                cell.position = answer.position
-                committed.append(cell)
-                if counted and cell.key.kind == TASK:
-                    self.counts.changed(cell.key, cell.read, cell.record)
+                loaded.position = answer.position
+                committed.append(loaded)
+                if counted and loaded.key.kind == TASK:
+                    self.counts.changed(loaded.key, loaded.read, loaded.record)
             elif isinstance(answer, GenlockError):
-                cell.error = answer
+                loaded.error = answer
             else:
-                cell.conflicted = True
-                cell.unsure = answer is NOT_YET
-        if len(committed) < len(self._fitting) or self.troubled:
+                loaded.conflicted = True
+                loaded.unsure = answer is NOT_YET
+        if len(committed) < len(self._sent) or self.troubled:
             self.troubled = True
             self.counts.forget()
         return committed
@@ -468,9 +719,18 @@ _MOST_EVENTS_A_DECISION = 8
 _UNWRITABLE = (OverflowError, RecursionError, TypeError, ValueError)
 
 
-def _newcomer(item: Item, session: Record | None, record: Record | None) -> Key | None:
-    """The session that this command would make known, if there is one."""
+def counts_neighbours(policy: Policy) -> bool:
+    """Does a claim depend on what else is claimed in the project?"""
+    return needs_view(policy) or policy.overlap is not Overlapping.OFF
+
+
+def _new_session(item: Item, session: Record | None, record: Record | None) -> Key | None:
+    """The session that this command would register, if any."""
     command = item.command
     if type(command) is ClaimTask:
         return item.wanted[0] if session is None else None
-    return command.key if type(command) is RegisterSession and not command.implied and record is None else None
+    return (
+        command.key
+        if type(command) is RegisterSession and not command.implied and record is None
+        else None
+    )

@@ -1,4 +1,4 @@
-"""The engine: lanes on one store, chosen by tenant and project."""
+"""The engine: lanes on one store, chosen by tenant and project, and the monitor that sweeps it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 from zlib import crc32
 
-from genlock.core.facts import Mercy
-from genlock.engine.activity import Activity
-from genlock.engine.batch import Round
-from genlock.engine.counts import Counts
+from genlock.core.codec import decode_record
+from genlock.core.facts import OutageGrace
+from genlock.core.keys import PROJECT, TENANT, Key, project_key, tenant_key
+from genlock.core.model import TenantRecord
+from genlock.engine.batch import BatchRound
+from genlock.engine.feed_watch import FeedWatch
 from genlock.engine.inbox import TO_GIVE_BACK_SECONDS
-from genlock.engine.jobs import Job, Request
+from genlock.engine.jobs import Job, Request, Sweep
 from genlock.engine.lane import Lane
-from genlock.engine.observing import Observer
-from genlock.engine.outages import Outages
-from genlock.engine.patience import patiently
-from genlock.engine.uninterrupted import uninterrupted
-from genlock.engine.watcher import Watcher
-from genlock.errors import Closed, GenlockError, StoreError
+from genlock.engine.limits import Counts
+from genlock.engine.observer import Activity, Observer
+from genlock.engine.outage_grace import OutageTracker
+from genlock.engine.retry import retry_until
+from genlock.engine.scan import places, purge_old
+from genlock.errors import Busy, Closed, GenlockError, StoreCorrupt, StoreError
 from genlock.store import Store
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
+
 
 T = TypeVar("T")
 
@@ -37,7 +40,7 @@ _CLOSE_SECONDS = 30.0
 
 
 class Engine:
-    """Takes jobs, gives answers. Belongs to the process that made it."""
+    """Takes jobs and answers them. It belongs to the process that created it."""
 
     def __init__(
         self,
@@ -50,22 +53,23 @@ class Engine:
         service: bool = False,
         lent: bool = False,
     ) -> None:
-        """`lanes` are the most that are wanted; a store says how many gain anything. `observer` is told of every batch.
+        """`lanes` is an upper bound: the store says how many are of use. `observer` is told of
+        every batch.
 
-        A `service` heeds outages (see outages.py). A store that is `lent` may be in use elsewhere.
+        A `service` grants a grace after outages. A store that is `lent` may be in use elsewhere.
         """
         self.store = store
         self._lent = lent
-        self.outages = Outages(store) if service else None
+        self.outages = OutageTracker(store) if service else None
         if self.outages is not None:
-            with suppress(StoreError):  # it is away; the start is when it is there
+            with suppress(StoreError):  # if the store is away, the start is when it is back
                 self.outages.found(store.load([]).now)
         self.profile = profile
         self.deadline_seconds = deadline_seconds
         self.pid = os.getpid()
         self.name = f"{os.uname().nodename}-{self.pid}-{os.urandom(3).hex()}"
         self.activity = Activity(store)
-        self._watcher = Watcher(store, hears=not lent)
+        self._watcher = FeedWatch(store, alone=not lent)
         self._closed = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
@@ -84,39 +88,54 @@ class Engine:
             for n in range(most)
         ]
 
-    def submit(self, requests: Sequence[Request], *, loop: AbstractEventLoop | None = None, patience: float = 0) -> Job:
-        """Queues requests that are answered together; all must be of one project. `patience` is added to the deadline."""
+    def submit(
+        self,
+        requests: Sequence[Request],
+        *,
+        loop: AbstractEventLoop | None = None,
+        patience: float = 0,
+    ) -> Job:
+        """Queues requests of one project that are answered together. `patience` is added to the
+        deadline."""
         job = self._job(requests, patience, loop)
         self._lane(requests[0]).submit(job)
         return job
 
     def ask(self, requests: Sequence[Request], *, patience: float = 0) -> Job:
-        """The same for a thread, which waits for the answers; on a store of this machine it does the work itself if it is alone."""
+        """Queues requests and waits in the calling thread for their answers."""
         job = self._job(requests, patience)
         lane = self._lane(requests[0])
+        if lane.thread is threading.current_thread():
+            raise Busy(
+                "asked from within another call, by a finalizer or a tracer; nothing was done, ask "
+                "again outside of it"
+            )
         try:
-            if self.store.limits.shared or not uninterrupted(partial(lane.do, job)):
-                lane.submit(job)
+            lane.submit(job)
             return job.wait()
         except GenlockError:
             raise
         except BaseException:
-            # Ctrl-C: what was granted, or is from now on, has nobody to hold it.
+            # Ctrl-C: nobody holds what was granted, or is granted from now on.
             self.abandon(job)
             raise
 
-    def _job(self, requests: Sequence[Request], patience: float, loop: AbstractEventLoop | None = None) -> Job:
+    def _job(
+        self, requests: Sequence[Request], patience: float, loop: AbstractEventLoop | None = None
+    ) -> Job:
         if self._closed:
             raise Closed("the coordinator is closed")
         return Job(requests, time.monotonic() + self.deadline_seconds + patience, loop)
 
     def read(self, function: Callable[[], T]) -> T:
-        """Looks at the store in the calling thread; waits for a store that is away until the deadline, as commands do."""
-        return patiently(function, time.monotonic() + self.deadline_seconds)
+        """Reads the store in the calling thread. While it is unavailable, retries until the
+        deadline, as commands do."""
+        return retry_until(function, time.monotonic() + self.deadline_seconds)
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for this job any more: it is dropped if it has not begun, and what it is granted is given back."""
-        # What it may have been granted is to be found out also where a caller would have lost patience.
+        """Nobody waits for this job any more. It is dropped if it has not begun, and what it is
+        granted is released."""
+        # Whether it was granted anything must be found out even after the caller's deadline.
         job.deadline = max(job.deadline, time.monotonic() + TO_GIVE_BACK_SECONDS)
         job.cancelled = True
         if job.left == 0:
@@ -124,25 +143,30 @@ class Engine:
         else:
             self._lane(job.requests[0]).poke()
 
-    def look(self) -> Round:
-        """A round for those who only look; nothing of it may be committed."""
-        return Round(self.store, Counts(self.store, self.outages, self.activity), profile=self.profile, outages=self.outages)
+    def look(self) -> BatchRound:
+        """A round for reading. Nothing of it may be committed."""
+        return BatchRound(
+            self.store,
+            Counts(self.store, self.outages, self.activity),
+            profile=self.profile,
+            outages=self.outages,
+        )
 
-    def mercy(self, place: tuple[str, str], now: datetime) -> Mercy | None:
-        """What an outage is an excuse for in this project, if it is one."""
-        return None if self.outages is None else self.outages.mercy(place, now)
+    def outage_grace(self, place: tuple[str, str], now: datetime) -> OutageGrace | None:
+        """The grace for this project, if an outage ended a short time ago."""
+        return None if self.outages is None else self.outages.outage_grace(place, now)
 
     def depths(self) -> dict[str, tuple[int, int]]:
-        """By lane: jobs that wait to be begun, and requests for a next task that wait for one."""
+        """By lane: jobs that wait in the inbox, and requests that wait for a task."""
         return {str(n): (lane.depth, lane.waiters) for n, lane in enumerate(self._lanes)}
 
     @property
     def is_broken(self) -> bool:
-        """Has a lane ended that nobody has closed? Only a bug of ours does that, and nothing but a new start helps."""
+        """Has a lane ended without being closed? Only a bug does that, and only a restart helps."""
         return not self._closed and not all(lane.thread.is_alive() for lane in self._lanes)
 
     def poke(self) -> None:
-        """Time may have moved: look again."""
+        """Makes all waiters look again: time may have moved."""
         for lane in self._lanes:
             lane.poke()
 
@@ -151,11 +175,12 @@ class Engine:
         self._closers.append(stop)
 
     def close(self) -> None:
-        """Finishes what is under way, answers the rest `Closed`, closes the store."""
+        """Finishes the batches in flight, answers the rest with `Closed`, closes the store."""
         self._end()
 
     def release(self) -> None:
-        """The same for an engine that nobody will ask any more. Nobody has said that a store that is lent is to be closed."""
+        """Closes an engine that was dropped. A store that is lent stays open: nobody has asked to
+        close it."""
         self._end(keep_store=self._lent)
 
     def _end(self, *, keep_store: bool = False) -> None:
@@ -186,5 +211,64 @@ class Engine:
 
 @lru_cache(maxsize=4096)
 def _spread(tenant: str, project: str) -> int:
-    """A number by which projects are divided among lanes, the same in every process."""
+    """A number that divides projects among lanes, the same in every process."""
     return crc32(f"{tenant}/{project}".encode())
+
+
+# The monitor
+
+
+INTERVAL_SECONDS = 5.0
+
+
+class Monitor:
+    """A thread that sweeps projects at intervals and ends with its engine.
+
+    No answer depends on it: it writes down sooner what any caller would find. It checks everything
+    that is due at every sweep. It looks for lost holders in tours, some at each sweep, so that a
+    hundred thousand claims cost no more than a thousand. A monitor of a single project looks for
+    all of them at every sweep, and therefore sweeps seldom.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        interval_seconds: float = INTERVAL_SECONDS,
+        place: tuple[str, str] | None = None,
+    ) -> None:
+        """Of every project, or of the one at this place."""
+        self._engine = engine
+        self._interval = interval_seconds
+        self._place = place
+        self._stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="genlock-monitor", daemon=True)
+        engine.on_close(self._stop.set)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def sweep(self) -> None:
+        """Sweeps every project once, as far as a tour goes, and drops what is past its tenant's
+        retention; or all of its own project."""
+        if self._place is not None:
+            self._engine.submit([Sweep(project_key(*self._place))], patience=120).wait()
+            return
+        for tenant, project in places(self._engine.store)[1:]:
+            # One that is damaged is not to keep the others from being looked after.
+            with suppress(StoreCorrupt):
+                self._look_after(tenant, project)
+
+    def _look_after(self, tenant: str, project: str) -> None:
+        store = self._engine.store
+        self._engine.submit(
+            [Sweep(Key(tenant, project, PROJECT, project), tour=True)], patience=60
+        ).wait()
+        stored = store.load([tenant_key(tenant)]).records.get(tenant_key(tenant))
+        record = decode_record(TENANT, stored.body) if stored is not None else None
+        if isinstance(record, TenantRecord):
+            purge_old(store, (tenant, project), record.limits)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval):
+            with suppress(GenlockError):
+                self.sweep()

@@ -1,37 +1,70 @@
-"""What waits for a lane: jobs in two queues, what is to be given back, and whether somebody has called.
+"""The inbox of a lane: jobs in two queues, grants to be released, and the signal that wakes the
+lane.
 
-Any thread puts something in; only the lane's own thread sleeps here and takes it out.
+Any thread puts things in. Only the lane's thread sleeps here and takes them out.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from math import inf
-from threading import get_ident
 from typing import TYPE_CHECKING
 
 from genlock.core.commands import Command, ReleaseClaim, RenewLease, SubmitResult
-from genlock.engine.answering import releases_of
-from genlock.engine.bell import Bell
-from genlock.engine.jobs import Job
-from genlock.errors import Busy, Closed
+from genlock.engine.jobs import Job, releases_of
+from genlock.errors import Closed
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+
+class Wakeup:
+    """Wakes the one thread that sleeps on it. The caller of every method holds `lock`.
+
+    A condition variable would create a new lock for every sleep and look for sleepers at every
+    notification. Here there is one sleeper, and it is nearly always awake.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._signal = threading.Lock()
+        self._signal.acquire()
+        self.asleep = False
+        """Does the thread sleep?"""
+
+    def wake(self) -> None:
+        """Ends the sleep, if there is one."""
+        if self.asleep:
+            self.asleep = False
+            self._signal.release()
+
+    def sleep(self, seconds: float | None) -> None:
+        """Releases the lock and sleeps until `wake` is called, or for so many seconds."""
+        self.asleep = True
+        self.lock.release()
+        try:
+            self._signal.acquire(
+                timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+            )
+        finally:
+            self.lock.acquire()
+            if self.asleep:
+                self.asleep = False
+            else:
+                # Woken, perhaps only after the time was up. The next sleep must not end by it.
+                self._signal.acquire(blocking=False)
+
+
 MOST_BYTES = 4 * 1024 * 1024
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 TO_GIVE_BACK_SECONDS = 60
-"""As long nobody has the task: no reason to give up with a caller's patience. While the lane is closing, somebody waits for that."""
+"""For how long a release is tried. Until it is done nobody has the task, so the deadline of the
+caller is no reason to give up."""
 _TO_CLOSE_SECONDS = 5
-_COMPANY = 8
-"""From so many jobs at once on it is worth waiting for those that come with them."""
-
-
-def _nothing() -> bool:
-    return False
+_MANY = 8
+"""If so many jobs were taken together, the next ones are gathered before the lane wakes."""
 
 
 def _commands_of(job: Job) -> int:
@@ -39,28 +72,25 @@ def _commands_of(job: Job) -> int:
 
 
 class Inbox:
-    """Of one lane."""
+    """The inbox of one lane."""
 
     def __init__(self) -> None:
-        self._bell = Bell()
+        self._wakeup = Wakeup()
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
-        self._returned: deque[Job] = deque()
-        """Releases of grants that nobody waits for; carried out also while the lane is closing."""
+        self._returns: deque[Job] = deque()
+        """Releases of grants that nobody waits for. They are carried out while the lane closes,
+        too."""
         self._closed = False
         self._close_by = 0.0
-        self._ringer: AbstractEventLoop | None = None
-        """The event loop that is about to ring."""
-        self._lent_to = 0
-        """The thread that does the lane's work in its place just now, if there is one; see `lend`."""
-        self._sleeps_until = inf
-        """Until when the lane sleeps, if nobody rings."""
+        self._waking_loop: AbstractEventLoop | None = None
+        """The event loop that is about to wake the lane."""
         self._commands = 0
-        """How many commands there are in all that waits here."""
-        self.company = 0
+        """The number of commands in all waiting jobs."""
+        self.last_taken = 0
         """How many jobs were taken together the last time."""
-        self.woken = False
-        """May something have changed for those who wait?"""
+        self.poked = False
+        """Are the waiters to look again?"""
 
     # For callers, in any thread
 
@@ -71,122 +101,106 @@ class Inbox:
 
     @property
     def commands(self) -> int:
-        """The commands among what they ask for; a request for a next task is none."""
+        """The commands in these jobs. A request for a next task is no command."""
         return self._commands
 
     def put(self, job: Job) -> None:
-        """Queues a job. One that comes from an event loop is put in its thread."""
+        """Queues a job. The job of an event loop must be put in the loop's thread."""
         queue = self._urgent if isinstance(job.requests[0], _URGENT) else self._normal
-        with self._bell.lock:
+        with self._wakeup.lock:
             if self._closed:
                 raise Closed("the coordinator is closed")
             queue.append(job)
             self._commands += _commands_of(job)
-            if job.loop is None or self.company < _COMPANY:
-                self._ring()
-            elif self._bell.asleep and self._ringer is not job.loop:
-                self._ringer = job.loop
-                job.loop.call_soon(self._ring_for_all)
+            if job.loop is None or self.last_taken < _MANY:
+                self._wakeup.wake()
+            elif self._wakeup.asleep and self._waking_loop is not job.loop:
+                self._waking_loop = job.loop
+                job.loop.call_soon(self._wake_for_all)
 
-    def _ring_for_all(self) -> None:
-        """Once for all that comes while the event loop goes round: what arrives together is decided together.
+    def _wake_for_all(self) -> None:
+        """Wakes the lane once for all jobs of one turn of the event loop, so that jobs which arrive
+        together are decided together.
 
-        A lane that woke at the first of them would take the interpreter from the loop that is about to hand over the others. Where few come
-        there is nobody to wait for, and the loop may be long in coming round. A loop that is closed before it has leaves jobs that nobody
-        waits for, until the next ring.
+        A lane that woke at the first job would take the interpreter from the loop that is about to
+        hand over the others. While few jobs come this is not done, because the loop may take long
+        for its turn. If the loop is closed before, its jobs stay until the next wake-up, and nobody
+        waits for them.
         """
-        with self._bell.lock:
-            self._ringer = None
-            self._ring()
+        with self._wakeup.lock:
+            self._waking_loop = None
+            self._wakeup.wake()
 
     def give_back(self, job: Job) -> None:
-        """Releases what was granted to a job that nobody waits for; `close` lets it through."""
+        """Releases what was granted to a job that nobody waits for, also while the lane closes."""
         releases = releases_of(job)
         if releases:
-            with self._bell.lock:
+            with self._wakeup.lock:
                 returning = Job(releases, time.monotonic() + TO_GIVE_BACK_SECONDS)
                 returning.returns = True
-                self._returned.append(returning)
-                self._ring()
+                self._returns.append(returning)
+                self._wakeup.wake()
 
     def poke(self) -> None:
-        """Something may have changed for those who wait."""
-        with self._bell.lock:
-            self.woken = True
-            self._ring()
+        """Makes the waiters look again: something may have changed for them."""
+        with self._wakeup.lock:
+            self.poked = True
+            self._wakeup.wake()
 
-    def ring(self) -> None:
-        """The lane is to have a look, whatever at."""
-        with self._bell.lock:
-            self._ring()
+    def wake(self) -> None:
+        """Wakes the lane."""
+        with self._wakeup.lock:
+            self._wakeup.wake()
 
     def close(self) -> None:
-        """Nothing more is taken in."""
-        with self._bell.lock:
+        """Accepts no more jobs."""
+        with self._wakeup.lock:
             self._closed = True
             self._close_by = time.monotonic() + _TO_CLOSE_SECONDS
-            self._ring()
-
-    def lend(self, is_idle: Callable[[], bool]) -> bool:
-        """Lets the calling thread do what the lane does, until it gives that back; only while the lane sleeps and nobody else wants it.
-
-        Where several come, they are better gathered by the lane: alone, each would have a commit of his own.
-        """
-        with self._bell.lock:
-            if self._lent_to == get_ident():
-                # He would wait for himself.
-                raise Busy("asked from within another call, by a finalizer or a tracer; nothing was done, ask again outside of it")
-            if self._lent_to or not self._bell.asleep or self.company > 1 or self._has_work(_nothing) or not is_idle():
-                return False
-            self._lent_to = get_ident()
-            return True
-
-    def take_back(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> None:
-        """The end of that. The lane is woken if there is something for it to do, now or sooner than it knows."""
-        with self._bell.lock:
-            self._lent_to = 0
-            seconds = 0.0 if self._has_work(has_more) else rest()
-            if seconds is not None and time.monotonic() + seconds < self._sleeps_until:
-                self._ring()
+            self._wakeup.wake()
 
     # For the lane's thread
 
     def wait(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> bool:
-        """Sleeps until there is something to do, here or elsewhere, or for so many seconds. False if the lane is to end."""
-        with self._bell.lock:
-            while self._lent_to or not self._has_work(has_more):
-                seconds = None if self._lent_to else rest()
+        """Sleeps until there is something to do, here or elsewhere, for at most `rest()` seconds.
+        False if the lane is to end."""
+        with self._wakeup.lock:
+            while not self._has_work(has_more):
+                seconds = rest()
                 if seconds is not None and seconds <= 0:
                     break
-                self._sleeps_until = inf if seconds is None else time.monotonic() + seconds
-                self._bell.sleep(seconds)
-            return not self._closed or bool(self._returned)
+                self._wakeup.sleep(seconds)
+            return not self._closed or bool(self._returns)
 
     def _has_work(self, has_more: Callable[[], bool]) -> bool:
-        return bool(self._closed or self._returned or self._urgent or self._normal or self.woken or has_more())
-
-    def _ring(self) -> None:
-        """Not while somebody else does the work: he looks, before he leaves, whether there is more."""
-        if not self._lent_to:
-            self._bell.ring()
+        return bool(
+            self._closed
+            or self._returns
+            or self._urgent
+            or self._normal
+            or self.poked
+            or has_more()
+        )
 
     def take(self, room: int) -> list[Job]:
-        """As many jobs as one batch has room for, the urgent ones first; at least one, if there is any."""
-        with self._bell.lock:
-            jobs = list(self._returned)
-            self._returned.clear()
+        """As many jobs as one batch has room for, urgent ones first, and at least one if there are
+        any."""
+        with self._wakeup.lock:
+            jobs = list(self._returns)
+            self._returns.clear()
             self._pick(jobs, room)
-            self.company = len(jobs)
+            self.last_taken = len(jobs)
             return jobs
 
-    def take_ahead(self, room: int, suits: Callable[[Job], bool]) -> list[Job]:
-        """The same, up to the first job that does not suit; none if one stands first, or something is to be given back, or all ends.
-
-        Those are then taken by the next `take`, and are not passed for ever.
-        """
-        with self._bell.lock:
+    def take_while(self, room: int, suits: Callable[[Job], bool]) -> list[Job]:
+        """Takes jobs up to the first that does not suit. None if that stands first, or if grants
+        are to be released, or if the lane closes. The next `take` begins with those, so they are
+        not passed over for ever."""
+        with self._wakeup.lock:
             jobs: list[Job] = []
-            if not self._returned and all(suits(queue[0]) for queue in (self._urgent, self._normal) if queue):
+            if not self._returns and all(
+                suits(queue[0]) for queue in (self._urgent, self._normal) if queue
+            ):
                 self._pick(jobs, room, suits)
             return jobs
 
@@ -202,15 +216,15 @@ class Inbox:
                 bytes_left -= job.size
                 self._commands -= _commands_of(job)
 
-    def heed(self) -> bool:
-        """Has somebody called since this was last asked?"""
-        with self._bell.lock:
-            woken, self.woken = self.woken, False
-            return woken
+    def take_poke(self) -> bool:
+        """Has the lane been poked since this was last asked?"""
+        with self._wakeup.lock:
+            poked, self.poked = self.poked, False
+            return poked
 
     def clear(self) -> list[Job]:
-        """Closes, and hands out all that was not begun."""
-        with self._bell.lock:
+        """Closes, and returns the jobs that were not begun."""
+        with self._wakeup.lock:
             jobs = [*self._urgent, *self._normal]
             self._urgent.clear()
             self._normal.clear()
@@ -220,15 +234,15 @@ class Inbox:
 
     @property
     def is_closed(self) -> bool:
-        """Is nothing more taken in?"""
+        """Does the inbox accept no more jobs?"""
         return self._closed
 
     @property
     def has_returns(self) -> bool:
-        """Is there anything to be given back?"""
-        return bool(self._returned)
+        """Are there grants to be released?"""
+        return bool(self._returns)
 
     @property
-    def may_go_on(self) -> bool:
-        """Closing, may what could not be given back at once be tried again?"""
+    def may_retry(self) -> bool:
+        """While the lane closes: may a release that failed be tried again?"""
         return time.monotonic() < self._close_by

@@ -1,28 +1,39 @@
-"""A job: what one caller asked for, and how the answer reaches it, in a thread or in an event loop."""
+"""Jobs: what callers ask of a lane, and how the answers reach them.
+
+A thread waits for its job on a lock. Event loops are woken once for all their jobs of a batch.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from genlock.core.commands import Caller, Command, SubmitResult
-from genlock.core.keys import Key
+from genlock.core.commands import Caller, ClaimTask, Command, ReleaseClaim, SubmitResult
+from genlock.core.decision import Decision
+from genlock.core.events import ClaimAcquired
+from genlock.core.keys import TASK, Key
+from genlock.core.results import ClaimResult
 from genlock.errors import GenlockError
 from genlock.store import Change
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
 
+    from genlock.engine.maintenance import Denials
+
+_DEFAULT_SECONDS = 5.0
+
 
 class NextTask(Struct, frozen=True):
-    """A request for whatever task comes first; the lane turns it into a claim of that task."""
+    """A request for whatever task comes first. The lane turns it into a claim of that task."""
 
     key: Key
-    """Of the project: the lane is chosen by it."""
+    """The project's key, by which the lane is chosen."""
     by: Caller
     lease_seconds: float | None = None
     tracks: frozenset[str] | None = None
@@ -33,40 +44,60 @@ class NextTask(Struct, frozen=True):
 
 
 class Sweep(Struct, frozen=True):
-    """A request to write down what is due, to look for orphans, and to settle."""
+    """A request to write down what is due, to look for lost holders, and to run the recovery."""
 
     key: Key
     tour: bool = False
-    """Of those whose holders may be lost only so many as cost little; the next tour goes on with the others."""
+    """Look at a limited number of the claims whose holders may be lost. The next tour goes on with
+    the others."""
 
 
-class Settle(Struct, frozen=True):
-    """A request to repeat reactions that a crash may have cut off."""
+class Recover(Struct, frozen=True):
+    """A request to repeat reactions that a crash may have cut off, and to look at the files that
+    other tools may have edited."""
 
     key: Key
+    files_only: bool = False
+    """Only look at the files."""
 
 
-Request = Command | NextTask | Sweep | Settle
+Request = Command | NextTask | Sweep | Recover
 
 
 class Job:
-    """Requests that were made together and are answered together; each has its own outcome."""
+    """Requests that are made together and answered together. Each has its own outcome."""
 
-    __slots__ = ("_done", "cancelled", "deadline", "future", "granted", "left", "loop", "requests", "results", "returns", "size")
+    __slots__ = (
+        "_done",
+        "cancelled",
+        "deadline",
+        "future",
+        "granted",
+        "left",
+        "loop",
+        "requests",
+        "results",
+        "returns",
+        "size",
+    )
 
-    def __init__(self, requests: Sequence[Request], deadline: float, loop: AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, requests: Sequence[Request], deadline: float, loop: AbstractEventLoop | None = None
+    ) -> None:
         self.requests = requests
         self.results: list[Any] = [None] * len(requests)
         self.left = len(requests)
         self.size = 0
         if type(requests[0]) is SubmitResult:
-            self.size = sum(request.content.size for request in requests if type(request) is SubmitResult)
+            self.size = sum(
+                request.content.size for request in requests if type(request) is SubmitResult
+            )
         self.deadline = deadline
         self.cancelled = False
         self.returns = False
-        """Does it give back what was granted to somebody who no longer waits?"""
+        """Does it release grants that nobody waits for?"""
         self.granted: list[int] = []
-        """Which of the requests were granted a claim that did not exist before."""
+        """The positions of the requests that were granted a new claim."""
         self.loop = loop
         self.future: Future[None] | None = None
         self._done: threading.Lock | None = None
@@ -83,17 +114,18 @@ class Job:
         return self
 
     def finish(self) -> None:
-        """Wakes a waiting thread; event loops are woken once a batch, by `resolve`."""
+        """Wakes the waiting thread. Event loops are woken once per batch, by `resolve`."""
         if self._done is not None:
             self._done.release()
 
     def resolve(self) -> None:
-        """In the event loop: wakes whoever waits. The job itself is not handed over: the two would hold each other."""
+        """In the event loop: ends the wait. The future does not carry the job, because the two
+        would refer to each other."""
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
     def only(self) -> Any:
-        """The outcome of a job of one request; raises if it is an error."""
+        """The outcome of a job with one request. Raises it if it is an error."""
         outcome = self.results[0]
         if isinstance(outcome, GenlockError):
             raise outcome
@@ -103,27 +135,27 @@ class Job:
 _arrivals = count()
 
 
-class Doubt(NamedTuple):
-    """A change of an item that is decided again all the same.
+class PossibleWrite(NamedTuple):
+    """A change that may have been written although its item is decided again.
 
-    Its outcome was unknown, and it was not there when one looked: the server may still carry it out. Or it was done, and another record
-    on which the item rests was not.
+    Either the outcome was unknown and the change was not there when it was looked up, so the server
+    may still carry it out. Or it was written, but another record on which the item rests was not.
     """
 
     key: Key
     version: int
     digest: bytes
-    """Of its first event: by these it is known again."""
+    """The digest of its first event. Key, version and digest identify the change."""
     decision: Any
-    """What the item is to be told if it was done."""
+    """The item's decision if the change was written."""
     change: Callable[[], Change]
-    """What was sent."""
+    """Makes the change that was sent."""
     epoch: int
-    """In which it was decided."""
+    """The epoch in which it was decided."""
 
 
 class Item(Struct, eq=False, gc=False):
-    """One request of a job on its way through a lane; `command` is what it has become."""
+    """One request of a job on its way through a lane. `command` is what the request became."""
 
     job: Job | None
     at: int
@@ -131,26 +163,160 @@ class Item(Struct, eq=False, gc=False):
     command: Any
     number: int
     attempt: int = 0
-    course: Any = None
-    """How far it has come, if it takes more than one batch."""
+    progress: Any = None
+    """The progress of a request that takes more than one batch."""
     wanted: tuple[Key, ...] = ()
     decision: Any = None
-    doubts: tuple[Doubt, ...] = ()
+    possible_writes: tuple[PossibleWrite, ...] = ()
     waited: bool = False
-    """Has it looked for a task before, and found none?"""
+    """Has it looked for a task before and found none?"""
 
 
 def items_of(job: Job) -> list[Item]:
-    """What a job asks for, one by one."""
-    return [Item(job, at, request, request, next(_arrivals)) for at, request in enumerate(job.requests)]
+    """The requests of a job as items."""
+    return [
+        Item(job, at, request, request, next(_arrivals)) for at, request in enumerate(job.requests)
+    ]
 
 
 def plain_item(command: Command) -> Item:
-    """A command of our own, for which nobody waits."""
+    """An item for a command of the engine itself, for which nobody waits."""
     return Item(None, 0, command, command, next(_arrivals))
 
 
 def resolve_all(jobs: list[Job]) -> None:
-    """Runs in an event loop: one call for a whole batch."""
+    """In an event loop: one call for a whole batch."""
     for job in jobs:
         job.resolve()
+
+
+# Answers
+
+
+def answer(
+    items: Sequence[Item], now: datetime | None, denials: Denials, give_back: Callable[[Job], None]
+) -> None:
+    """Answers every item. Notes denials if the store's time is known, and releases what was granted
+    to jobs that nobody waits for."""
+    loops: dict[Any, list[Job]] = {}
+    for item in items:
+        job, decision = item.job, item.decision
+        outcome = decision.outcome if type(decision) is Decision else decision
+        if (
+            type(outcome) is ClaimResult
+            and not outcome.success
+            and type(item.request) is ClaimTask
+            and now is not None
+        ):
+            by = item.request.by
+            denials.note(item.request.key, by.session, by.agent, outcome, now)
+        if job is None:
+            continue
+        if _is_grant(decision) or (item.possible_writes and _was_granted(item, outcome)):
+            job.granted.append(item.at)
+        job.results[item.at] = outcome
+        job.left -= 1
+        if job.left:
+            continue
+        if job.cancelled:
+            _hand_on(job, items)
+            give_back(job)
+        elif job.loop is None:
+            job.finish()
+        else:
+            loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
+        try:
+            loop.call_soon_threadsafe(resolve_all, jobs)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            for job in jobs:
+                give_back(job)
+
+
+def _hand_on(job: Job, items: Sequence[Item]) -> None:
+    """A claim that was granted to a cancelled job is not released if a retry of the same call got
+    it, too. The retry takes the grant over."""
+    for at in list(job.granted):
+        claim = _claim_in(job.results[at])
+        others = (
+            item
+            for item in items
+            if item.job is not None and item.job is not job and not item.job.cancelled
+        )
+        other = next(
+            (
+                item
+                for item in others
+                if claim is not None and _claim_in(getattr(item.decision, "outcome", None)) == claim
+            ),
+            None,
+        )
+        if other is not None and other.job is not None:
+            job.granted.remove(at)
+            other.job.granted.append(other.at)
+
+
+def _claim_in(outcome: Any) -> str | None:
+    """The id of the claim in an answer that grants one."""
+    return outcome.claim.id if type(outcome) is ClaimResult and outcome.claim is not None else None
+
+
+def _is_grant(decision: Any) -> bool:
+    return (
+        type(decision) is Decision
+        and bool(decision.events)
+        and type(decision.events[-1]) is ClaimAcquired
+    )
+
+
+def _was_granted(item: Item, outcome: Any) -> bool:
+    """Was the claim that was found when the item was decided again granted to the item itself by an
+    earlier attempt?"""
+    if type(outcome) is not ClaimResult or outcome.claim is None:
+        return False
+    return any(
+        _is_grant(possible_write.decision)
+        and possible_write.decision.outcome.claim.id == outcome.claim.id
+        for possible_write in item.possible_writes
+    )
+
+
+def releases_of(job: Job) -> list[ReleaseClaim]:
+    """Commands that release what a job was granted. A claim that its session held before stays."""
+    releases = []
+    for at in job.granted:
+        request, outcome = job.requests[at], job.results[at]
+        if (
+            isinstance(outcome, ClaimResult)
+            and outcome.claim is not None
+            and isinstance(request, (ClaimTask, NextTask))
+        ):
+            key = request.key.beside(TASK, outcome.claim.task_id)
+            releases.append(ReleaseClaim(key, request.by, generation=outcome.claim.generation))
+    return releases
+
+
+def batch_deadline(items: Iterable[Item], now: float) -> float:
+    """Until when a batch may look up the outcome of its commit and write what belongs to it. Every
+    other caller of the lane waits for that.
+
+    The time that somebody would wait for a task does not count, nor do sweeps and jobs that nobody
+    waits for.
+    """
+    until = 0.0
+    for item in items:
+        request, job = item.request, item.job
+        if (
+            job is None
+            or job.returns
+            or job.cancelled
+            or type(request) is Sweep
+            or type(request) is Recover
+        ):
+            continue
+        end = job.deadline
+        if type(request) is NextTask:
+            end -= max(0.0, request.wait_until - now)
+        if end > until:
+            until = end
+    return until or now + _DEFAULT_SECONDS

@@ -1,4 +1,5 @@
-"""The plain part of YAML, read line by line: what large plans are written in, at a twentieth of what the whole of YAML costs.
+"""The plain part of YAML, read line by line: what large plans are written in, at a twentieth of
+what the whole of YAML costs.
 
     tracks:
       A:
@@ -6,8 +7,9 @@
           title: "Initialize: core"
           depends_on: [B-001-schema-design, B-002-entity-models]   # a comment
 
-Block mappings and lists, keys that are words, and values on one line. Whatever is not surely of this kind, or has a fault, is
-left to the reader of the whole: the answer here is the same values as there, or none.
+Block mappings and lists, keys that are words, and values on one line. Whatever is not surely of
+this kind, or has a fault, is left to the reader of the whole: the answer here is the same values as
+there, or none.
 """
 
 from __future__ import annotations
@@ -26,8 +28,13 @@ _COMMENT = r"(?: +#.*)?"
 _PLAIN = re.compile(rf"([A-Za-z][A-Za-z0-9_./()+;'-]*(?:,? [A-Za-z0-9_./()+;'-]+)*){_COMMENT} *")
 _QUOTED = re.compile(rf"\"([^\"\\]*)\"{_COMMENT} *|'([^']*)'{_COMMENT} *")
 _NUMBER = re.compile(rf"([0-9][A-Za-z0-9._-]{{0,60}}){_COMMENT} *")
-_LIST = re.compile(rf"\[((?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,120}}(?:, *[A-Za-z0-9][A-Za-z0-9_.-]{{0,120}})*)?)\]{_COMMENT} *")
-_WORDS: Final = frozenset({"null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE"})
+_LIST = re.compile(
+    rf"\[((?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,120}}(?:, "
+    rf"*[A-Za-z0-9][A-Za-z0-9_.-]{{0,120}})*)?)\]{_COMMENT} *"
+)
+_WORDS: Final = frozenset(
+    {"null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE"}
+)
 _ELSEWHERE: Final = frozenset("|>&*!%@`?")
 """What begins a value that goes on below, or that stands for something else."""
 _DEEPEST = 20
@@ -38,11 +45,14 @@ class _Unread(Exception):
 
 
 class _Open:
-    """A mapping or list that may go on: where it begins in its lines, and the key whose value is still to come."""
+    """A mapping or list that may go on: where it begins in its lines, and the key whose value is
+    still to come."""
 
     __slots__ = ("free", "ids", "indent", "key", "value")
 
-    def __init__(self, indent: int, value: dict[str, Any] | list[Any], *, free: bool, ids: bool) -> None:
+    def __init__(
+        self, indent: int, value: dict[str, Any] | list[Any], *, free: bool, ids: bool
+    ) -> None:
         self.indent = indent
         self.value = value
         self.key: str | None = None
@@ -81,7 +91,9 @@ class _Lines:
             raise _Unread
         return root  # type: ignore[return-value]
 
-    def _take(self, indent: int, dash: str, key: str | None, value: str | None, item: str | None) -> None:
+    def _take(
+        self, indent: int, dash: str, key: str | None, value: str | None, item: str | None
+    ) -> None:
         if dash:
             here = self._list(indent)
             if key is None:

@@ -1,8 +1,9 @@
 """YAML, and JSON, which is YAML, as plain values.
 
-Only ruamel's parser is used. Its events become plain values here, so that no tag can construct anything, every fault has
-its line and column, and an id keeps the digits it was written with. What the values of YAML 1.2's core schema are, is
-in `resolve`; dates stay text. Keys are text whatever they look like.
+Only ruamel's parser is used. Its events become plain values here, so that no tag can construct
+anything, every fault has its line and column, and an id keeps the digits it was written with. What
+the values of YAML 1.2's core schema are, is in `resolve`; dates stay text. Keys are text whatever
+they look like.
 
 The text may be hostile: nesting and the expansion of aliases are bounded, and nothing recurses.
 """
@@ -37,7 +38,8 @@ _TOO_DEEP: Final = f"this is nested more than {MOST_NESTING} levels deep"
 _LONGEST_KEY: Final = 1024
 """By YAML's own rule, for keys that are not announced by a question mark."""
 MOST_ALIASED: Final = 100_000
-"""How many values all aliases of a short text may stand for together; a long one has ten more for each character."""
+"""How many values all aliases of a short text may stand for together; a long one has ten more for
+each character."""
 
 ID_KEYS = frozenset({"id", "parent", "depends_on", "requires"})
 FREE_KEY = "metadata"
@@ -74,16 +76,18 @@ class Misread(BadArgument):
 
 
 def load_yaml(text: str) -> Any:
-    """The one document in `text` as plain values, or BadArgument that says in which line and column it is wrong.
+    """The one document in `text` as plain values, or BadArgument that says in which line and column
+    it is wrong.
 
-    Numbers that stand for an id (under `id`, `parent`, `depends_on` and `requires`, but not within `metadata`) stay the
-    text they were written as: `0001` is not 1.
+    Numbers that stand for an id (under `id`, `parent`, `depends_on` and `requires`, but not within
+    `metadata`) stay the text they were written as: `0001` is not 1.
     """
     return _Document(text).value
 
 
 def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, int]]:
-    """Line and column of these keys and items, and of what they lie in, as far as they stand in the text.
+    """Line and column of these keys and items, and of what they lie in, as far as they stand in the
+    text.
 
     Values know no places, so the text is read a second time; but only texts with faults are.
     """
@@ -96,7 +100,8 @@ def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, in
         elif isinstance(event, (CollectionStartEvent, ScalarEvent, AliasEvent)):
             is_key = bool(frames) and frames[-1].key is None
             if is_key and isinstance(event, CollectionStartEvent):
-                return places  # a key that is a mapping or a list: no plan has that, and what follows has no path
+                # A key that is a mapping or a list: no plan has that, and what follows has no path
+                return places
             if is_key:
                 frames[-1].key = event.value if isinstance(event, ScalarEvent) else ""
             path = frames[-1].path_within() if frames else ()
@@ -112,7 +117,8 @@ def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, in
 
 
 class _Frame:
-    """A mapping or list on the way to a place; `key` is its present key or index, None where a key comes next."""
+    """A mapping or list on the way to a place; `key` is its present key or index, None where a key
+    comes next."""
 
     def __init__(self, path: Path, key: str | int | None) -> None:
         self._path = path
@@ -214,7 +220,11 @@ class _Document:
         value, size = target
         self._aliases_left -= size
         if self._aliases_left < 0:
-            raise _fault(event, f"the alias *{name} stands for {size:,} values, which with those before it is too much")
+            raise _fault(
+                event,
+                f"the alias *{name} stands for {size:,} values, which with those before it is too "
+                "much",
+            )
         self._add(event, value, size)
 
     def _anchor(self, name: str | None, value: Any, size: int) -> None:
@@ -222,7 +232,11 @@ class _Document:
             self._anchors[name] = value, size
 
     def _awaits_key(self) -> bool:
-        return bool(self._open) and isinstance(self._open[-1].value, dict) and self._open[-1].key is None
+        return (
+            bool(self._open)
+            and isinstance(self._open[-1].value, dict)
+            and self._open[-1].key is None
+        )
 
     def _expects_id(self) -> bool:
         if not self._open:
@@ -250,7 +264,11 @@ class _Document:
         elif here.key == _MERGE and here.merged is not None:
             here.merged = value if isinstance(value, list) else [value]
             if not all(isinstance(merged, dict) for merged in here.merged):
-                raise _fault(event, f"what << merges must be a mapping or a list of mappings, not {describe_value(value)}")
+                raise _fault(
+                    event,
+                    "what << merges must be a mapping or a list of mappings, not "
+                    f"{describe_value(value)}",
+                )
         elif here.key is not None:
             here.value[here.key] = value
         here.key = None
@@ -259,23 +277,28 @@ class _Document:
 class _Scanner(Scanner):
     """ruamel's, but that brackets within brackets cost no more than brackets in a row.
 
-    Whatever opens a bracket may turn out to be a key, so ruamel reads on for a thousand characters before it says what it has found, and
-    for each token goes through all brackets that are open. A few kilobytes of "[[[[" took it seconds.
+    Whatever opens a bracket may turn out to be a key, so ruamel reads on for a thousand characters
+    before it says what it has found, and for each token goes through all brackets that are open. A
+    few kilobytes of "[[[[" took it seconds.
     """
 
-    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803 - ruamel's name
+    # Ruamel's name
+    def fetch_flow_collection_start(self, TokenClass: Any, to_push: str) -> None:  # noqa: N803
         if len(self.flow_context) >= MOST_NESTING:
             raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
         super().fetch_flow_collection_start(TokenClass, to_push)
 
-    # There is at most one possible key for each bracket that is open, kept from the outermost inwards: the first is the oldest.
+    # There is at most one possible key for each bracket that is open, kept from the outermost
+    # inwards: the first is the oldest.
 
     def next_possible_simple_key(self) -> Any:
         return next((key.token_number for key in self.possible_simple_keys.values()), None)
 
     def stale_possible_simple_keys(self) -> None:
         first = next(iter(self.possible_simple_keys.values()), None)
-        if first is not None and (first.line != self.reader.line or self.reader.index - first.index > _LONGEST_KEY):
+        if first is not None and (
+            first.line != self.reader.line or self.reader.index - first.index > _LONGEST_KEY
+        ):
             super().stale_possible_simple_keys()
 
 
@@ -290,13 +313,21 @@ def _events(text: str) -> Iterator[Event]:
     except ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        raise Misread(line, column, f"the character {text[error.position]!r} is not allowed in YAML") from None
+        raise Misread(
+            line, column, f"the character {text[error.position]!r} is not allowed in YAML"
+        ) from None
     except MarkedYAMLError as error:
         parts = (error.context, error.problem)
-        raise _at(error.problem_mark or error.context_mark, ", ".join(part for part in parts if part)) from None
+        raise _at(
+            error.problem_mark or error.context_mark, ", ".join(part for part in parts if part)
+        ) from None
     except (YAMLError, ValueError, OverflowError, AssertionError):
-        # What the parser does not foresee: an escape beyond Unicode, a version of YAML that does not exist.
-        raise _at(last.end_mark if last is not None else None, "what follows has an escape or a directive without meaning") from None
+        # What the parser does not foresee: an escape beyond Unicode, a version of YAML that does
+        # not exist.
+        raise _at(
+            last.end_mark if last is not None else None,
+            "what follows has an escape or a directive without meaning",
+        ) from None
 
 
 def _at(mark: StreamMark | None, complaint: str) -> Misread:
@@ -309,7 +340,8 @@ def _fault(event: Event, complaint: str) -> Misread:
 
 
 def _check_surrogates(event: ScalarEvent) -> str:
-    """The scalar's text; JSON writes characters beyond U+FFFF as two escapes, which the parser leaves apart."""
+    """The scalar's text; JSON writes characters beyond U+FFFF as two escapes, which the parser
+    leaves apart."""
     text: str = event.value
     if not _SURROGATE.search(text):
         return text

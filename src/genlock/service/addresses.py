@@ -1,4 +1,5 @@
-"""Where a service listens: who can reach it there, whether keys are needed, and what is said when the place is taken."""
+"""Where a service listens: who can reach it there, whether keys are needed, and what is said when
+the place is taken."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class PortTaken(ServiceError):
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach it? A name that is not known to mean that counts as one that others can reach."""
+    """Can only this machine reach it? A name that is not known to mean that counts as one that
+    others can reach."""
     if host.lower() == "localhost":
         return True
     try:
@@ -34,8 +36,8 @@ def asks_for_keys(host: str, wanted: bool | None) -> bool:
         return bool(wanted)
     if wanted is False:
         raise BadArgument(
-            f"without keys everybody who reaches {host} could do everything; leave out --no-keys and type first: "
-            "genlock keys create me --role admin, or listen at 127.0.0.1"
+            f"without keys everybody who reaches {host} could do everything; leave out --no-keys "
+            "and type first: genlock keys create me --role admin, or listen at 127.0.0.1"
         )
     return True
 
@@ -43,7 +45,8 @@ def asks_for_keys(host: str, wanted: bool | None) -> bool:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, or the event loop would not know that it may switch Nagle's algorithm off: that costs 40 ms an answer.
+    # Named as TCP, or the event loop would not know that it may switch Nagle's algorithm off: that
+    # costs 40 ms an answer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -74,10 +77,16 @@ def url_of(listening: socket.socket) -> str:
 def _said(error: OSError, host: str, port: int) -> Exception:
     """The system's error in words that help."""
     if error.errno == errno.EADDRINUSE:
-        return PortTaken(f"port {port} of {host} is taken{_by_whom(port)}; choose another with --port, or --port 0 for any that is free")
+        return PortTaken(
+            f"port {port} of {host} is taken{_by_whom(port)}; choose another with --port, or "
+            "--port 0 for any that is free"
+        )
     if error.errno == errno.EACCES:
         return BadArgument(f"port {port} is not for everyone; choose one from 1024 on with --port")
-    return BadArgument(f"this machine cannot listen at {host}: {error.strerror or error}; --host 127.0.0.1 is for this machine alone")
+    return BadArgument(
+        f"this machine cannot listen at {host}: {error.strerror or error}; --host 127.0.0.1 is for "
+        "this machine alone"
+    )
 
 
 def _by_whom(port: int) -> str:
@@ -86,7 +95,13 @@ def _by_whom(port: int) -> str:
     for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
         try:
             if any(str(link.readlink()) in sockets for link in folder.iterdir()):
-                command = (folder.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                command = (
+                    (folder.parent / "cmdline")
+                    .read_bytes()
+                    .replace(b"\0", b" ")
+                    .decode(errors="replace")
+                    .strip()
+                )
                 return f" by process {folder.parent.name} ({command[:80]})"
         except OSError:
             continue  # another user's, or gone since

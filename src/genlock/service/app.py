@@ -1,6 +1,8 @@
-"""The whole service as one ASGI application: who asks, which part answers, and what is said when something goes wrong.
+"""The whole service as one ASGI application: who asks, which part answers, and what is said when
+something goes wrong.
 
-Operations go a short way, since every claim goes it: host, key, route, call, answer. Everything else is Starlette's.
+Operations go a short way, since every claim goes it: host, key, route, call, answer. Everything
+else is Starlette's.
 """
 
 from __future__ import annotations
@@ -14,30 +16,63 @@ from starlette.routing import Router
 
 from genlock import __version__
 from genlock.errors import BadArgument, GenlockError, KeyRefused, RouteNotFound
-from genlock.service.access.door import Door
-from genlock.service.access.grant import OPEN
-from genlock.service.compat.endpoint import refusal
-from genlock.service.counting import count
-from genlock.service.exchange import API, WHOLE, Answer, Exchange, Gone, Receive, Scope, Send, head_of, line_of, problem
+from genlock.service.api.app import V1, Found
+from genlock.service.api.long_poll import Waiting
+from genlock.service.auth.acting_sign_ins import PROOF_HEADER
+from genlock.service.auth.authenticate import Authenticator
+from genlock.service.auth.permissions import OPEN
+from genlock.service.context import ServiceContext
+from genlock.service.events.stream import note_transport
 from genlock.service.limits import WRONG_KEY_COUNTS
-from genlock.service.pages.sign_in import SIGN_IN, SIGN_OUT
-from genlock.service.running import Running
-from genlock.service.sending import LastAnswer, send_any
-from genlock.service.streams.stream import note_transport
-from genlock.service.v1.app import V1, Found
-from genlock.service.v1.waiting import Waiting
-from genlock.wire.headers import IDENTITY_HEADERS, OPERATION_HEADER, PROTOCOL_HEADER, REQUEST_HEADER, check_protocol
+from genlock.service.request import (
+    API,
+    WHOLE,
+    Answer,
+    ClientGone,
+    HttpExchange,
+    Receive,
+    Scope,
+    Send,
+    count,
+    head_of,
+    line_of,
+    problem,
+)
+from genlock.service.responses import LastAnswer, send_any
+from genlock.service.session_api.app import refusal
+from genlock.service.web.dashboard import FAVICONS
+from genlock.service.web.sign_in import SIGN_IN, SIGN_OUT
+from genlock.shortages import shortage_of
+from genlock.wire.headers import (
+    IDENTITY_HEADERS,
+    OPERATION_HEADER,
+    PROTOCOL_HEADER,
+    REQUEST_HEADER,
+    check_protocol,
+)
 
 _REQUEST: Final = REQUEST_HEADER.encode()
 _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
 _BEGINNINGS: Final = ("http.response.start", WHOLE)
-_OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", SIGN_IN, SIGN_OUT})
-"""What anyone may ask: whoever restarts the service has no key, nor has who reads how to use it; who signs in brings it along."""
+_OPEN_ON_LOOPBACK: Final = frozenset({"/healthz", "/readyz", SIGN_IN, SIGN_OUT, *FAVICONS})
+"""What anyone may ask: whoever restarts the service has no key; who signs in brings it along."""
+_OPEN_PATHS: Final = _OPEN_ON_LOOPBACK | {"/openapi.json", "/docs"}
+"""Where there are keys alone, whoever reads how to use it has none yet."""
 
 
 _ONCE: Final = frozenset(
-    {b"host", b"origin", b"authorization", b"x-api-key", b"content-type", b"last-event-id", _PROTOCOL, OPERATION_HEADER.encode()}
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"x-api-key",
+        b"content-type",
+        b"last-event-id",
+        PROOF_HEADER.encode(),
+        _PROTOCOL,
+        OPERATION_HEADER.encode(),
+    }
     | {name.encode() for name in IDENTITY_HEADERS}
 )
 """What may be said only once."""
@@ -46,7 +81,7 @@ _ONCE: Final = frozenset(
 class Watch(Protocol):
     """Told of every request when it is over: for metrics and the log."""
 
-    def __call__(self, what: Exchange) -> None: ...
+    def __call__(self, what: HttpExchange) -> None: ...
 
 
 class App:
@@ -54,17 +89,20 @@ class App:
 
     def __init__(
         self,
-        running: Running,
-        door: Door,
+        running: ServiceContext,
+        authenticator: Authenticator,
         pages: Router,
         watch: Watch | None = None,
-        on_fault: Callable[[Exchange], None] | None = None,
-        instead_of: Callable[[KeyRefused, Exchange], Answer | None] | None = None,
+        on_fault: Callable[[HttpExchange], None] | None = None,
+        instead_of: Callable[[KeyRefused, HttpExchange], Answer | None] | None = None,
     ) -> None:
-        self.running, self._door, self._pages = running, door, pages
+        self.running, self._door, self._pages = running, authenticator, pages
         self._watch, self._on_fault, self._instead_of = watch, on_fault, instead_of
-        self._lets_all_in = not door.asks_for_keys and running.rates is None
-        self._v1 = V1(running, Waiting(door, running.acting, running.stopping, running.most_waiting))
+        self._lets_all_in = not authenticator.asks_for_keys and running.rates is None
+        self._open_paths = _OPEN_ON_LOOPBACK if authenticator.takes_token else _OPEN_PATHS
+        self._v1 = V1(
+            running, Waiting(authenticator, running.acting, running.stopping, running.most_waiting)
+        )
         self._start, self._numbers = os.urandom(4).hex(), itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -74,21 +112,26 @@ class App:
             return
         line = line_of(scope, send)
         headers: dict[bytes, bytes] = dict(scope["headers"]) if line is None else line.headers
-        exchange = Exchange(scope, headers, self._request_id(headers), line)
+        exchange = HttpExchange(scope, headers, self._request_id(headers), line)
         try:
             try:
                 answer = await self._part(exchange, receive, send)
             except GenlockError as error:
                 answer = self._refused(error, exchange)
-            except Gone:
+            except ClientGone:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the caller is answered, and the log has it
+            # Whatever it is, the caller is answered, and the log has it
+            except Exception as error:  # noqa: BLE001
                 answer = self._failed(error, exchange)
             if answer is not None:
                 exchange.status = answer.status
-                if line is None or type(answer) is not Answer or not line.write(answer.status, head_of(answer, exchange), answer.body):
+                if (
+                    line is None
+                    or type(answer) is not Answer
+                    or not line.write(answer.status, head_of(answer, exchange), answer.body)
+                ):
                     await send_any(send, answer, exchange)
-        except Gone:
+        except ClientGone:
             exchange.status = 499
         finally:
             if self._watch is not None:
@@ -100,22 +143,36 @@ class App:
             return given.decode("ascii")
         return f"{self._start}-{next(self._numbers):x}"
 
-    def _refused(self, error: GenlockError, exchange: Exchange) -> Answer:
-        # Where it was raised is no longer of use, and holds on to all that was there, a body of megabytes perhaps.
+    def _refused(self, error: GenlockError, exchange: HttpExchange) -> Answer:
+        # Where it was raised is no longer of use, and holds on to all that was there, a body of
+        # megabytes perhaps.
         error.__context__ = error.__traceback__ = None
         exchange.error = error
-        page = self._instead_of(error, exchange) if isinstance(error, KeyRefused) and self._instead_of is not None else None
+        page = (
+            self._instead_of(error, exchange)
+            if isinstance(error, KeyRefused) and self._instead_of is not None
+            else None
+        )
         return _refusal(error, exchange) if page is None else page
 
-    def _failed(self, error: Exception, exchange: Exchange) -> Answer:
+    def _failed(self, error: Exception, exchange: HttpExchange) -> Answer:
+        shortage = shortage_of(error) if isinstance(error, OSError) else None
+        if shortage is not None:
+            return self._refused(shortage, exchange)
         exchange.error = error
         if self._on_fault is not None:
             self._on_fault(exchange)
-        said = GenlockError(f"something went wrong in the service; its log has more under request {exchange.request}")
+        said = GenlockError(
+            "something went wrong in the service; its log has more under request "
+            f"{exchange.request}"
+        )
         return _refusal(said, exchange)
 
-    def _part(self, exchange: Exchange, receive: Receive, send: Send) -> Awaitable[Answer | None]:
-        """What answers, or None if it has sent the answer itself. Up to there nobody is awaited, nor is a coroutine made for it."""
+    def _part(
+        self, exchange: HttpExchange, receive: Receive, send: Send
+    ) -> Awaitable[Answer | None]:
+        """What answers, or None if it has sent the answer itself. Up to there nobody is awaited,
+        nor is a coroutine made for it."""
         scope, headers = exchange.scope, exchange.headers
         if b"upgrade" in headers and _has_body(headers):
             return _not_upgraded(exchange)
@@ -127,16 +184,21 @@ class App:
             check_protocol(protocol.decode("latin-1"), "client", __version__)
         path: str = scope["path"]
         found = self._sought(exchange) if path.startswith("/v1/") else None
-        if self._lets_all_in:
+        if self._lets_all_in or (self.running.rates is None and self._door.has_token(headers)):
             exchange.grant = OPEN
-        elif path not in _OPEN_PATHS:
+        elif path not in self._open_paths:
             return self._through_the_door(found, exchange, receive, send)
         return self._answer(found, exchange, receive, send)
 
     async def _through_the_door(
-        self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send
+        self,
+        found: Found | GenlockError | None,
+        exchange: HttpExchange,
+        receive: Receive,
+        send: Send,
     ) -> Answer | None:
-        """By key, and no more often than allowed. A key that is not good is counted against the address that it came from."""
+        """By key, and no more often than allowed. A key that is not good is counted against the
+        address that it came from."""
         rates = self.running.rates
         try:
             exchange.grant = await self._door.admit(exchange.headers, exchange.scope["method"])
@@ -147,7 +209,13 @@ class App:
             await count(rates, exchange.grant.key_id or exchange.client, receive)
         return await self._answer(found, exchange, receive, send)
 
-    def _answer(self, found: Found | GenlockError | None, exchange: Exchange, receive: Receive, send: Send) -> Awaitable[Answer | None]:
+    def _answer(
+        self,
+        found: Found | GenlockError | None,
+        exchange: HttpExchange,
+        receive: Receive,
+        send: Send,
+    ) -> Awaitable[Answer | None]:
         """That of the part that the path is of."""
         if isinstance(found, tuple):
             return self._v1.answer(found, exchange, receive)
@@ -155,8 +223,9 @@ class App:
             raise found
         return self._page(exchange, receive, send)
 
-    def _sought(self, exchange: Exchange) -> Found | GenlockError:
-        """The operation that is asked for, or why there is none: the log is to name it also of those who are not let in."""
+    def _sought(self, exchange: HttpExchange) -> Found | GenlockError:
+        """The operation that is asked for, or why there is none: the log is to name it also of
+        those who are not let in."""
         try:
             found = self._v1.find(exchange.scope)
         except GenlockError as error:
@@ -164,8 +233,9 @@ class App:
         exchange.route, exchange.place = found[0].name, found[1]
         return found
 
-    async def _page(self, exchange: Exchange, receive: Receive, send: Send) -> None:
-        """Starlette answers by itself; what it has not begun to answer is a problem like any other."""
+    async def _page(self, exchange: HttpExchange, receive: Receive, send: Send) -> None:
+        """Starlette answers by itself; what it has not begun to answer is a problem like any
+        other."""
         begun = False
 
         async def sending(message: dict[str, object]) -> None:
@@ -175,30 +245,36 @@ class App:
                 exchange.status = int(str(message["status"]))
             await send(message)
 
-        exchange.scope["genlock"] = exchange
+        exchange.scope["genlock"], exchange.scope["genlock.v1"] = exchange, self._v1
         note_transport(exchange.scope, send)
         try:
             await self._pages(exchange.scope, receive, sending)  # type: ignore[arg-type]
         except Exception:
             if begun:
-                raise Gone from None
+                raise ClientGone from None
             raise
 
 
-def _refusal(error: GenlockError, exchange: Exchange) -> Answer:
+def _refusal(error: GenlockError, exchange: HttpExchange) -> Answer:
     """An error in the shape that its path has."""
-    return refusal(error) if exchange.scope["path"].startswith(API) else problem(error, exchange.request)
+    return (
+        refusal(error)
+        if exchange.scope["path"].startswith(API)
+        else problem(error, exchange.request)
+    )
 
 
 def _has_body(headers: dict[bytes, bytes]) -> bool:
     return b"transfer-encoding" in headers or bool(headers.get(b"content-length", b"").strip(b"0"))
 
 
-async def _not_upgraded(exchange: Exchange) -> LastAnswer:
-    """The parser takes the head of a request that asks for another protocol for the whole, and its body for what comes next: for another
-    request, which whoever is in front of us has never seen."""
+async def _not_upgraded(exchange: HttpExchange) -> LastAnswer:
+    """The parser takes the head of a request that asks for another protocol for the whole, and its
+    body for what comes next: for another request, which whoever is in front of us has never
+    seen."""
     exchange.error = error = BadArgument(
-        "this service speaks HTTP/1.1 alone, and takes no request with a body that asks for another protocol; send it without the header "
+        "this service speaks HTTP/1.1 alone, and takes no request with a body that asks for "
+        "another protocol; send it without the header "
         "upgrade (in Java: HttpClient.Version.HTTP_1_1)"
     )
     answer = _refusal(error, exchange)
@@ -206,7 +282,8 @@ async def _not_upgraded(exchange: Exchange) -> LastAnswer:
 
 
 def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
-    """Whoever is in front of us may go by the one host or key, and we by the other; and whoever says two things means one of them."""
+    """Whoever is in front of us may go by the one host or key, and we by the other; and whoever
+    says two things means one of them."""
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in _ONCE:

@@ -1,14 +1,18 @@
-"""How much one caller may ask, and how much one tenant may have under way: nobody is slow because of somebody else.
+"""How much one caller may ask, and how much one tenant may have under way: nobody is slow because
+of somebody else.
 
-Rates are counted per key, or per address where there are no keys. Of each only one number is kept: the instant at which its last
-request would have been due at the even pace; who is ahead of the pace by more than the burst is told to come again.
+Rates are counted per key, or per address where there are no keys. Of each only one number is kept:
+the instant at which its last request would have been due at the even pace; who is ahead of the pace
+by more than the burst is told to come again.
 
-Turns are per tenant: so many of its operations are with the engine at once, the others wait in a queue of the tenant's own, in order.
-What an operation waits for then is its own tenant's, however many others have sent. A tenant that has the service to itself may have
-eight times as many under way: large batches are what makes it fast, and there is nobody to wait for them.
+Turns are per tenant: so many of its operations are with the engine at once, the others wait in a
+queue of the tenant's own, in order. What an operation waits for then is its own tenant's, however
+many others have sent. A tenant that has the service to itself may have eight times as many under
+way: large batches are what makes it fast, and there is nobody to wait for them.
 
-Those who only look have turns of their own, and so have plans. What comes in a large body has a turn before it is read as JSON, and
-threads of its own. Of each a few are enough to keep the interpreter busy.
+Those who only look have turns of their own, and so have plans. What comes in a large body has a
+turn before it is read as JSON, and threads of its own. Of each a few are enough to keep the
+interpreter busy.
 """
 
 from __future__ import annotations
@@ -25,21 +29,26 @@ RATE: Final = 1000
 """Requests a second of one key, unless set otherwise."""
 BURST_SECONDS: Final = 2.0
 HOLD_SECONDS: Final = 0.5
-"""So long a refusal for the rate is held back: it costs us what any answer costs, and should not be had for nothing."""
+"""So long a refusal for the rate is held back: it costs us what any answer costs, and should not be
+had for nothing."""
 WRONG_KEY_COUNTS: Final = 10
-"""As many requests, of the address it came from: who has none that is good need not try a thousand a second."""
+"""As many requests, of the address it came from: who has none that is good need not try a thousand
+a second."""
 AT_ONCE: Final = 256
 READS_AT_ONCE: Final = 16
-"""Fewer, since a read takes a thread, and many of them take the interpreter from those who answer."""
+"""Fewer, since a read takes a thread, and many of them take the interpreter from those who
+answer."""
 PLANS_AT_ONCE: Final = 1
 ALL_PLANS_AT_ONCE: Final = 2
-"""Of all tenants together: to read one may keep a thread busy for seconds, and two that compute are as many as nobody notices."""
+"""Of all tenants together: to read one may keep a thread busy for seconds, and two that compute are
+as many as nobody notices."""
 LARGE_AT_ONCE: Final = 8
 LARGE_THREADS: Final = 4
 LARGE_BYTES: Final = 128 * 1024
 """From here on a body is large."""
 LONG_THREADS: Final = 2
-"""For answers that may be long: more of them would only take the interpreter from each other, and from the event loop."""
+"""For answers that may be long: more of them would only take the interpreter from each other, and
+from the event loop."""
 MOST_WAITING: Final = 10_000
 _SHARES: Final = 8
 _RESTS: Final = 2
@@ -50,7 +59,9 @@ _MOST_CALLERS: Final = 50_000
 class Rates:
     """So many requests a second from each caller, and a burst of two seconds' worth."""
 
-    def __init__(self, per_second: int = RATE, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, per_second: int = RATE, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self.per_second = per_second
         self._pace = 1 / per_second
         self._ahead = BURST_SECONDS - self._pace
@@ -64,19 +75,24 @@ class Rates:
         if due <= now:
             due = now
         elif due - now > self._ahead:
-            raise TooManyRequests(f"more than {self.per_second} requests a second of one caller (limit rate); come again in a second")
+            raise TooManyRequests(
+                f"more than {self.per_second} requests a second of one caller (limit rate); come "
+                "again in a second"
+            )
         self._due[who] = due + counts * self._pace
         if len(self._due) > _MOST_CALLERS:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Who is not ahead of the pace need not be remembered; if all are, the oldest half is forgotten."""
+        """Who is not ahead of the pace need not be remembered; if all are, the oldest half is
+        forgotten."""
         ahead = {who: due for who, due in self._due.items() if due > now}
         self._due = dict(list(ahead.items())[-_MOST_CALLERS // 2 :])
 
 
 class Pace:
-    """One step each time the event loop goes round, whoever asks for them: a claim comes by between any two.
+    """One step each time the event loop goes round, whoever asks for them: a claim comes by between
+    any two.
 
     Nobody holds anything while its client dawdles.
     """
@@ -86,7 +102,8 @@ class Pace:
         self._going = False
 
     def add(self, step: Callable[[], bool]) -> None:
-        """To be taken in its turn; one that says False was nothing, and the next one is taken at once."""
+        """To be taken in its turn; one that says False was nothing, and the next one is taken at
+        once."""
         self._waiting.append(step)
         if not self._going:
             self._going = True
@@ -115,7 +132,8 @@ def _taken(turn: asyncio.Future[None]) -> bool:
 
 
 class Sharing:
-    """Is more than one tenant at work? So it is for a second after another one than the last has come."""
+    """Is more than one tenant at work? So it is for a second after another one than the last has
+    come."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -134,9 +152,15 @@ class Sharing:
 
 
 class Turns:
-    """So many operations of each tenant at once, and fewer while more than one tenant is at work: a batch should not be all of one."""
+    """So many operations of each tenant at once, and fewer while more than one tenant is at work: a
+    batch should not be all of one."""
 
-    def __init__(self, at_once: int = AT_ONCE, most_waiting: int = MOST_WAITING, sharing: Sharing | None = None) -> None:
+    def __init__(
+        self,
+        at_once: int = AT_ONCE,
+        most_waiting: int = MOST_WAITING,
+        sharing: Sharing | None = None,
+    ) -> None:
         self._at_once = at_once
         self._share = max(1, at_once // _SHARES)
         self._most_waiting = most_waiting
@@ -154,8 +178,8 @@ class Turns:
         queue = self._waiting.setdefault(tenant, deque())
         if len(queue) >= self._most_waiting:
             raise TooManyRequests(
-                f"tenant {tenant!r} has {busy} operations under way and {self._most_waiting} more that wait "
-                "(limit tenant_operations); come again in a second"
+                f"tenant {tenant!r} has {busy} operations under way and {self._most_waiting} more "
+                "that wait (limit tenant_operations); come again in a second"
             )
         turn = asyncio.get_running_loop().create_future()
         queue.append(turn)
@@ -174,14 +198,16 @@ class Turns:
             raise
 
     def rest(self, tenant: str, seconds: float) -> None:
-        """The operation is over, and took so long; the turn is free after the tenant has let others work for as long again, and again."""
+        """The operation is over, and took so long; the turn is free after the tenant has let others
+        work for as long again, and again."""
         if self.sharing:
             asyncio.get_running_loop().call_later(_RESTS * seconds, self.leave, tenant)
         else:
             self.leave(tenant)
 
     def leave(self, tenant: str) -> None:
-        """The operation is over; as many as may of the same tenant begin. Until now it was at work, also if it has sent nothing more."""
+        """The operation is over; as many as may of the same tenant begin. Until now it was at work,
+        also if it has sent nothing more."""
         self.sharing.note(tenant)
         busy = self._busy[tenant] - 1
         queue = self._waiting.get(tenant)

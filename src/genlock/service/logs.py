@@ -1,25 +1,112 @@
-"""The service's log: one line a request, and what else an operator should know. JSON, or readable on a terminal.
+"""The service's log: one line a request, and what else an operator should know. JSON, or readable
+on a terminal.
 
-Only what is named here is ever written: no header, no body, no argument but those below, and of a key its id. What an unexpected
-exception says of itself is left out too, as it may repeat what it was given; where it happened is enough to find it.
+Only what is named here is ever written: no header, no body, no argument but those below, and of a
+key its id. What an unexpected exception says of itself is left out too, as it may repeat what it
+was given; where it happened is enough to find it.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
+import threading
 import time
 import traceback
+from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from genlock.errors import BadArgument, GenlockError
-from genlock.service.exchange import Exchange
-from genlock.service.logwriting import Writer
+from genlock.safe_text import safe_json, safe_line, safe_text
+from genlock.service.request import HttpExchange
 from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
-from genlock.wire.routes import ROUTES
+from genlock.wire.operations import ROUTES
+
+# Lines on their way to stderr: written by a thread of their own, so that no request waits for a
+# terminal, a pipe or a disk.
+#
+# What cannot be written in time is dropped, and a line says how many were: a service that stands
+# still because nobody reads its log helps nobody.
+
+
+MOST_WAITING: Final = 20_000
+_AT_ONCE: Final = 500
+_GATHER_SECONDS: Final = 0.05
+_FLUSH_SECONDS: Final = 2.0
+
+
+class Writer:
+    """Takes lines as they are, has them made into bytes in its thread, and writes them."""
+
+    def __init__(
+        self, render: Callable[[Any], bytes], file: int = 2, most_waiting: int = MOST_WAITING
+    ) -> None:
+        self._render = render
+        self._file = file
+        self._most = most_waiting
+        self._waiting: deque[Any] = deque()
+        self._dropped = 0
+        self._idle = True
+        self._bell = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="genlock-log", daemon=True)
+        self._thread.start()
+
+    def put(self, line: Any) -> None:
+        """One more line. Never waits."""
+        if len(self._waiting) >= self._most:
+            self._dropped += 1
+            return
+        self._waiting.append(line)
+        if self._idle:
+            self._idle = False
+            self._bell.set()
+
+    def close(self) -> None:
+        """Writes what is left, if whoever reads it lets us."""
+        self._closing.set()
+        self._bell.set()
+        self._thread.join(_FLUSH_SECONDS)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._bell.wait()
+            self._bell.clear()
+            self._write_all()
+            # Lines are gathered for a moment: a thread that woke for each would take the
+            # interpreter from those who answer.
+            self._closing.wait(_GATHER_SECONDS)
+            self._idle = True
+            if self._waiting:
+                self._bell.set()
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._waiting:
+            pieces = [
+                self._render(self._waiting.popleft())
+                for _ in range(min(_AT_ONCE, len(self._waiting)))
+            ]
+            if self._dropped:
+                count, self._dropped = self._dropped, 0
+                pieces.append(
+                    self._render({"level": "warning", "event": "log lines dropped", "count": count})
+                )
+            self._write(b"".join(pieces))
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+        except OSError:
+            self._dropped += data.count(b"\n", len(data) - len(view))
+
 
 LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | {
@@ -29,11 +116,14 @@ _READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | 
     "status_page",
 }
 _BESIDE_THE_POINT: Final = ("Unsupported upgrade request", "No supported WebSocket library")
-"""What uvicorn says of who asks for another protocol, and would have us install: nothing is missing, and anyone could fill the log so."""
+"""What uvicorn says of who asks for another protocol, and would have us install: nothing is
+missing, and anyone could fill the log so."""
 _LONGEST: Final = 128
 _NOTHING: Final[dict[str, Any]] = {}
 _NOWHERE: Final = (None, None)
-_NAMED: Final = frozenset({"session_id", "agent_id", "task_id", "generation", "expected_generation"})
+_NAMED: Final = frozenset(
+    {"session_id", "agent_id", "task_id", "generation", "expected_generation"}
+)
 _SESSION, _AGENT = SESSION_HEADER.encode(), AGENT_HEADER.encode()
 
 
@@ -64,7 +154,14 @@ class Line(msgspec.Struct, omit_defaults=True):
 class Log:
     """Where the service writes what happens."""
 
-    def __init__(self, *, level: str = "info", form: str | None = None, file: int = 2, terminal: bool | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        level: str = "info",
+        form: str | None = None,
+        file: int = 2,
+        terminal: bool | None = None,
+    ) -> None:
         self._least = LEVELS[level]
         on_terminal = sys.stderr.isatty() if terminal is None else terminal
         readable = on_terminal if form is None else form == "text"
@@ -72,13 +169,13 @@ class Log:
         self._now = time.time
         self._handler = _Foreign(self)
 
-    def request(self, what: Exchange) -> None:
+    def request(self, what: HttpExchange) -> None:
         """A request is over."""
         level = _level_of(what)
         if LEVELS[level] >= self._least:
             self._writer.put(_line(what, level, self._now()))
 
-    def fault(self, what: Exchange) -> None:
+    def fault(self, what: HttpExchange) -> None:
         """A request failed for a reason that is ours."""
         error = what.error
         if error is not None:
@@ -126,17 +223,25 @@ class _Foreign(logging.Handler):
             return
         error = record.exc_info[1] if record.exc_info else None
         level = record.levelname.lower()
-        self._log.event(level if level in LEVELS else "error", said, library=record.name, **(told(error) if error is not None else {}))
+        self._log.event(
+            level if level in LEVELS else "error",
+            said,
+            library=record.name,
+            **(told(error) if error is not None else {}),
+        )
 
 
 def told(error: BaseException) -> dict[str, Any]:
-    """An exception, without what it may have been told: its kind, where it happened, and its words if they are ours or the system's."""
+    """An exception, without what it may have been told: its kind, where it happened, and its words
+    if they are ours or the system's."""
     frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
     words = str(error)[:500] if isinstance(error, (GenlockError, OSError)) else None
-    return {"error": type(error).__name__, "traceback": frames} | ({"message": words} if words else {})
+    return {"error": type(error).__name__, "traceback": frames} | (
+        {"message": words} if words else {}
+    )
 
 
-def _level_of(what: Exchange) -> str:
+def _level_of(what: HttpExchange) -> str:
     """Writes and refusals are told, reads only to those who want to know everything."""
     if what.status >= 500:
         return "warning"
@@ -145,8 +250,13 @@ def _level_of(what: Exchange) -> str:
     return "info" if what.route and what.route not in _READS else "debug"
 
 
-def _line(what: Exchange, level: str, now: float) -> Line:
-    result, error, headers, arguments = what.result, what.error, what.headers, what.arguments or _NOTHING
+def _line(what: HttpExchange, level: str, now: float) -> Line:
+    result, error, headers, arguments = (
+        what.result,
+        what.error,
+        what.headers,
+        what.arguments or _NOTHING,
+    )
     if error is not None:
         # What was not as it should be is not repeated: it may be anything.
         arguments, headers = _checked(arguments, error), {}
@@ -156,7 +266,14 @@ def _line(what: Exchange, level: str, now: float) -> Line:
     return Line(
         now,
         level,
-        what.route or (what.scope["path"][:_LONGEST] if "endpoint" in what.scope else "nothing here" if what.status == 404 else "refused"),
+        what.route
+        or (
+            what.scope["path"][:_LONGEST]
+            if "endpoint" in what.scope
+            else "nothing here"
+            if what.status == 404
+            else "refused"
+        ),
         what.request,
         what.scope["method"],
         what.status,
@@ -166,7 +283,7 @@ def _line(what: Exchange, level: str, now: float) -> Line:
         get("session_id") or _header(headers, _SESSION),
         get("agent_id") or _header(headers, _AGENT),
         get("task_id") if claim is None else claim.task_id,
-        get("generation", get("expected_generation")) if claim is None else claim.generation,
+        get("generation") or get("expected_generation") if claim is None else claim.generation,
         getattr(result, "reason", None) if error is None else _name_of(error),
         what.grant.key_id or None,
         what.client or None,
@@ -181,7 +298,11 @@ def _header(headers: dict[bytes, bytes], name: bytes) -> str | None:
 def _checked(arguments: dict[str, Any], error: BaseException) -> dict[str, Any]:
     if isinstance(error, BadArgument):
         return {}
-    return {name: value[:_LONGEST] if isinstance(value, str) else value for name, value in arguments.items() if name in _NAMED}
+    return {
+        name: value[:_LONGEST] if isinstance(value, str) else value
+        for name, value in arguments.items()
+        if name in _NAMED
+    }
 
 
 def _name_of(error: BaseException) -> str:
@@ -201,7 +322,10 @@ class _Stamps:
     def __call__(self, seconds: float) -> str:
         whole = int(seconds)
         if whole != self._second:
-            self._second, self._text = whole, datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+            self._second, self._text = (
+                whole,
+                datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S."),
+            )
         return f"{self._text}{int((seconds - whole) * 1000):03d}Z"
 
 
@@ -218,9 +342,12 @@ def _stamped(line: Any) -> Any:
 
 def _json(line: Any) -> bytes:
     try:
-        return _encoder.encode(_stamped(line)) + b"\n"
+        return safe_json(_encoder.encode(_stamped(line))) + b"\n"
     except (TypeError, UnicodeEncodeError):
-        return _encoder.encode({"level": "warning", "event": "a log line could not be written"}) + b"\n"
+        return (
+            _encoder.encode({"level": "warning", "event": "a log line could not be written"})
+            + b"\n"
+        )
 
 
 def _text(*, colors: bool) -> Any:
@@ -233,7 +360,12 @@ def _text(*, colors: bool) -> Any:
         fields: dict[str, Any] = msgspec.to_builtins(_stamped(line))
         fields["timestamp"] = fields["timestamp"][11:23]
         trace = str(fields.pop("traceback", ""))
-        shown = str(show(None, "", {name: value for name, value in fields.items() if value not in (None, "")}))
-        return (shown + "\n" + trace).encode(errors="backslashreplace")
+        filled = {
+            name: safe_line(value) if isinstance(value, str) else value
+            for name, value in fields.items()
+            if value not in (None, "")
+        }
+        shown = str(show(None, "", filled))
+        return (shown + "\n" + safe_text(trace)).encode(errors="backslashreplace")
 
     return render

@@ -1,4 +1,4 @@
-"""What a store refuses before it begins: commits over its limits, and queries that cannot be meant."""
+"""Checks that every store makes first: commits within its limits, and queries that make sense."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def check_changes(changes: Sequence[Change], limits: Limits) -> None:
         raise OverLimit(f"{len(changes)} changes in one commit; this store takes {limits.batch}")
     most, bodies = limits.events, limits.body_bytes
     for change in changes:
-        # By number: the names of the fields cost more than the comparisons, and this runs once for every change there is.
+        # By number: the names of the fields cost more than the comparisons, and this runs once for
+        # every change.
         events = change[7]
         if len(change[5]) > bodies or len(events) > most:
             raise OverLimit(_excess(change, limits))
@@ -28,13 +29,15 @@ def check_changes(changes: Sequence[Change], limits: Limits) -> None:
 def _excess(change: Change, limits: Limits) -> str:
     name = "/".join(change.key)
     if len(change.events) > limits.events:
-        return f"{len(change.events)} events in one change of {name}; this store takes {limits.events}"
+        return (
+            f"{len(change.events)} events in one change of {name}; this store takes {limits.events}"
+        )
     largest = max(len(body) for body in (change.body, *(event.body for event in change.events)))
     return f"a body of {name} has {largest} bytes; this store takes {limits.body_bytes}"
 
 
 def check_query(query: Query, count_by: str | None) -> None:
-    """`BadArgument` unless the query asks one thing, of a place where it can be asked."""
+    """`BadArgument` unless the query is by one field, within a project where it needs one."""
     asked = {
         "pool": query.pool is not None,
         "heads": query.heads != 0,
@@ -49,11 +52,18 @@ def check_query(query: Query, count_by: str | None) -> None:
     if query.project is None and given and given != ["session"]:
         raise BadArgument(f"a query by {given[0]} needs a project")
     if len(query.waits_on) > MOST_WAITED_ON:
-        raise BadArgument(f"who waits on one of {len(query.waits_on)} cannot be found at once; at most {MOST_WAITED_ON}")
+        raise BadArgument(
+            f"who waits on one of {len(query.waits_on)} cannot be found at once; at most "
+            f"{MOST_WAITED_ON}"
+        )
     if query.limit < 1 or query.heads < 0:
-        raise BadArgument(f"a page of {query.limit} records, or {query.heads} heads, cannot be found")
+        raise BadArgument(
+            f"a page of {query.limit} records, or {query.heads} heads, cannot be found"
+        )
     if count_by is not None and count_by not in COUNTABLE:
-        raise BadArgument(f"records are counted by one of {', '.join(COUNTABLE)}, not by {count_by!r}")
+        raise BadArgument(
+            f"records are counted by one of {', '.join(COUNTABLE)}, not by {count_by!r}"
+        )
 
 
 def check_event_query(query: EventQuery) -> None:
@@ -61,4 +71,6 @@ def check_event_query(query: EventQuery) -> None:
     if query.limit < 1:
         raise BadArgument(f"a page of {query.limit} events cannot be read")
     if query.record is not None and query.record[:2] != (query.tenant, query.project):
-        raise BadArgument(f"{'/'.join(query.record)} is not a record of {query.tenant}/{query.project}")
+        raise BadArgument(
+            f"{'/'.join(query.record)} is not a record of {query.tenant}/{query.project}"
+        )

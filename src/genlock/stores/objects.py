@@ -1,16 +1,21 @@
 """Payloads beside a store that has no room for them: `payloads=…` in its URL.
 
     payloads=file:///folder        a folder that all coordinators see
-    payloads=s3://bucket/prefix    a bucket; `?region=…&endpoint_url=…` may follow, percent-encoded as any value in a URL
+    payloads=s3://bucket/prefix    a bucket; `?region=…&endpoint_url=…` may follow, percent-encoded
+                                   as any value in a URL
 
 Implementation notes on buckets:
 
-- **Create-only** is `If-None-Match: *`, which the server checks: of two who put the same at once one is told that it is there.
-- **Putting is repeated here.** The driver repeats what only reads; a put under a condition it does not. Whoever puts the same again
+- **Create-only** is `If-None-Match: *`, which the server checks: of two who put the same at once
+  one is told that it is there.
+- **Putting is repeated here.** The driver repeats what only reads; a put under a condition it does
+  not. Whoever puts the same again
   changes nothing, so we may.
-- **Credentials** are those that boto3 finds, where it is installed: the same as a DynamoDB table's. Otherwise the driver's own, which
+- **Credentials** are those that boto3 finds, where it is installed: the same as a DynamoDB table's.
+  Otherwise the driver's own, which
   are the environment's or the machine's role.
-- **Forks**: the driver's threads do not survive one, and a child cannot start them again. It may open its store, and do everything but
+- **Forks**: the driver's threads do not survive one, and a child cannot start them again. It may
+  open its store, and do everything but
   put and open payloads; then it is told so.
 """
 
@@ -19,7 +24,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
-import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,9 +33,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from genlock.errors import BadArgument, ResultNotFound, StoreError, StoreUnavailable
+from genlock.retry import Backoff
 from genlock.store import Key, Payloads
-from genlock.stores.payloads import FolderPayloads, name_of
-from genlock.stores.pieces import reader_of
+from genlock.stores.payloads import NAME, FolderPayloads, name_of, reader_of
 
 if TYPE_CHECKING:
     from obstore.store import S3Store
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
 PIECE = 8 * 1024 * 1024
 """What is larger is read in pieces of this size, so that it need not be in memory whole."""
 TRIES = 4
-LONGEST_PAUSE = 0.4
-"""Seconds before a put is tried again, at most."""
+BACKOFF = Backoff(first=0.4, longest=0.4)
+"""Between attempts at a put."""
 
 _SETTINGS = ("region", "endpoint_url")
 _CLIENT = {"connect_timeout": "3s", "timeout": "60s"}
@@ -51,7 +55,8 @@ _first_user: list[int] = []
 
 
 def payloads_for(option: str | None) -> Payloads | None:
-    """Where a store's URL wants payloads; None if it does not say. `BadArgument` if that cannot be meant."""
+    """Where a store's URL wants payloads; None if it does not say. `BadArgument` if that cannot be
+    meant."""
     if option is None:
         return None
     try:
@@ -60,17 +65,24 @@ def payloads_for(option: str | None) -> Payloads | None:
         parts = SplitResult("", "", "", "", "")
     match parts.scheme:
         case "file":
-            return FolderPayloads(_folder(option, parts))
+            return FolderPayloads(
+                Path(os.path.realpath(_folder(option, parts)))
+            )  # named by the user, who may name a link
         case "s3":
             return _bucket(option, parts)
         case _:
-            raise BadArgument(f"payloads={option}: there is no such place; write payloads=s3://bucket/prefix or payloads=file:///folder")
+            raise BadArgument(
+                f"payloads={option}: there is no such place; write payloads=s3://bucket/prefix or "
+                "payloads=file:///folder"
+            )
 
 
 def _folder(option: str, parts: SplitResult) -> Path:
     path = unquote(parts.path)
     if parts.netloc or not path.startswith("/") or "\0" in path or parts.query or parts.fragment:
-        raise BadArgument(f"payloads={option} names no folder; write payloads=file:///absolute/folder")
+        raise BadArgument(
+            f"payloads={option} names no folder; write payloads=file:///absolute/folder"
+        )
     return Path(path)
 
 
@@ -81,19 +93,33 @@ def _bucket(option: str, parts: SplitResult) -> Payloads:
         raise BadArgument(f"payloads={option}: {error}") from error
     unknown = settings.keys() - set(_SETTINGS)
     if unknown:
-        raise BadArgument(f"payloads={option}: there is no setting {min(unknown)!r}; there are: {', '.join(_SETTINGS)}")
+        raise BadArgument(
+            f"payloads={option}: there is no setting {min(unknown)!r}; there are: "
+            f"{', '.join(_SETTINGS)}"
+        )
     if not parts.netloc or parts.fragment:
         raise BadArgument(f"payloads={option} names no bucket; write payloads=s3://bucket/prefix")
     endpoint = settings.get("endpoint_url")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-        raise BadArgument(f"payloads={option}: {endpoint!r} is no endpoint_url; write endpoint_url=https://host")
-    return BucketPayloads(parts.netloc, unquote(parts.path).strip("/"), settings.get("region"), endpoint)
+        raise BadArgument(
+            f"payloads={option}: {endpoint!r} is no endpoint_url; write endpoint_url=https://host"
+        )
+    return BucketPayloads(
+        parts.netloc, unquote(parts.path).strip("/"), settings.get("region"), endpoint
+    )
 
 
 class BucketPayloads:
-    """`genlock.store.Payloads` in a bucket. An object is there whole or not at all, and never changes."""
+    """`genlock.store.Payloads` in a bucket. An object is there whole or not at all, and never
+    changes."""
 
-    def __init__(self, bucket: str, prefix: str = "", region: str | None = None, endpoint_url: str | None = None) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        region: str | None = None,
+        endpoint_url: str | None = None,
+    ) -> None:
         self._where = f"s3://{bucket}/{prefix}"
         self._bucket = bucket
         self._store = _open(bucket, prefix, region, endpoint_url)
@@ -105,14 +131,14 @@ class BucketPayloads:
 
         path = _path(key, digest)
         with self._translated(), suppress(AlreadyExistsError):
-            for left in reversed(range(TRIES)):
+            for failures in range(1, TRIES + 1):
                 try:
                     obstore.put(self._store, path, data, mode="create", use_multipart=False)
                     return
                 except GenericError:
-                    if not left:
+                    if failures == TRIES:
                         raise
-                time.sleep(random.uniform(0, LONGEST_PAUSE))
+                time.sleep(BACKOFF.pause(failures))
 
     def open(self, key: Key, digest: str) -> BinaryIO:
         """A binary reader; `ResultNotFound` if there is none."""
@@ -125,14 +151,22 @@ class BucketPayloads:
             if size <= PIECE:
                 return io.BytesIO(found.bytes())
         return reader_of(
-            lambda number: self._piece(path, number, size, f"{missing} any more: it was dropped while it was read"), size, PIECE
+            lambda number: self._piece(
+                path, number, size, f"{missing} any more: it was dropped while it was read"
+            ),
+            size,
+            PIECE,
         )
 
     def _piece(self, path: str, number: int, size: int, missing: str) -> bytes:
         import obstore
 
         with self._translated(missing):
-            return bytes(obstore.get_range(self._store, path, start=number * PIECE, end=min((number + 1) * PIECE, size)))
+            return bytes(
+                obstore.get_range(
+                    self._store, path, start=number * PIECE, end=min((number + 1) * PIECE, size)
+                )
+            )
 
     def drop(self, key: Key, digest: str) -> None:
         """Removes it; absent is fine."""
@@ -141,34 +175,63 @@ class BucketPayloads:
         with self._translated():
             obstore.delete(self._store, _path(key, digest))
 
+    def names(self) -> Iterator[str]:
+        """Of all that are there; what else lies in the bucket is none of ours."""
+        import obstore
+
+        with self._translated():
+            for found in obstore.list(self._store):
+                for each in found:
+                    name = "".join(each["path"].split("/")[-2:])
+                    if NAME.fullmatch(name):
+                        yield name
+
     @contextmanager
     def _translated(self, missing: str | None = None) -> Iterator[None]:
-        """Lets no error but ours out of the block; `missing` is what to say of a payload that is not there."""
+        """Lets no error but ours out of the block; `missing` is what to say of a payload that is
+        not there."""
         from obstore.exceptions import BaseError
 
         if not _first_user:
             _first_user.append(os.getpid())
         if _first_user[0] != os.getpid():
             raise StoreError(
-                f"{self._where} cannot be used in a child of process {_first_user[0]}, which has used a bucket: start a new process"
+                f"{self._where} cannot be used in a child of process {_first_user[0]}, which has "
+                "used a bucket: start a new process"
             )
         try:
             yield
         except FileNotFoundError as error:
             if missing is None or "NoSuchBucket" in str(error):
-                raise StoreUnavailable(f"there is no bucket {self._bucket}: create it, or name another in payloads=") from error
+                raise self._no_bucket() from error
             raise ResultNotFound(missing) from error
         except (BaseError, ValueError) as error:
+            # The driver has no name for a list that is not found, and only a missing bucket can be
+            # the cause.
+            if missing is None and "status code: 404" in str(error):
+                raise self._no_bucket() from error
             raise _fault_of(error, self._where) from error
+
+    def _no_bucket(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"there is no bucket {self._bucket}: create it, or name another in payloads="
+        )
 
 
 def _open(bucket: str, prefix: str, region: str | None, endpoint_url: str | None) -> S3Store:
     if importlib.util.find_spec("obstore") is None:
-        raise StoreError("the driver for payloads=s3://…, obstore, is not installed: pip install 'genlock[objects]'")
+        raise StoreError(
+            "the driver for payloads=s3://…, obstore, is not installed: pip install "
+            "'genlock[objects]'"
+        )
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
 
-    config: Any = {name: value for name, value in (("region", region), ("endpoint", endpoint_url)) if value is not None}
+    config: Any = {
+        name: value
+        for name, value in (("region", region), ("endpoint", endpoint_url))
+        if value is not None
+    }
     client: Any = _CLIENT | {"allow_http": (endpoint_url or "").startswith("http://")}
     retries: Any = _RETRIES
     try:
@@ -181,7 +244,9 @@ def _open(bucket: str, prefix: str, region: str | None, endpoint_url: str | None
             credential_provider=_credentials(bucket),
         )
     except (BaseError, ValueError) as error:
-        raise BadArgument(f"there can be no client for s3://{bucket}/{prefix}: {_first_line(error)}") from error
+        raise BadArgument(
+            f"there can be no client for s3://{bucket}/{prefix}: {_first_line(error)}"
+        ) from error
 
 
 def _credentials(bucket: str) -> Any:
@@ -194,7 +259,8 @@ def _credentials(bucket: str) -> Any:
         return Boto3CredentialProvider()
     except ValueError as error:
         raise StoreUnavailable(
-            f"there are no AWS credentials for s3://{bucket}: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
+            f"there are no AWS credentials for s3://{bucket}: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or a profile"
         ) from error
 
 
@@ -202,12 +268,15 @@ def _fault_of(error: Exception, where: str) -> StoreError:
     from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
 
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return StoreUnavailable(f"{where} does not let us in ({_first_line(error)}): check the credentials and what they allow")
+        return StoreUnavailable(
+            f"{where} does not let us in ({_first_line(error)}): check the credentials and what "
+            "they allow"
+        )
     return StoreUnavailable(f"{where} cannot serve us now ({_first_line(error)})")
 
 
 def _first_line(error: Exception) -> str:
-    """What the driver says, without what it adds for whoever debugs it."""
+    """The driver's message, without what it adds for debugging."""
     return str(error).partition("\n")[0].strip()
 
 

@@ -1,4 +1,4 @@
-"""Options in a store's URL: our own are read here, the rest is the driver's business."""
+"""Options in a store's URL: Genlock's own are read here, and the driver reads the others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ T = TypeVar("T")
 
 
 class Options:
-    """What stands behind the question mark."""
+    """The options of one URL."""
 
     def __init__(self, url: str, kind: str, names: Sequence[str]) -> None:
-        """Those of these names are ours; `kind` is for messages. `BadArgument` if one is given twice."""
+        """`names` are those of Genlock's own; `kind` is for messages. `BadArgument` if one of them
+        is given twice."""
         self._kind = kind
         self._own: dict[str, str] = {}
         others: list[tuple[str, str]] = []
         if "#" in url:
-            raise BadArgument(f"there is a # in a {kind} URL: in a password or a name it is written %23")
-        # By hand: what the standard library takes apart it does not put together again as it was.
+            raise BadArgument(
+                f"there is a # in a {kind} URL: in a password or a name it is written %23"
+            )
+        # By hand: the standard library would not put the address together again as it was.
         address, _, query = url.partition("?")
         for name, value in parse_qsl(query, keep_blank_values=True):
             if name not in names:
@@ -33,20 +36,23 @@ class Options:
             else:
                 self._own[name] = value
         self.rest = f"{address}?{urlencode(others, quote_via=quote)}" if others else address
-        """The URL without our own."""
+        """The URL without Genlock's own options."""
 
     def get(self, name: str) -> str | None:
-        """One as it is written; None if it is not there."""
+        """An option as it is written; None if it is missing."""
         return self._own.get(name)
 
     def read(self, name: str, read: Callable[[str], T], default: T) -> T:
-        """One as `read` understands it; its docstring tells whoever wrote something else what is meant."""
+        """An option as `read` understands it. Its docstring is the part of the error message that
+        says what is wanted."""
         if name not in self._own:
             return default
         try:
             return read(self._own[name])
         except (ValueError, KeyError):
-            raise BadArgument(f"{self._own[name]!r} is no {name} in a {self._kind} URL: it is {read.__doc__}") from None
+            raise BadArgument(
+                f"{self._own[name]!r} is no {name} in a {self._kind} URL: it is {read.__doc__}"
+            ) from None
 
 
 def switch(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What authors of stores, and of programs on Genlock, need for their tests: the store contract, scenarios, a clock to move by hand."""
+"""Help for tests: the store contract, scenarios, a manual clock."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""What every store owes, in sentences.
+"""The contract of every store, in sentences.
 
 A store's test file is four lines:
 
@@ -6,15 +6,16 @@ A store's test file is four lines:
         def open(self, place: Path, clock: Clock | None = None) -> Store:
             return MyStore(place / "data", clock=clock)
 
-`place` is a folder, empty at first and the same for every handle of one test; a store that lives elsewhere takes it as a name. What a
-store does not claim to do is said by class attributes: `persistent`, `processes`, `payloads_supported`.
+`place` is a folder, empty at first and the same for every handle of one test; a store that is
+elsewhere takes it as a name. Class attributes say what a store does not claim to do: `persistent`,
+`processes`, `payloads_supported`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# What is imported before this is not rewritten, and its failures say less.
+# Modules imported before this are not rewritten, and their failures say less.
 pytest.register_assert_rewrite(
     "genlock.testing.sample",
     "genlock.testing.contract_base",
@@ -22,33 +23,41 @@ pytest.register_assert_rewrite(
     "genlock.testing.contract_find",
     "genlock.testing.contract_follow",
     "genlock.testing.contract_limits",
-    "genlock.testing.contract_payloads",
+    "genlock.testing.contract_maintenance",
+    "genlock.testing.contract_pages",
     "genlock.testing.contract_races",
     "genlock.testing.contract_records",
-    "genlock.testing.contract_sending",
-    "genlock.testing.contract_upkeep",
 )
 
 from genlock.testing.contract_feed import FeedClauses  # noqa: E402
 from genlock.testing.contract_find import FindClauses  # noqa: E402
 from genlock.testing.contract_follow import FollowClauses  # noqa: E402
-from genlock.testing.contract_limits import LimitClauses, NameClauses  # noqa: E402
-from genlock.testing.contract_payloads import PayloadClauses  # noqa: E402
-from genlock.testing.contract_races import RaceClauses  # noqa: E402
+from genlock.testing.contract_limits import (  # noqa: E402
+    LimitClauses,
+    NameClauses,
+    PayloadClauses,
+)
+from genlock.testing.contract_maintenance import (  # noqa: E402
+    CloseClauses,
+    EpochClauses,
+    PurgeClauses,
+    WaitClauses,
+)
+from genlock.testing.contract_pages import PageClauses  # noqa: E402
+from genlock.testing.contract_races import RaceClauses, StartCommitClauses  # noqa: E402
 from genlock.testing.contract_records import RecordClauses  # noqa: E402
-from genlock.testing.contract_sending import SendingClauses  # noqa: E402
-from genlock.testing.contract_upkeep import CloseClauses, EpochClauses, PurgeClauses, WaitClauses  # noqa: E402
 
 
 class StoreContract(
     RecordClauses,
-    SendingClauses,
+    StartCommitClauses,
     LimitClauses,
     NameClauses,
     RaceClauses,
     FeedClauses,
     FollowClauses,
     FindClauses,
+    PageClauses,
     PurgeClauses,
     PayloadClauses,
     EpochClauses,

@@ -1,4 +1,4 @@
-"""What the clauses stand on: how a store is opened, and what it can do."""
+"""The base of all clauses: how a store is opened, and what it can do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from genlock.store import Change, Clock, Committed, Conflict, Store
 
 
 class Another(Protocol):
-    """Opens one more handle on the data of this test, or on other data `elsewhere`. The test's end closes it."""
+    """Opens one more handle on the data of this test, or on other data `elsewhere`. The test's end
+    closes it."""
 
     def __call__(self, clock: Clock | None = None, *, elsewhere: str = "here") -> Store: ...
 
@@ -22,14 +23,15 @@ class ContractBase:
     """The hook and the capabilities; see `StoreContract`."""
 
     persistent: bool = True
-    """Has a store everything when it is opened again after its last handle was closed?"""
+    """Is everything there when the store is opened again after its last handle was closed?"""
     processes: bool = True
     """Can other processes open the same data?"""
     payloads_supported: bool = True
     """Does it keep payloads?"""
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        """A handle on the data of `place`, a folder that is empty at first. Called again for another handle on the same data."""
+        """A handle on the data of `place`, a folder that is empty at first. Called again for
+        another handle on the same data."""
         raise NotImplementedError
 
     @contextmanager
@@ -62,17 +64,23 @@ class ContractBase:
 
 
 def commit(store: Store, *changes: Change) -> list[int]:
-    """Commits changes that must fit; their positions."""
+    """Commits changes that must fit. Returns their positions."""
     answers = store.commit(changes)
-    assert len(answers) == len(changes), f"{len(changes)} changes were answered by {len(answers)} answers"
+    assert len(answers) == len(changes), (
+        f"{len(changes)} changes were answered by {len(answers)} answers"
+    )
     positions = []
     for change, answer in zip(changes, answers, strict=True):
-        assert isinstance(answer, Committed), f"{change.key} at {change.read_version} should have been written, but: {answer}"
+        assert isinstance(answer, Committed), (
+            f"{change.key} at {change.read_version} should have been written, but: {answer}"
+        )
         positions.append(answer.position)
     return positions
 
 
 def must_conflict(store: Store, *changes: Change) -> None:
-    """Commits changes each of which must come too late."""
+    """Commits changes that must all conflict."""
     answers = store.commit(changes)
-    assert [isinstance(answer, Conflict) for answer in answers] == [True] * len(changes), f"should all be conflicts: {answers}"
+    assert [isinstance(answer, Conflict) for answer in answers] == [True] * len(changes), (
+        f"should all be conflicts: {answers}"
+    )

@@ -6,12 +6,27 @@ from msgspec.structs import replace
 
 from genlock.store import MAX_DUE, Change, Committed, Conflict, EventQuery, Index, Query, Store
 from genlock.testing.contract_base import Another, ContractBase, commit, must_conflict
-from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, read_record, recorded_of, stored_of
+from genlock.testing.sample import (
+    facts_of,
+    keys_of,
+    make_change,
+    make_key,
+    read_feed,
+    read_record,
+    recorded_of,
+    stored_of,
+)
 
 EVERY_BYTE = bytes(range(256))
 
 FULL_INDEX = Index(
-    state="PENDING", pool="pool", order="0100", due_at=1_700_000_000_000_000, session="s1", parent="A-000", waits_on=("A-002", "A-003")
+    state="PENDING",
+    pool="pool",
+    order="0100",
+    due_at=1_700_000_000_000_000,
+    session="s1",
+    parent="A-000",
+    waits_on=("A-002", "A-003"),
 )
 
 
@@ -33,10 +48,24 @@ class RecordClauses(ContractBase):
     """Round trips, compare-and-swap, batches."""
 
     def test_every_body_comes_back_as_it_was_given(self, store: Store) -> None:
-        bodies = [b"", b"\0", EVERY_BYTE, b"\xff\xfe", "ä € 🐙".encode(), b"'; --", b"{}", EVERY_BYTE[::-1] * 16]
-        changes = [make_change(make_key(f"A-{at:03}"), body=body, events=[body]) for at, body in enumerate(bodies)]
+        bodies = [
+            b"",
+            b"\0",
+            EVERY_BYTE,
+            b"\xff\xfe",
+            "ä € 🐙".encode(),
+            b"'; --",
+            b"{}",
+            EVERY_BYTE[::-1] * 16,
+        ]
+        changes = [
+            make_change(make_key(f"A-{at:03}"), body=body, events=[body])
+            for at, body in enumerate(bodies)
+        ]
         commit(store, *changes)
-        assert store.load([change.key for change in changes]).records == {change.key: stored_of(change) for change in changes}
+        assert store.load([change.key for change in changes]).records == {
+            change.key: stored_of(change) for change in changes
+        }
         for change in changes:
             assert facts_of(read_record(store, change.key)) == recorded_of([change])
 
@@ -79,9 +108,13 @@ class RecordClauses(ContractBase):
         changes = [make_change(make_key(f"A-{number:04}")) for number in range(store.limits.batch)]
         commit(store, *changes)
         absent = [make_key(f"B-{number:04}") for number in range(store.limits.batch)]
-        assert store.load([*absent, *(change.key for change in changes)]).records == {change.key: stored_of(change) for change in changes}
+        assert store.load([*absent, *(change.key for change in changes)]).records == {
+            change.key: stored_of(change) for change in changes
+        }
 
-    def test_keys_of_several_kinds_and_projects_are_loaded_at_once_whatever_their_names(self, store: Store) -> None:
+    def test_keys_of_several_kinds_and_projects_are_loaded_at_once_whatever_their_names(
+        self, store: Store
+    ) -> None:
         names = [
             "a",
             "A",
@@ -103,7 +136,12 @@ class RecordClauses(ContractBase):
             "a\nb",
             "x" * 128,
         ]
-        keys = [make_key(name, kind=kind, project=project) for project in ("p", "q") for kind in ("task", "session") for name in names]
+        keys = [
+            make_key(name, kind=kind, project=project)
+            for project in ("p", "q")
+            for kind in ("task", "session")
+            for name in names
+        ]
         changes = [make_change(key) for key in keys[::2]]
         for change in changes:
             commit(store, change)
@@ -113,18 +151,24 @@ class RecordClauses(ContractBase):
         indexes = [
             FULL_INDEX,
             Index(),
-            Index(state="ä %_*'", pool="", order="", due_at=0, session="", parent="", waits_on=("",)),
+            Index(
+                state="ä %_*'", pool="", order="", due_at=0, session="", parent="", waits_on=("",)
+            ),
             Index(due_at=MAX_DUE),
             Index(due_at=-1, waits_on=("b", "a", "B", "a ")),
         ]
-        changes = [make_change(make_key(f"A-{at:03}"), index=index) for at, index in enumerate(indexes)]
+        changes = [
+            make_change(make_key(f"A-{at:03}"), index=index) for at, index in enumerate(indexes)
+        ]
         commit(store, *changes)
         for change in changes:
             whole(store, change)
 
     def test_the_index_is_replaced_with_the_record(self, store: Store) -> None:
         first = make_change(make_key(), index=FULL_INDEX)
-        second = make_change(first.key, first, index=Index(state="BLOCKED", waits_on=("A-003", "A-004")))
+        second = make_change(
+            first.key, first, index=Index(state="BLOCKED", waits_on=("A-003", "A-004"))
+        )
         third = make_change(first.key, second)
         for change in (first, second, third):
             commit(store, change)
@@ -155,7 +199,10 @@ class RecordClauses(ContractBase):
         second = make_change(first.key, first, events=3)
         commit(store, first)
         commit(store, second)
-        for late in (make_change(first.key, first, mark="late"), make_change(first.key, make_change(first.key, second), mark="early")):
+        for late in (
+            make_change(first.key, first, mark="late"),
+            make_change(first.key, make_change(first.key, second), mark="early"),
+        ):
             must_conflict(store, late)
         must_conflict(store, make_change(first.key, second._replace(version=2)))
         whole(store, second)
@@ -171,10 +218,22 @@ class RecordClauses(ContractBase):
         commit(store, make_change(ours.key, ours))
 
     def test_of_a_change_that_conflicts_nothing_is_written(self, store: Store) -> None:
-        kept = make_change(make_key("A-001"), index=Index(state="PENDING", pool="old", order="1", session="old"), events=2)
+        kept = make_change(
+            make_key("A-001"),
+            index=Index(state="PENDING", pool="old", order="1", session="old"),
+            events=2,
+        )
         commit(store, kept)
         tail = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
-        other = Index(state="BLOCKED", pool="new", order="1", due_at=5, session="new", parent="new", waits_on=("A-009",))
+        other = Index(
+            state="BLOCKED",
+            pool="new",
+            order="1",
+            due_at=5,
+            session="new",
+            parent="new",
+            waits_on=("A-009",),
+        )
         for late in (
             make_change(kept.key, index=other, events=3, mark="late"),
             make_change(make_key("A-002"), kept, index=other, events=3, mark="late"),
@@ -196,7 +255,9 @@ class RecordClauses(ContractBase):
             assert keys_of(store.find(query)) == []
         assert keys_of(store.find(Query("acme", "apollo", pool="old"))) == [kept.key]
 
-    def test_a_second_writer_between_read_and_write_makes_a_conflict(self, store: Store, another: Another) -> None:
+    def test_a_second_writer_between_read_and_write_makes_a_conflict(
+        self, store: Store, another: Another
+    ) -> None:
         first = make_change(make_key())
         commit(store, first)
         read = store.load([first.key]).records[first.key]
@@ -205,7 +266,9 @@ class RecordClauses(ContractBase):
         must_conflict(store, make_change(first.key, read, events=2, mark="too late"))
         whole(store, slipped)
         assert facts_of(read_record(store, first.key)) == recorded_of([first, slipped])
-        again = make_change(first.key, store.load([first.key]).records[first.key], mark="decided again")
+        again = make_change(
+            first.key, store.load([first.key]).records[first.key], mark="decided again"
+        )
         commit(store, again)
         assert facts_of(read_feed(store)) == recorded_of([first, slipped, again])
 
@@ -214,16 +277,33 @@ class RecordClauses(ContractBase):
         commit(store, *old)
         batch = []
         for number, change in enumerate(old):
-            index = Index(state="NEW", pool=f"p{number}", order="1", session=f"s{number}", parent=f"t{number}", waits_on=(f"d{number}",))
+            index = Index(
+                state="NEW",
+                pool=f"p{number}",
+                order="1",
+                session=f"s{number}",
+                parent=f"t{number}",
+                waits_on=(f"d{number}",),
+            )
             fits = make_change(change.key, change, index=index, events=1 + number % 3)
             stale = make_change(
-                change.key, None if number % 2 else make_change(change.key, mark="another"), index=index, mark="late", events=2
+                change.key,
+                None if number % 2 else make_change(change.key, mark="another"),
+                index=index,
+                mark="late",
+                events=2,
             )
             batch.append(fits if number % 3 else stale)
-        # Names that the store has never seen, in the same batch as changes that conflict: neither may spoil the other.
-        batch += [make_change(make_key("B-001")), make_change(make_key("A-000", project="gemini"), index=Index(pool="p", session="s"))]
+        # Names that the store has never seen, in the same batch as changes that conflict: neither
+        # may spoil the other.
+        batch += [
+            make_change(make_key("B-001")),
+            make_change(make_key("A-000", project="gemini"), index=Index(pool="p", session="s")),
+        ]
         answers = store.commit(batch)
-        assert [type(answer) for answer in answers] == [Committed if number % 3 else Conflict for number in range(12)] + [Committed] * 2
+        assert [type(answer) for answer in answers] == [
+            Committed if number % 3 else Conflict for number in range(12)
+        ] + [Committed] * 2
         for number, change in enumerate(batch):
             whole(store, old[number] if number < 12 and not number % 3 else change)
         done = [change for number, change in enumerate(batch[:13]) if number >= 12 or number % 3]
@@ -235,23 +315,33 @@ class RecordClauses(ContractBase):
         must_conflict(store, *(make_change(change.key, mark="again") for change in old))
         assert sorted(facts_of(read_feed(store))) == recorded_of(old)
 
-    def test_two_handles_see_each_others_commits_at_once(self, store: Store, another: Another) -> None:
+    def test_two_handles_see_each_others_commits_at_once(
+        self, store: Store, another: Another
+    ) -> None:
         handles = [store, another(), another()]
         change: Change | None = None
         for turn in range(9):
             writer, reader = handles[turn % 3], handles[(turn + 1) % 3]
             cursor = reader.read_events(EventQuery("acme", "apollo", tail=True)).cursor
-            change = make_change(make_key(), change, index=Index(state=f"S{turn}", session=f"s{turn}"), events=2)
+            change = make_change(
+                make_key(), change, index=Index(state=f"S{turn}", session=f"s{turn}"), events=2
+            )
             commit(writer, change)
             whole(reader, change)
             assert facts_of(read_feed(reader, after=cursor)) == recorded_of([change])
-            assert [record.version for record in reader.find(Query("acme", "apollo", session=f"s{turn}")).records] == [change.version]
+            assert [
+                record.version
+                for record in reader.find(Query("acme", "apollo", session=f"s{turn}")).records
+            ] == [change.version]
 
     def test_a_reopened_store_has_everything(self, another: Another) -> None:
         self.needs("persistent")
         store = another()
         store.set_epoch(3)
-        changes = [make_change(make_key(f"A-{number:03}"), index=FULL_INDEX, events=1 + number % 3) for number in range(20)]
+        changes = [
+            make_change(make_key(f"A-{number:03}"), index=FULL_INDEX, events=1 + number % 3)
+            for number in range(20)
+        ]
         commit(store, *changes[:10])
         cursor = store.read_events(EventQuery("acme", "apollo", tail=True)).cursor
         commit(store, *changes[10:])

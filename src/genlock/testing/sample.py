@@ -1,7 +1,7 @@
 """Records and events made of nothing: what the clauses write into a store.
 
-A store knows no rule of the core, so neither do these. Digests are chained by sha256 and a record's body is the fold of its
-events, so that a clause can replay what it reads back.
+A store knows no rule of the core, so neither do these. Digests are chained by sha256 and a record's
+body is the fold of its events, so that a clause can replay what it reads back.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from genlock.store import Change, EventQuery, Index, Key, NewEvent, Page, Recorded, Store, Stored
+from genlock.store import (
+    Change,
+    EventQuery,
+    Index,
+    Key,
+    NewEvent,
+    Page,
+    RecordedEvent,
+    Store,
+    Stored,
+)
 
 NO_INDEX = Index()
 
@@ -26,7 +36,9 @@ class Version(Protocol):
     def body(self) -> bytes: ...
 
 
-def make_key(id: str = "A-001", *, tenant: str = "acme", project: str = "apollo", kind: str = "task") -> Key:
+def make_key(
+    id: str = "A-001", *, tenant: str = "acme", project: str = "apollo", kind: str = "task"
+) -> Key:
     """A key; whatever a clause does not care about has its default."""
     return Key(tenant, project, kind, id)
 
@@ -59,9 +71,14 @@ def make_change(
 
     `mark` tells apart two changes that follow the same version: their digests differ.
     """
-    read_version, read_digest, old_body = (previous.version, previous.digest, previous.body) if previous else (0, b"", b"")
+    read_version, read_digest, old_body = (
+        (previous.version, previous.digest, previous.body) if previous else (0, b"", b"")
+    )
     if isinstance(events, int):
-        events = [f"{'/'.join(key)} {read_version + number} {mark}".encode() for number in range(1, events + 1)]
+        events = [
+            f"{'/'.join(key)} {read_version + number} {mark}".encode()
+            for number in range(1, events + 1)
+        ]
     written = []
     digest = read_digest
     for version, event in enumerate(events, read_version + 1):
@@ -86,10 +103,14 @@ def stored_of(change: Change) -> Stored:
 
 def recorded_of(changes: Iterable[Change]) -> list[tuple[Key, int, bytes, bytes]]:
     """The events of the changes, as `facts_of` shows them."""
-    return [(change.key, event.version, event.digest, event.body) for change in changes for event in change.events]
+    return [
+        (change.key, event.version, event.digest, event.body)
+        for change in changes
+        for event in change.events
+    ]
 
 
-def facts_of(events: Iterable[Recorded]) -> list[tuple[Key, int, bytes, bytes]]:
+def facts_of(events: Iterable[RecordedEvent]) -> list[tuple[Key, int, bytes, bytes]]:
     """All of the events but their positions."""
     return [(event.key, event.version, event.digest, event.body) for event in events]
 
@@ -99,12 +120,14 @@ def keys_of(page: Page) -> list[Key]:
     return [record.key for record in page.records]
 
 
-def read_record(store: Store, key: Key, *, limit: int = 1000) -> list[Recorded]:
+def read_record(store: Store, key: Key, *, limit: int = 1000) -> list[RecordedEvent]:
     """All kept events of one record, page by page."""
-    events: list[Recorded] = []
+    events: list[RecordedEvent] = []
     more, after = True, 0
     while more:
-        page = store.read_events(EventQuery(key.tenant, key.project, record=key, after_version=after, limit=limit))
+        page = store.read_events(
+            EventQuery(key.tenant, key.project, record=key, after_version=after, limit=limit)
+        )
         events += page.events
         more = page.more
         assert not more or page.events, "a page of a record's events is empty and yet promises more"
@@ -113,10 +136,15 @@ def read_record(store: Store, key: Key, *, limit: int = 1000) -> list[Recorded]:
 
 
 def read_feed(
-    store: Store, tenant: str = "acme", project: str = "apollo", *, after: str | None = None, limit: int = 1000
-) -> list[Recorded]:
+    store: Store,
+    tenant: str = "acme",
+    project: str = "apollo",
+    *,
+    after: str | None = None,
+    limit: int = 1000,
+) -> list[RecordedEvent]:
     """A project's feed from a cursor to its present end, page by page."""
-    events: list[Recorded] = []
+    events: list[RecordedEvent] = []
     more = True
     while more:
         page = store.read_events(EventQuery(tenant, project, after=after, limit=limit))

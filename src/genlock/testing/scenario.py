@@ -5,13 +5,17 @@
     at 0   claim  A-001-core-framework alice/s1 lease=30     -> granted generation=1
     at 31  claim  A-001-core-framework bob/s2                -> granted generation=2
     at 35  submit A-001-core-framework bob/s2 generation=2   -> accepted
-    at 40  submit A-001-core-framework alice/s1 generation=1 -> refused STALE_GENERATION current=2 kept
-    history A-001-core-framework                             -> 1:EXPIRED,result_rejected 2:COMPLETED,result_accepted
+    at 40  submit A-001-core-framework alice/s1 generation=1 -> refused STALE_GENERATION current=2
+           kept
+    history A-001-core-framework                             -> 1:EXPIRED,result_rejected
+                                                             2:COMPLETED,result_accepted
 
-A line is `[for 1..9] [at SECONDS] verb words … key=value … [-> outcome]`. Who acts is `agent/session`; times are seconds since the
-script began, and a line without `at` follows at once. `for` repeats the line with {n} (or {n:03}) in it. A line without an outcome
-may answer anything but an error. `play` goes on after a wrong outcome, so all differences are seen at once (`Run.wrong`); it also
-gives the script as it went (`Run.text`), and writing that text back is how a script is renewed.
+A line is `[for 1..9] [at SECONDS] verb words … key=value … [-> outcome]`. Who acts is
+`agent/session`; times are seconds since the script began, and a line without `at` follows at once.
+`for` repeats the line with {n} (or {n:03}) in it. A line without an outcome may answer anything but
+an error. `play` goes on after a wrong outcome, so all differences are seen at once (`Run.wrong`);
+it also gives the script as it went (`Run.text`), and writing that text back is how a script is
+renewed.
 """
 
 from __future__ import annotations
@@ -41,14 +45,23 @@ class Run(NamedTuple):
     wrong: tuple[str, ...]
     """The lines whose outcome is another than the one that was written, with both."""
     reasons: frozenset[tuple[str, str]]
-    """The answers to claims, renewals, releases and submissions, each as the name of its enum and its own."""
+    """The answers to claims, renewals, releases and submissions, each as the name of its enum and
+    its own."""
     verbs: frozenset[str]
 
 
-def play(text: str, coordinator: Any, clock: ManualClock, *, store: Store | None = None, verbs: Mapping[str, Verb] | None = None) -> Run:
+def play(
+    text: str,
+    coordinator: Any,
+    clock: ManualClock,
+    *,
+    store: Store | None = None,
+    verbs: Mapping[str, Verb] | None = None,
+) -> Run:
     """Plays a script against anything that has the coordinator's methods and was given this clock.
 
-    `store` is for what a coordinator cannot do (`epoch`); `verbs` adds acts to the language, or replaces them.
+    `store` is for what a coordinator cannot do (`epoch`); `verbs` adds acts to the language, or
+    replaces them.
     """
     player = Player(coordinator, clock, store)
     acts = player.verbs() | dict(verbs or {})
@@ -68,7 +81,10 @@ def play(text: str, coordinator: Any, clock: ManualClock, *, store: Store | None
         if arrow or outcome.startswith("error "):
             written.append(f"{left}{_ARROW}{outcome}")
             if expected.strip() != outcome:
-                wrong.append(f"line {number}: {left.strip()}\n  expected: {expected.strip()}\n  was:      {outcome}")
+                wrong.append(
+                    f"line {number}: {left.strip()}\n  expected: {expected.strip()}\n  was:      "
+                    f"{outcome}"
+                )
         else:
             written.append(line)
     return Run("\n".join(written) + "\n", tuple(wrong), frozenset(player.reasons), frozenset(used))
@@ -81,7 +97,9 @@ def _perform(left: str, player: Player, acts: Mapping[str, Verb]) -> tuple[str, 
     if words[0] == "for":
         repeat = _REPEAT.fullmatch(words[1]) if len(words) > 1 else None
         if repeat is None:
-            raise ScriptError(f"after `for` comes a range such as 1..9, not {' '.join(words[1:2])!r}")
+            raise ScriptError(
+                f"after `for` comes a range such as 1..9, not {' '.join(words[1:2])!r}"
+            )
         first, last = int(repeat[1]), int(repeat[2])
         words = words[2:]
     outcomes = []
@@ -98,7 +116,9 @@ def _act(words: list[str], player: Player, acts: Mapping[str, Verb]) -> tuple[st
         words = words[2:]
     act = acts.get(words[0]) if words else None
     if act is None:
-        raise ScriptError(f"there is no verb {' '.join(words[:1])!r}; there are: {', '.join(sorted(acts))}")
+        raise ScriptError(
+            f"there is no verb {' '.join(words[:1])!r}; there are: {', '.join(sorted(acts))}"
+        )
     arguments = Arguments(words[1:])
     try:
         outcome = act(arguments)
@@ -120,8 +140,12 @@ def _seconds(text: str) -> float:
 
 
 def _summary(outcomes: list[tuple[int, str]]) -> str:
-    """One outcome if all are alike, also if they differ only by the number of the repetition; runs of them otherwise."""
-    for texts in ({text for _, text in outcomes}, {re.sub(rf"(?<==){n}\b", "{n}", text) for n, text in outcomes}):
+    """One outcome if all are alike, also if they differ only by the number of the repetition; runs
+    of them otherwise."""
+    for texts in (
+        {text for _, text in outcomes},
+        {re.sub(rf"(?<==){n}\b", "{n}", text) for n, text in outcomes},
+    ):
         if len(texts) == 1:
             return texts.pop()
     runs = [(list(run), text) for text, run in groupby(outcomes, key=lambda entry: entry[1])]

@@ -1,10 +1,13 @@
-"""The words of a line of a scenario, as its verb asks for them."""
+"""The words of a scenario: arguments of a line as its verb takes them, and outcomes as text."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from typing import Any
+
+from genlock.core.results import ClaimHistory, OperatorResult, SubmissionResult, TaskResult
 
 _LISTS = frozenset({"depends_on", "tags", "roles", "modules"})
 
@@ -62,12 +65,18 @@ class Arguments:
         return self._named.pop(name).split(",") if name in self._named else None
 
     def renamed(self, **keywords: str) -> dict[str, Any]:
-        """Those of these names that were given, under the keywords that the coordinator knows them by."""
-        return {keyword: self.value(name) for keyword, name in keywords.items() if name in self._named}
+        """Those of these names that were given, under the keywords that the coordinator knows them
+        by."""
+        return {
+            keyword: self.value(name) for keyword, name in keywords.items() if name in self._named
+        }
 
     def rest(self) -> dict[str, Any]:
         """All that is named and was not asked for yet."""
-        rest = {name: value.split(",") if name in _LISTS else _value(value) for name, value in self._named.items()}
+        rest = {
+            name: value.split(",") if name in _LISTS else _value(value)
+            for name, value in self._named.items()
+        }
         self._named.clear()
         return rest
 
@@ -85,3 +94,84 @@ def _value(text: str) -> Any:
 
 
 Verb = Callable[[Arguments], str]
+
+
+# Outcomes in words
+
+
+def submitted_content(line: Arguments, author: str) -> Any:
+    """What is submitted: by default something that only this author would hand in."""
+    size = line.value("bytes")
+    if line.flag("empty"):
+        return {}
+    if size is not None:
+        return {"text": "x" * (size - len('{"text":""}'))}
+    return {"said": line.text("result") or f"by {author}"}
+
+
+def said_in(data: Any) -> str | None:
+    return data.get("said") if isinstance(data, dict) else None
+
+
+def child_of(text: str) -> dict[str, Any]:
+    name, _, depends_on = text.partition("<")
+    return {"id": name, "depends_on": depends_on.split("+") if depends_on else []}
+
+
+def submission_text(answer: SubmissionResult) -> str:
+    if answer.review_causes:
+        return f"in_review {'+'.join(answer.review_causes)}"
+    if answer.accepted:
+        return "accepted"
+    words = [
+        f"refused {answer.reason.value} current={answer.current_generation}",
+        *listed("waits_for", answer.waits_for),
+    ]
+    if answer.work_lost != answer.kept:
+        words.append(f"work_lost={answer.work_lost}")
+    return " ".join([*words, "kept"] if answer.kept else words)
+
+
+def operator_text(answer: OperatorResult) -> str:
+    words = [answer.verdict.value.lower(), answer.state.value, f"generation={answer.generation}"]
+    if answer.superseded is not None:
+        words.append(f"superseded={answer.superseded.agent}/{answer.superseded.session}")
+    return " ".join([*words, *listed("cascade", answer.cascade)])
+
+
+def history_text(history: Iterable[ClaimHistory]) -> str:
+    entries = []
+    for entry in history:
+        words = [entry.release_reason.value if entry.release_reason else "ACTIVE"]
+        words += ["result_accepted"] if entry.result_accepted else []
+        words += ["result_rejected"] if entry.result_rejected else []
+        entries.append(f"{entry.generation}:{','.join(words)}")
+    return " ".join(entries) or "none"
+
+
+def refusals_text(results: Iterable[TaskResult]) -> str:
+    shown = (
+        f"{result.generation}/{result.session_id}:{result.rejection_reason}:{result.state}"
+        for result in results
+    )
+    return " ".join(shown) or "none"
+
+
+def activity_of(session: Any) -> str:
+    if session.ended_at is not None:
+        return "ended"
+    return "active" if session.active else "gone" if session.process_gone else "silent"
+
+
+def listed(name: str, values: Iterable[str]) -> list[str]:
+    text = ",".join(map(short, values))
+    return [f"{name}={text}"] if text else []
+
+
+def short(waiting: str) -> str:
+    """What a task waits for, in one word."""
+    return waiting.replace("not before ", "not_before:")
+
+
+def shown_value(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

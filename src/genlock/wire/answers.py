@@ -9,12 +9,35 @@ from typing import Any, Final, get_args, get_origin
 import msgspec
 from msgspec import Raw, Struct
 
+from genlock.core.agent_roles import AgentRoles
+from genlock.core.definition import Definition
+from genlock.core.model import Task
 from genlock.core.plan import Plan
+from genlock.core.plan_faults import Fault
+from genlock.core.reasons import Status
 from genlock.errors import GenlockError
+from genlock.safe_text import safe_json
 from genlock.typed_json import decoder
-from genlock.wire.calls import Call, answer_type
-from genlock.wire.plans import WirePlan, from_wire, to_wire
+from genlock.wire.operations import Call, answer_type
 from genlock.wire.problems import Problem, problem_of, revive
+
+
+class WireDefinition(Struct, omit_defaults=True):
+    """A task to be added, and the state it starts in."""
+
+    task: Task
+    backlog: bool = False
+    finished: Status | None = None
+
+
+class WirePlan(Struct, omit_defaults=True):
+    """A plan that has been read."""
+
+    project: str | None
+    tracks: dict[str, str] | None
+    tasks: tuple[WireDefinition, ...]
+    notes: tuple[Fault, ...] = ()
+    agent_roles: AgentRoles | None = None
 
 
 class Failed(Struct):
@@ -34,14 +57,20 @@ PIECE: Final = 1000
 _encoder = msgspec.json.Encoder(enc_hook=_hook, order=None)
 
 
+def _encode(value: Any) -> bytes:
+    """With curl the bytes arrive on a terminal."""
+    return safe_json(_encoder.encode(value))
+
+
 def encode_answer(answer: Any) -> bytes:
     """An answer's bytes."""
-    return _encoder.encode(to_wire(answer) if type(answer) is Plan else answer)
+    return _encode(to_wire(answer) if type(answer) is Plan else answer)
 
 
 def encode_in_pieces(answer: Any) -> list[bytes]:
-    """The same bytes, a thousand entries at a time: so long the encoder keeps the interpreter from all other threads. They are not joined
-    and what was written is freed as it goes, if nobody else holds it: either takes as long as all the rest where there is very much."""
+    """The same bytes, a thousand entries at a time: so long the encoder keeps the interpreter from
+    all other threads. They are not joined and what was written is freed as it goes, if nobody else
+    holds it: either takes as long as all the rest where there is very much."""
     held = [to_wire(answer) if type(answer) is Plan else answer]
     del answer
     return list(_pieces(held))
@@ -50,9 +79,15 @@ def encode_in_pieces(answer: Any) -> list[bytes]:
 def _pieces(held: list[Any]) -> Iterator[bytes]:
     value = held.pop()  # so that nobody holds it but us
     if isinstance(value, Struct):
-        long = {name: field for name in value.__struct_fields__ if _is_long(field := getattr(value, name))}
+        long = {
+            name: field
+            for name in value.__struct_fields__
+            if _is_long(field := getattr(value, name))
+        }
         marks = {name: b"\0%d\0" % at for at, name in enumerate(long)}  # no JSON has a NUL in it
-        shell = _encoder.encode(msgspec.structs.replace(value, **{name: Raw(mark) for name, mark in marks.items()}))
+        shell = _encode(
+            msgspec.structs.replace(value, **{name: Raw(mark) for name, mark in marks.items()})
+        )
         del value
         for name, mark in marks.items():
             before, _, shell = shell.partition(mark)
@@ -64,7 +99,7 @@ def _pieces(held: list[Any]) -> Iterator[bytes]:
         del value
         yield from _entries(held)
     else:
-        yield _encoder.encode(value)
+        yield _encode(value)
 
 
 def _is_long(value: Any) -> bool:
@@ -82,7 +117,7 @@ def _entries(held: list[Any]) -> Iterator[bytes]:
     while rest:
         piece = rest[: -PIECE - 1 : -1]
         del rest[-PIECE:]
-        yield _encoder.encode(dict(piece) if named else piece)[1:-1]
+        yield _encode(dict(piece) if named else piece)[1:-1]
         if rest:
             yield b","
     yield b"}" if named else b"]"
@@ -96,7 +131,9 @@ def answer_decoder(call: type[Call[Any]]) -> Callable[[bytes], Any]:
         plan = decoder(WirePlan)
         return lambda data: from_wire(plan.decode(data))
     if get_origin(kind) is dict and GenlockError in get_args(get_args(kind)[1]):
-        return _decode_each(next(one for one in get_args(get_args(kind)[1]) if one is not GenlockError))
+        return _decode_each(
+            next(one for one in get_args(get_args(kind)[1]) if one is not GenlockError)
+        )
     decode: Callable[[bytes], Any] = decoder(kind).decode
     return decode
 
@@ -106,8 +143,32 @@ def _decode_each(kind: Any) -> Callable[[bytes], Any]:
 
     def decode(data: bytes) -> dict[str, Any]:
         return {
-            name: revive(bad.decode(entry).error) if bytes(entry).startswith(b'{"error":') else good.decode(entry)
+            name: revive(bad.decode(entry).error)
+            if bytes(entry).startswith(b'{"error":')
+            else good.decode(entry)
             for name, entry in entries.decode(data).items()
         }
 
     return decode
+
+
+def to_wire(plan: Plan) -> WirePlan:
+    """The plan as it is sent."""
+    return WirePlan(
+        plan.project,
+        plan.tracks,
+        tuple(WireDefinition(*definition) for definition in plan.tasks),
+        plan.notes,
+        plan.agent_roles,
+    )
+
+
+def from_wire(plan: WirePlan) -> Plan:
+    """The plan as it was."""
+    return Plan(
+        plan.project,
+        plan.tracks,
+        tuple(Definition(each.task, each.backlog, each.finished) for each in plan.tasks),
+        plan.notes,
+        plan.agent_roles,
+    )

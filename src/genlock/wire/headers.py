@@ -1,7 +1,8 @@
 """Headers of our own, and how an identity travels in them.
 
-What a connection speaks for (session, agent, user, host, process) is sent with every request, percent-encoded, as a name may hold
-characters that a header may not. What a request says itself goes before.
+What a connection speaks for (session, agent, user, host, process) is sent with every request,
+percent-encoded, as a name may hold characters that a header may not. What a request says itself
+goes before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from genlock.core.model import Process
-from genlock.core.processes import check_process
+from genlock.core.process_identity import check_process
 from genlock.errors import BadArgument, ServiceMismatch
 
 PROTOCOL: Final = 1
@@ -46,23 +47,34 @@ def unpack_name(value: str) -> str:
 
 def pack_process(process: Process) -> str:
     """A process as a header's value."""
-    return f"{quote(process.host, safe='')}/{quote(process.boot, safe='')}/{process.pid}/{process.started}"
+    texts = [quote(text, safe="") for text in (process.host, process.boot, process.namespace)]
+    return f"{texts[0]}/{texts[1]}/{process.pid}/{process.started}/{texts[2]}"
 
 
 def unpack_process(value: str) -> Process:
-    """The process in a header's value."""
+    """The process in a header's value. Older clients do not send the namespace."""
     parts = value.split("/")
-    if len(parts) != 4 or not all(number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS for number in parts[2:]):
-        raise BadArgument(f"header {PROCESS_HEADER} is host/boot/pid/start time, not {value[:80]!r}")
+    if len(parts) not in (4, 5) or not all(
+        number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
+        for number in parts[2:4]
+    ):
+        raise BadArgument(
+            f"header {PROCESS_HEADER} is host/boot/pid/start time/pid namespace, not {value[:80]!r}"
+        )
     try:
-        host, boot = (unquote(part, errors="strict") for part in parts[:2])
+        host, boot, namespace = (
+            unquote(part, errors="strict") for part in (*parts[:2], "".join(parts[4:]))
+        )
     except UnicodeDecodeError:
-        raise BadArgument(f"header {PROCESS_HEADER} is percent-encoded UTF-8, which {value[:80]!r} is not") from None
-    return check_process(Process(host, boot, int(parts[2]), int(parts[3])))
+        raise BadArgument(
+            f"header {PROCESS_HEADER} is percent-encoded UTF-8, which {value[:80]!r} is not"
+        ) from None
+    return check_process(Process(host, boot, int(parts[2]), int(parts[3]), namespace))
 
 
 def check_protocol(other: str | None, who: str, version: str) -> None:
-    """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side, `version` our own."""
+    """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side,
+    `version` our own."""
     if other is None:
         return
     said = other.partition(" ")[0][:9]  # longer ones would not be read as numbers
@@ -70,11 +82,11 @@ def check_protocol(other: str | None, who: str, version: str) -> None:
     if number > PROTOCOL:
         ours = "service" if who == "client" else "client"
         raise ServiceMismatch(
-            f"the {who} speaks protocol {other[:40]!r}, this {ours} (genlock {version}) at most {PROTOCOL}: "
-            f"install the newer genlock for the {ours}"
+            f"the {who} speaks protocol {other[:40]!r}, this {ours} (genlock {version}) at most "
+            f"{PROTOCOL}: install the newer genlock for the {ours}"
         )
     if number < OLDEST_PROTOCOL:
         raise ServiceMismatch(
-            f"the {who} speaks protocol {other[:40]!r}, genlock {version} here needs {OLDEST_PROTOCOL} or later: "
-            f"install the newer genlock for the {who}"
+            f"the {who} speaks protocol {other[:40]!r}, genlock {version} here needs "
+            f"{OLDEST_PROTOCOL} or later: install the newer genlock for the {who}"
         )

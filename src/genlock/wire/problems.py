@@ -1,7 +1,8 @@
 """Problem details (RFC 9457): refusals and errors as they travel, and back into what they were.
 
-A refusal is the whole answer with the problem's members beside it, so that whoever reads an answer finds the same fields in both cases.
-An error has its stable code as `code`; the client raises the class of that name.
+A refusal is the whole answer with the problem's members beside it, so that whoever reads an answer
+finds the same fields in both cases. An error has its stable code as `code`; the client raises the
+class of that name.
 """
 
 from __future__ import annotations
@@ -13,36 +14,96 @@ import msgspec
 from msgspec import Struct
 
 from genlock import errors as e
-from genlock.core.faults import Fault
-from genlock.core.results import Holder
+from genlock.core.plan_faults import Fault
+from genlock.core.reasons import (
+    ClaimReason,
+    ProgressReason,
+    ReleaseAnswer,
+    RenewReason,
+    ReviewReason,
+    SubmitReason,
+)
+from genlock.core.results import (
+    ClaimResult,
+    ProgressResult,
+    ReleaseResult,
+    RenewalResult,
+    ReviewResult,
+    SpawnResult,
+    SubmissionResult,
+)
+from genlock.messages import NO_CONTEXT, Command, Context, describe, title
 from genlock.typed_json import decode
-from genlock.wire.statuses import status_of
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPES: Final = "urn:genlock:"
 """What a problem's type begins with; its reason or code follows, in lower case and with hyphens."""
 
-TITLES: Final[dict[str, str]] = {
-    "DENIED_COMPLETED": "The task is done already",
-    "DENIED_HELD": "The task is held",
-    "DENIED_ASSIGNED": "The task is reserved for another agent",
-    "DENIED_ACTIVE_CLAIM": "Somebody else has the task",
-    "DENIED_BLOCKED": "The task waits for others",
-    "DENIED_LIMIT": "That would be over a limit of the tenant",
-    "NOTHING_READY": "No task is ready for this agent",
-    "GENERATION_MISMATCH": "The claim is of another generation",
-    "NO_CLAIM": "There is no claim at this generation",
-    "SESSION_MISMATCH": "The claim belongs to another session",
-    "ALREADY_EXPIRED": "The lease is over",
-    "STALE_GENERATION": "The task has moved on to a higher generation",
-    "FUTURE_GENERATION": "This generation has never been granted",
-    "TASK_ALREADY_COMPLETED": "The task is done already",
-    "CHILDREN_UNFINISHED": "Subtasks are not finished yet",
+REFUSALS: Final[dict[Any, Any]] = {
+    ClaimResult: ClaimReason,
+    RenewalResult: RenewReason,
+    ProgressResult: ProgressReason,
+    ReleaseResult: ReleaseAnswer,
+    SubmissionResult: SubmitReason,
+    SpawnResult: SubmitReason,
+    ReviewResult: ReviewReason,
 }
-"""Of every reason that is a refusal."""
+"""The answers that may be refusals, and their reasons."""
 
+REASONS: Final[dict[Any, int]] = {
+    **dict.fromkeys(ClaimReason, 409),
+    **dict.fromkeys(RenewReason, 409),
+    **dict.fromkeys(ProgressReason, 409),
+    **dict.fromkeys(ReleaseAnswer, 409),
+    **dict.fromkeys(SubmitReason, 409),
+    ClaimReason.GRANTED: 200,
+    # That there is nothing to do is what a worker asked, and was told.
+    ClaimReason.NOTHING_READY: 200,
+    ClaimReason.DENIED_LIMIT: 429,
+    RenewReason.RENEWED: 200,
+    ProgressReason.RECORDED: 200,
+    ReleaseAnswer.RELEASED: 200,
+    SubmitReason.ACCEPTED: 200,
+    SubmitReason.CONVERGENCE_ESCALATED: 200,
+    **{reason: 200 if reason.succeeds else 409 for reason in ReviewReason},
+}
 
-ERROR_TITLES: Final[dict[type[e.GenlockError], str]] = {e.GenlockError: "Something went wrong in the service"}
+ERRORS: Final[dict[type[e.GenlockError], int]] = {
+    e.GenlockError: 500,
+    e.BadArgument: 400,
+    e.ResultTooLarge: 413,
+    e.PlanInvalid: 422,
+    e.OperationMismatch: 422,
+    e.MethodRefused: 405,
+    e.KindRefused: 415,
+    e.HostRefused: 421,
+    e.NotFound: 404,
+    e.StoreMissing: 503,
+    e.NotAllowed: 409,
+    e.LimitReached: 429,
+    e.AccessRefused: 403,
+    e.KeyRefused: 401,
+    e.ServiceError: 500,
+    e.ServiceUnreachable: 503,
+    e.ServiceMismatch: 426,
+    e.TooManyRequests: 429,
+    e.CursorLost: 410,
+    e.CounterExhausted: 409,
+    e.Busy: 503,
+    e.Closed: 503,
+    e.StoreUnavailable: 503,
+    e.OutcomeUnknown: 503,
+    e.StoreReadOnly: 503,
+    e.StoreFull: 507,
+    e.OverLimit: 413,
+}
+"""An error that is not here has the status of what it is a kind of."""
+
+RETRY_AFTER_SECONDS: Final = {429: 1, 503: 1}
+
+ERROR_TITLES: Final[dict[type[e.GenlockError], str]] = {
+    e.GenlockError: "Something went wrong in the service"
+}
 """Of errors whose own first line is for programmers. The others' is their title."""
 
 
@@ -54,6 +115,10 @@ class Problem(Struct, omit_defaults=True):
     status: int
     detail: str
     code: str
+    message: str = ""
+    """The same as `detail`, by the name that a refusal has it."""
+    try_next: tuple[Command, ...] = ()
+    """Commands, each as its words."""
     request: str = ""
     """The request's number in the service's log."""
     faults: tuple[Fault | str, ...] | None = None
@@ -63,6 +128,16 @@ class Problem(Struct, omit_defaults=True):
     retry_after_seconds: float | None = None
 
 
+def status_of(error: e.GenlockError) -> int:
+    """The status of an error."""
+    return status_of_kind(type(error))
+
+
+def status_of_kind(kind: type[e.GenlockError]) -> int:
+    """The status of a class of errors: its own, or that of its nearest base class."""
+    return next(ERRORS[one] for one in kind.__mro__ if one in ERRORS)
+
+
 def type_of(name: str) -> str:
     """A problem's type: `urn:genlock:denied-active-claim`."""
     return TYPES + name.lower().replace("_", "-")
@@ -70,8 +145,23 @@ def type_of(name: str) -> str:
 
 def problem_of(error: e.GenlockError, request: str = "") -> Problem:
     """The error as a problem."""
-    faults, notes = (_sent(error.faults), _sent(error.notes)) if isinstance(error, e.PlanInvalid) else (None, ())
-    return Problem(type_of(error.code), error_title(type(error)), status_of(error), str(error), error.code, request, faults, notes)
+    faults, notes = (
+        (_sent(error.faults), _sent(error.notes))
+        if isinstance(error, e.PlanInvalid)
+        else (None, ())
+    )
+    return Problem(
+        type_of(error.code),
+        error_title(type(error)),
+        status_of(error),
+        error.message,
+        error.code,
+        error.message,
+        error.try_next,
+        request,
+        faults,
+        notes,
+    )
 
 
 def _sent(faults: Sequence[object]) -> tuple[Fault | str, ...]:
@@ -83,31 +173,23 @@ def error_title(kind: type[e.GenlockError]) -> str:
     return ERROR_TITLES.get(kind) or (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
 
 
-def refusal_of(result: Struct, status: int) -> dict[str, Any]:
+def refusal_of(result: Any, status: int, context: Context = NO_CONTEXT) -> dict[str, Any]:
     """A refusing answer as a problem: all its fields, and the problem's beside them.
 
-    The answer's own `detail` is often empty, and stays as it is: the client reads the answer out of this. `message` is for people."""
+    The answer's own `detail` is often empty, and stays as it is: the client reads the answer out of
+    this. `message` is for people."""
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     reason = str(fields["reason"])
-    title = TITLES[reason]
-    message = f"{title}{_particulars(fields)}."
-    return {"type": type_of(reason), "title": title, "status": status, "detail": title, "message": message, **fields}
-
-
-def _particulars(fields: dict[str, Any]) -> str:
-    """Who has it, what it waits for, where it stands: whatever the answer knows."""
-    holder: Holder | None = fields.get("holder")
-    if holder is not None:
-        until = holder.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")
-        lost = "" if holder.looks_alive else ", and looks lost"
-        named = holder.agent if holder.agent == holder.session else f"{holder.agent} (session {holder.session})"
-        return f": {named}, with a lease until {until}{lost}"
-    if fields.get("waits_for"):
-        return f": {', '.join(fields['waits_for'])}"
-    if fields.get("detail"):
-        return f": {fields['detail']}"
-    current = fields.get("current_generation", fields.get("generation"))
-    return f"; the task is at generation {current}" if current is not None else ""
+    told = describe(result, context)
+    return {
+        "type": type_of(reason),
+        "title": title(reason),
+        "status": status,
+        "detail": title(reason),
+        "message": told.text,
+        "try_next": told.try_next,
+        **fields,
+    }
 
 
 def _kinds(kind: type[e.GenlockError]) -> dict[str, type[e.GenlockError]]:
@@ -127,7 +209,10 @@ def error_of(data: bytes, status: int) -> e.GenlockError:
     try:
         problem = decode(data, Problem)
     except msgspec.MsgspecError:
-        return e.ServiceError(f"the service answered {status} with something that is no answer of Genlock's: {data[:200]!r}")
+        return e.ServiceError(
+            f"the service answered {status} with something that is no answer of Genlock's: "
+            f"{data[:200]!r}"
+        )
     return revive(problem)
 
 
@@ -135,4 +220,6 @@ def revive(problem: Problem) -> e.GenlockError:
     """The error that a problem was made from."""
     if problem.faults is not None:
         return e.PlanInvalid(problem.faults, problem.notes)
-    return KINDS.get(problem.code, e.ServiceError)(problem.detail)
+    error = KINDS.get(problem.code, e.ServiceError)(problem.detail)
+    error.advise(problem.try_next)
+    return error

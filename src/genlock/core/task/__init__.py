@@ -1,1 +1,1 @@
-"""A task's rules: `claims` (the clock itself), `operate` (operators' acts), `relate` (others it depends on), `fold` (evolve)."""
+"""The rules of a task. `claims` is the generation clock itself, with its numbered rules."""

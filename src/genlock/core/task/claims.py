@@ -1,20 +1,30 @@
 """The clock: claim, renew, release, submit. The rules, in the order in which they are asked.
 
-1. Generation. To *raise* it is to move to the lowest number never granted, at least epoch x 1,000,000 + 1. A grant raises if
-   the present number was granted, and takes it. What takes a right away without giving it to anyone raises without granting.
-   Renewal, release and submission change nothing. It never goes down.
-2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation until someone takes over. For a
-   service that was away, what fell due since the project's newest event counts as live for 40 % of its lease, at most 60 s.
-3. Claim: completed or cancelled → DENIED_COMPLETED; held or in review → DENIED_HELD; reserved for another agent →
-   DENIED_ASSIGNED; live claim of another session or agent → DENIED_ACTIVE_CLAIM; live claim of the same session and agent → the
-   same claim, lease extended; unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit → DENIED_LIMIT; else
-   GRANTED, one's own over-due claim too, at a new generation.
-4. Submit: lower generation → STALE_GENERATION; higher → FUTURE_GENERATION; completed, in review or cancelled →
-   TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session → SESSION_MISMATCH; unfinished children →
-   CHILDREN_UNFINISHED; else accepted, even if the lease has run out. The same session, generation and digest again: ACCEPTED
-   again, nothing written.
-5. Renew: generation differs → GENERATION_MISMATCH; no claim at it → NO_CLAIM; other session → SESSION_MISMATCH; over-due →
-   ALREADY_EXPIRED; else RENEWED. Release: the same order, but an over-due holder's release is RELEASED.
+1. Generation. To *raise* it is to move to the lowest number never granted, at least epoch x
+   1,000,000 + 1. A grant raises if
+   the present number was granted, and takes it. What takes a right away without giving it to anyone
+   raises without granting. Renewal, release and submission change nothing. It never goes down.
+2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation
+   until someone takes over. For a
+   service that was away, what fell due since the project's newest event counts as live for 40 % of
+   its lease, at most 60 s.
+3. Claim: completed or cancelled → DENIED_COMPLETED; held or in review → DENIED_HELD; reserved for
+   another agent → DENIED_ASSIGNED; for other roles than the caller's → DENIED_ROLE, unless the
+   caller holds it already; live claim of another session or agent → DENIED_ACTIVE_CLAIM; live claim
+   of the same session and agent → the same claim, lease extended, `already_held` (for claim_next
+   DENIED_ACTIVE_CLAIM); unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit →
+   DENIED_LIMIT; else GRANTED, one's own overdue claim too, at a new generation. The repeat of the
+   operation id that a live claim was granted under → the first answer.
+4. Submit: lower generation → STALE_GENERATION; higher → FUTURE_GENERATION; completed, in review or
+   cancelled →
+   TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session → SESSION_MISMATCH;
+   unfinished children → CHILDREN_UNFINISHED; else it counts or waits for a review
+   (`completion`), even if the lease has run out. The same session, generation and digest again:
+   the same answer, nothing written.
+5. Renew: generation differs → GENERATION_MISMATCH; no claim at it → NO_CLAIM; other session →
+   SESSION_MISMATCH; overdue →
+   ALREADY_EXPIRED; else RENEWED. Release: the same order, but an overdue holder's release is
+   RELEASED.
 6. A refused result with content is kept, as a record of its own.
 """
 
@@ -25,20 +35,42 @@ from functools import lru_cache
 
 from genlock.core import commands as c
 from genlock.core import events as e
-from genlock.core.decision import Decision, present
+from genlock.core.decision import Decision, require
 from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
-from genlock.core.model import Claim, Result, TaskRecord
-from genlock.core.others import moved
-from genlock.core.policy import Expired, TenantLimits
-from genlock.core.reasons import Cause, ClaimReason, ClaimState, ReleaseAnswer, ReleaseReason, RenewReason, Status, SubmitReason
+from genlock.core.model import Claim, Overlap, Result, TaskRecord, for_user
+from genlock.core.policy import Expired, Overlapping, TenantLimits, Tracks
+from genlock.core.reasons import (
+    Cause,
+    ClaimReason,
+    ClaimState,
+    ReleaseAnswer,
+    ReleaseReason,
+    RenewReason,
+    Status,
+    SubmitReason,
+)
+from genlock.core.records.session import moved
 from genlock.core.results import ClaimResult, ReleaseResult, RenewalResult, SubmissionResult
-from genlock.core.task.draft import TaskDraft, raised, work_product_ref
+from genlock.core.task.completion import (
+    Submission,
+    accepted,
+    complete_or_escalate,
+    submitted_before,
+)
+from genlock.core.task.draft import TaskDraft, next_generation, work_product_ref
 from genlock.core.task.due import catch_up, trip_breaker
-from genlock.core.task.fold import evolve_task
 from genlock.core.task.hold import hold
 from genlock.core.task.relate import hear, previous_state
-from genlock.core.task.view import claimable, holder_of, overdue, shown, spared_until, task_claim, waits_for
+from genlock.core.task.view import (
+    claimable,
+    holder_of,
+    overdue,
+    shown,
+    spared_until,
+    task_claim,
+    waits_for,
+)
 from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, TaskNotFound
 
 
@@ -50,37 +82,46 @@ def _length(lease_seconds: float) -> timedelta:
 
 def unknown(command: c.Command) -> TaskNotFound:
     """What is raised for a task that does not exist."""
-    return TaskNotFound(f"there is no task {command.key.id!r} in project {command.key.project!r} of tenant {command.key.tenant!r}")
+    return TaskNotFound(
+        f"there is no task {command.key.id!r} in project {command.key.project!r} of tenant "
+        f"{command.key.tenant!r}"
+    )
 
 
 def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) -> Decision:
     """Rule 3."""
-    record = present(record, unknown(command)) if record is None else record
+    record = require(record, unknown(command)) if record is None else record
     if facts.session is not None and facts.session.ended_at is not None:
         raise SessionEnded(f"session {command.by.session!r} has ended; register a new one")
     if command.operation:
         repeated = _repeated_claim(record, command, facts)
         if repeated is not None:
             return repeated
-    if _is_free(record, facts) and _limit(command, facts) is None:
-        # By far the commonest claim, by a shorter way to the same grant.
-        return _grant_free(record, command, facts)
     draft = TaskDraft(record, command, facts)
-    if record.state is not Status.PENDING or record.assigned_until is not None:
-        catch_up(draft)
+    catch_up(draft)
     denial = _denial(draft, command)
     if denial is not None:
         return draft.decided(denial)
     claim = draft.task.claim
-    if claim is not None and claim.state is ClaimState.ACTIVE:
+    already_held = claim is not None and claim.state is ClaimState.ACTIVE
+    if already_held:
         expiry = facts.now + _length(command.lease_seconds)
-        draft.happens(e.LeaseRenewed, expires_at=expiry, lease_duration_seconds=command.lease_seconds)
+        draft.emit(e.LeaseRenewed, expires_at=expiry, lease_duration_seconds=command.lease_seconds)
     else:
         if _generations_used_up(draft):
-            return draft.decided(_denied(draft, ClaimReason.DENIED_HELD, detail=draft.task.hold.reason if draft.task.hold else ""))
+            return draft.decided(
+                _denied(
+                    draft,
+                    ClaimReason.DENIED_HELD,
+                    detail=draft.task.hold.reason if draft.task.hold else "",
+                )
+            )
         draft.add(_acquired(draft.task, command, facts, draft.at))
-    draft.also += _registration(command, facts)
-    return draft.decided(_granted(command.key, draft.task))
+    draft.followups += _registration(command, facts)
+    overlaps = () if already_held else facts.overlaps
+    return draft.decided(
+        _granted(command.key, draft.task, already_held=already_held, overlaps=overlaps)
+    )
 
 
 def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision | None:
@@ -89,13 +130,27 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
     if claim is None or claim.operation != command.operation or claim.session != command.by.session:
         return None
     asked = (command.by.agent, command.role, command.metadata)
-    if (claim.agent, claim.role, claim.metadata) != asked or (not claim.renewals and claim.lease_seconds != command.lease_seconds):
+    if (claim.agent, claim.role, claim.metadata) != asked or (
+        not claim.renewals and claim.lease_seconds != command.lease_seconds
+    ):
         raise OperationMismatch(
-            f"operation {command.operation!r} claimed {record.task.id!r} with another agent, role, lease or metadata; use a new id"
+            f"operation {command.operation!r} claimed {record.task.id!r} with another agent, role, "
+            "lease or metadata; use a new id"
         )
-    if overdue(claim, facts.now, mercy=facts.mercy) is not None:
+    if overdue(claim, facts.now, outage_grace=facts.outage_grace) is not None:
         return None
-    return Decision(ClaimResult(True, ClaimReason.GRANTED, record.task.id, task_claim(command.key, record, claim), record.task))
+    answer = ClaimResult(
+        True,
+        ClaimReason.GRANTED,
+        record.task.id,
+        task_claim(command.key, record, claim),
+        record.task,
+        attempt=record.grants,
+        feedback=record.feedback,
+    )
+    # A process that was started anew may repeat what the one before it asked: the claim must not
+    # pass for a dead one's.
+    return Decision(answer, record=record, followups=_registration(command, facts))
 
 
 def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
@@ -103,29 +158,85 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
     claim = record.claim
     live = claim is not None and claim.state is ClaimState.ACTIVE
     if record.state is Status.COMPLETED or record.state is Status.CANCELLED:
-        return _denied(draft, ClaimReason.DENIED_COMPLETED, detail=f"the task is {record.state.value.lower()}")
+        return _denied(
+            draft, ClaimReason.DENIED_COMPLETED, detail=f"the task is {record.state.value.lower()}"
+        )
     if record.state is Status.HELD or record.state is Status.IN_REVIEW:
-        return _denied(draft, ClaimReason.DENIED_HELD, detail=record.hold.reason if record.hold else "in review")
+        held = record.state is Status.HELD and record.hold is not None
+        return _denied(
+            draft,
+            ClaimReason.DENIED_HELD,
+            detail=record.hold.reason if held and record.hold else "in review",
+        )
     assigned, until = record.task.assigned_to, record.assigned_until
-    # That a reservation is over is written once nobody is at work under it; it reserves nothing before that either.
+    # That a reservation is over is written once nobody is at work under it; it reserves nothing
+    # before that either.
     if assigned is not None and assigned != by.agent and (until is None or draft.facts.now < until):
         return _denied(draft, ClaimReason.DENIED_ASSIGNED, detail=f"reserved for {assigned}")
-    if claim is not None and live and (claim.session != by.session or claim.agent != by.agent):
-        return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim, detail=_mercy_shown(claim, draft.facts))
+    own = live and claim is not None and (claim.session, claim.agent) == (by.session, by.agent)
+    if (
+        record.task.roles
+        and not own
+        and not draft.facts.agent_roles.may_take(command.role, record.task.roles)
+    ):
+        return _denied(draft, ClaimReason.DENIED_ROLE, detail=command.role)
+    if (
+        claim is not None
+        and live
+        and (command.next or claim.session != by.session or claim.agent != by.agent)
+    ):
+        detail = _outage_grace_shown(claim, draft.facts)
+        return _denied(draft, ClaimReason.DENIED_ACTIVE_CLAIM, claim, detail=detail)
     if not live and not claimable(record):
         return _denied(draft, ClaimReason.DENIED_BLOCKED)
-    # A claim of this task that was found over-due just now still stands in the count, unless it is time that has ended it.
-    ended = sum(isinstance(event, e.Lapsed) and event.cause is not Cause.LEASE_OVER for event in draft.events)
+    if not live and draft.facts.earlier_in_track:
+        return _denied(
+            draft,
+            ClaimReason.DENIED_BLOCKED,
+            waits=draft.facts.earlier_in_track,
+            detail="track_order is enforce: tasks with lower numbers in its track come first",
+        )
+    if not live and _is_track_full(draft):
+        return _denied(draft, ClaimReason.DENIED_LIMIT, limit=_TRACK_LIMIT)
+    if not live and draft.facts.overlaps and draft.facts.policy.overlap is Overlapping.FORBID:
+        return _denied(draft, ClaimReason.DENIED_LIMIT, limit=_OVERLAP_LIMIT)
+    # A claim of this task that was found overdue just now still stands in the count, unless it is
+    # time that has ended it.
+    ended = sum(
+        isinstance(event, e.Lapsed) and event.cause is not Cause.LEASE_OVER
+        for event in draft.events
+    )
     limit = _limit(command, draft.facts, live=live, ended=ended)
     return None if limit is None else _denied(draft, ClaimReason.DENIED_LIMIT, limit=limit)
 
 
-def _mercy_shown(claim: Claim, facts: Facts) -> str:
+_TRACK_LIMIT = "agents_per_track"
+_OVERLAP_LIMIT = "overlap"
+_MOST_NAMED = 5
+
+
+def _is_track_full(draft: TaskDraft) -> bool:
+    policy, track = draft.facts.policy, draft.task.task.track
+    return (
+        policy.tracks is Tracks.STRICT
+        and track is not None
+        and len(draft.facts.on_track) >= policy.most_agents_on(track)
+    )
+
+
+def _outage_grace_shown(claim: Claim, facts: Facts) -> str:
     """Why a claim counts as live whose lease is over, if it is."""
-    if facts.mercy is None or overdue(claim, facts.now) is None:
+    if facts.outage_grace is None or overdue(claim, facts.now) is None:
         return ""
-    until = spared_until(claim, facts.mercy)
-    return f"its lease ran out while the coordinator was away; its holder has until {shown(until)} to come back" if until else ""
+    until = spared_until(claim, facts.outage_grace)
+    return (
+        (
+            "its lease ran out while the coordinator was away; its holder has until "
+            f"{shown(until)} to come back"
+        )
+        if until
+        else ""
+    )
 
 
 def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, ended: int = 0) -> str | None:
@@ -133,32 +244,68 @@ def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, ended: int
     limits = facts.limits
     if command.lease_seconds < limits.min_lease_duration_seconds:
         return "min_lease_duration_seconds"
-    if limits.max_lease_duration_seconds is not None and command.lease_seconds > limits.max_lease_duration_seconds:
+    if (
+        limits.max_lease_duration_seconds is not None
+        and command.lease_seconds > limits.max_lease_duration_seconds
+    ):
         return "max_lease_duration_seconds"
     if live:
         return None
-    if limits.max_concurrent_claims is not None and facts.claims is not None and facts.claims - ended >= limits.max_concurrent_claims:
+    if (
+        limits.max_concurrent_claims is not None
+        and facts.claims is not None
+        and facts.claims - ended >= limits.max_concurrent_claims
+    ):
         return "max_concurrent_claims"
-    full = limits.max_active_sessions is not None and facts.sessions is not None and facts.sessions >= limits.max_active_sessions
+    full = (
+        limits.max_active_sessions is not None
+        and facts.sessions is not None
+        and facts.sessions >= limits.max_active_sessions
+    )
     return "max_active_sessions" if full and facts.session is None else None
 
 
 def _denied(
-    draft: TaskDraft, reason: ClaimReason, claim: Claim | None = None, *, limit: str | None = None, detail: str = ""
+    draft: TaskDraft,
+    reason: ClaimReason,
+    claim: Claim | None = None,
+    *,
+    limit: str | None = None,
+    waits: tuple[str, ...] = (),
+    detail: str = "",
 ) -> ClaimResult:
     record = draft.task
-    if limit is not None:
-        detail = f"over the limit {limit} = {getattr(draft.facts.limits, limit):g}"
+    if limit == _TRACK_LIMIT:
+        track, others = record.task.track or "", draft.facts.on_track
+        most = draft.facts.policy.most_agents_on(track)
+        detail = (
+            f"over the limit {limit} = {most} of track {track}: "
+            f"{', '.join(others)} {'works' if len(others) == 1 else 'work'} on it"
+        )
+    elif limit == _OVERLAP_LIMIT:
+        detail = f"over the limit {limit} = forbid: {shared_modules(draft.facts.overlaps)}"
+    elif limit is not None:
+        side = "under" if limit.startswith("min_") else "over"
+        detail = f"{side} the limit {limit} = {getattr(draft.facts.limits, limit):g}"
     return ClaimResult(
         success=False,
         reason=reason,
         task_id=record.task.id,
         current_holder=claim.agent if claim else None,
         holder=holder_of(claim, alive=True) if claim else None,
-        waits_for=waits_for(record) if reason is ClaimReason.DENIED_BLOCKED else (),
+        waits_for=waits or (waits_for(record) if reason is ClaimReason.DENIED_BLOCKED else ()),
         limit=limit,
         detail=detail,
+        roles=record.task.roles if reason is ClaimReason.DENIED_ROLE else (),
+        overlaps=draft.facts.overlaps if limit == _OVERLAP_LIMIT else (),
     )
+
+
+def shared_modules(overlaps: tuple[Overlap, ...]) -> str:
+    """Which work shares which modules, in a phrase."""
+    named = [f"{each.task_id} ({', '.join(each.modules)})" for each in overlaps[:_MOST_NAMED]]
+    more = len(overlaps) - len(named)
+    return f"its modules are in use by {', '.join(named)}{f' and {more} more' if more else ''}"
 
 
 def _generations_used_up(draft: TaskDraft) -> bool:
@@ -169,26 +316,9 @@ def _generations_used_up(draft: TaskDraft) -> bool:
     return hold(draft, f"granted {draft.task.grants} times (max_generations_per_task = {most})")
 
 
-def _is_free(record: TaskRecord, facts: Facts) -> bool:
-    """Is this task such that of all that can be said against a claim only limits are left?"""
-    most = facts.limits.max_generations_per_task
-    return (
-        record.state is Status.PENDING
-        and record.claim is None
-        and record.task.assigned_to is None
-        and (most is None or record.grants < most)
-    )
-
-
-def _grant_free(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision:
-    """Grants a task that nobody has and nothing holds back."""
-    at = max(facts.now, record.updated_at)
-    event = _acquired(record, command, facts, at)
-    granted = evolve_task(record, event)
-    return Decision(_granted(command.key, granted), (event,), granted, _registration(command, facts))
-
-
-def _acquired(record: TaskRecord, command: c.ClaimTask, facts: Facts, at: datetime) -> e.ClaimAcquired:
+def _acquired(
+    record: TaskRecord, command: c.ClaimTask, facts: Facts, at: datetime
+) -> e.ClaimAcquired:
     """The grant as an event, at the lowest generation never granted."""
     key, by, policy = command.key, command.by, facts.policy
     last = record.claim or record.released
@@ -197,10 +327,10 @@ def _acquired(record: TaskRecord, command: c.ClaimTask, facts: Facts, at: dateti
         tenant_id=key.tenant,
         project_id=key.project,
         task_id=key.id,
-        generation=raised(record, facts.epoch),
+        generation=next_generation(record, facts.epoch),
         session_id=by.session,
         agent_id=by.agent,
-        actor=by.actor,
+        actor=for_user(by.actor, facts.session.user) if facts.session is not None else by.actor,
         metadata=command.metadata,
         claim_id="claim-" + facts.fresh,
         previous_generation=last.generation if last else 0,
@@ -217,19 +347,39 @@ def _registration(command: c.ClaimTask, facts: Facts) -> tuple[c.Command, ...]:
     """A granted claim registers its session, or says that it is another process by now."""
     if facts.session is not None and not moved(facts.session, command.by):
         return ()
-    return (c.RegisterSession(command.key.beside(SESSION, command.by.session), command.by, implied=True),)
+    return (_registered(command),)
 
 
-def _granted(key: Key, record: TaskRecord) -> ClaimResult:
+def _registered(command: c.ClaimTask | c.RenewLease) -> c.RegisterSession:
+    return c.RegisterSession(
+        command.key.beside(SESSION, command.by.session), command.by, implied=True
+    )
+
+
+def _granted(
+    key: Key, record: TaskRecord, *, already_held: bool, overlaps: tuple[Overlap, ...] = ()
+) -> ClaimResult:
     claim = record.claim
     assert claim is not None
     task = record.task
-    return ClaimResult(True, ClaimReason.GRANTED, task.id, task_claim(key, record, claim), task, inputs_changed=record.inputs_changed)
+    return ClaimResult(
+        success=True,
+        reason=ClaimReason.GRANTED,
+        task_id=task.id,
+        claim=task_claim(key, record, claim),
+        task=task,
+        inputs_changed=record.inputs_changed,
+        already_held=already_held,
+        attempt=record.grants,
+        feedback=record.feedback,
+        overlaps=overlaps,
+    )
 
 
 def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts) -> Decision:
-    """Rule 5. A lease asked for outside the tenant's bounds is brought within them; the answer says what was granted."""
-    record = present(record, unknown(command)) if record is None else record
+    """Rule 5. A lease asked for outside the tenant's bounds is brought within them; the answer says
+    what was granted."""
+    record = require(record, unknown(command)) if record is None else record
     generation = record.generation
 
     def refused(reason: RenewReason) -> Decision:
@@ -242,20 +392,31 @@ def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts)
         return refused(RenewReason.NO_CLAIM)
     if claim.session != command.by.session:
         return refused(RenewReason.SESSION_MISMATCH)
-    if overdue(claim, facts.now, facts.session, mercy=facts.mercy) is not None:
+    if overdue(claim, facts.now, facts.session, outage_grace=facts.outage_grace) is not None:
         return refused(RenewReason.ALREADY_EXPIRED)
     seconds = command.lease_seconds if command.lease_seconds is not None else claim.lease_seconds
     seconds = max(seconds, facts.limits.min_lease_duration_seconds)
     seconds = min(seconds, facts.limits.max_lease_duration_seconds or seconds)
     draft = TaskDraft(record, command, facts)
     expiry = facts.now + _length(seconds)
-    draft.happens(e.LeaseRenewed, agent_id=command.by.agent or claim.agent, expires_at=expiry, lease_duration_seconds=seconds)
-    return draft.decided(RenewalResult(True, RenewReason.RENEWED, generation, expiry, record.inputs_changed))
+    draft.emit(
+        e.LeaseRenewed,
+        agent_id=command.by.agent or claim.agent,
+        expires_at=expiry,
+        lease_duration_seconds=seconds,
+    )
+    if facts.session is not None and moved(facts.session, command.by):
+        # The claim is at work in this process too: it must not be lost because the one that made it
+        # ends.
+        draft.followups.append(_registered(command))
+    return draft.decided(
+        RenewalResult(True, RenewReason.RENEWED, generation, expiry, record.inputs_changed, seconds)
+    )
 
 
 def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Facts) -> Decision:
     """Rule 5."""
-    record = present(record, unknown(command)) if record is None else record
+    record = require(record, unknown(command)) if record is None else record
     generation = record.generation
     claim = record.claim
     if _is_repeated_release(record, command):
@@ -268,26 +429,39 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
         return Decision(ReleaseResult(False, ReleaseAnswer.SESSION_MISMATCH, generation))
     draft = TaskDraft(record, command, facts)
     agent = command.by.agent or claim.agent
-    draft.happens(e.ClaimReleased, agent_id=agent, release_reason=command.reason, operation=command.operation)
+    if command.note:
+        draft.emit(e.ProgressReported, agent_id=agent, note=command.note)
+    draft.emit(
+        e.ClaimReleased,
+        agent_id=agent,
+        release_reason=command.reason,
+        operation=command.operation,
+        stated_reason=command.stated,
+    )
     if command.reason is not ReleaseReason.VOLUNTARY:
         trip_breaker(draft)
     return draft.decided(ReleaseResult(True, ReleaseAnswer.RELEASED, generation))
 
 
 def _is_repeated_release(record: TaskRecord, command: c.ReleaseClaim) -> bool:
-    """Was this very claim given back so, and only the answer lost? Whoever waited for the task may have it by now."""
+    """Was this very claim given back so, and only the answer lost? Whoever waited for the task may
+    have it by now."""
     last = record.released
     if last is None or not command.operation or last.operation != command.operation:
         return False
     if (last.session, last.generation) != (command.by.session, command.generation):
         return False
     if last.reason is not command.reason:
-        raise OperationMismatch(f"operation {command.operation!r} released {record.task.id!r} as {last.reason}; use a new id")
+        raise OperationMismatch(
+            f"operation {command.operation!r} released {record.task.id!r} as {last.reason}; use a "
+            "new id"
+        )
     return True
 
 
 def fence(record: TaskRecord, session: str, generation: int) -> SubmitReason | None:
-    """Rule 4 up to what is special to submissions: None if this session at this generation may write."""
+    """Rule 4 up to what is special to submissions: None if this session at this generation may
+    write."""
     if generation < record.generation:
         return SubmitReason.STALE_GENERATION
     if generation > record.generation:
@@ -307,128 +481,94 @@ def unfinished_children(record: TaskRecord) -> tuple[str, ...]:
 def look_at_children(draft: TaskDraft) -> tuple[str, ...]:
     """Those that are unfinished, now that each has been looked at.
 
-    A child may be done without the parent having heard of it: whoever completed it was killed before its reactions. Nobody need
-    settle that first; like a claim, a submission looks for itself. News of a child is taken only from a later version of it than the
-    one heard of last, so whatever reaction comes after this finds nothing new."""
-    hear(draft, dict.fromkeys(unfinished_children(draft.task), 0))
+    A child may be finished, or open again, without the parent having heard of it: the process that
+    did it was killed before its reactions. Like a claim, a submission looks for itself. News of a
+    child is taken only from a later version of it than the one heard of last, so a reaction that
+    comes after this finds nothing new."""
+    hear(draft, dict.fromkeys(draft.task.children, 0))
     return unfinished_children(draft.task)
 
 
 def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Facts) -> Decision:
     """Rules 4 and 6."""
-    record = present(record, unknown(command)) if record is None else record
-    content = command.content
+    record = require(record, unknown(command)) if record is None else record
+    content, session = command.content, command.by.session
     if content.size > facts.limits.max_result_size_bytes:
         check_result_size(content.size, facts.limits)
-    result = record.result
-    if result is not None and result.generation == command.generation == record.generation and result.session == command.by.session:
+    waiting_review = submitted_before(record, command.generation, session, content.digest)
+    if waiting_review is not None:
+        return Decision(waiting_review)
+    result = record.review.result if record.review is not None else record.result
+    if (
+        result is not None
+        and result.generation == command.generation == record.generation
+        and result.session == session
+    ):
         if result.digest == content.digest and record.state is Status.COMPLETED:
-            return Decision(_accepted(record.generation, result.work_product_ref))
+            return Decision(accepted(record.generation, result.work_product_ref))
         if command.operation and result.operation == command.operation:
-            raise OperationMismatch(f"operation {command.operation!r} submitted another result of {record.task.id!r}; use a new id")
+            raise OperationMismatch(
+                f"operation {command.operation!r} submitted another result of {record.task.id!r}; "
+                "use a new id"
+            )
     reason = fence(record, command.by.session, command.generation)
-    if reason is None and not record.children:
-        # By far the commonest submission, by a shorter way to the same result.
-        return _accept_free(record, command, facts)
     draft = TaskDraft(record, command, facts)
-    waiting = unfinished_children(record) if reason is None else ()
-    if waiting and facts.others:
+    waiting: tuple[str, ...] = ()
+    if reason is None and record.children:
         waiting = look_at_children(draft)
         # What was heard may have completed the task: the last child of a fan-out does.
         reason = fence(draft.task, command.by.session, command.generation)
     if waiting and reason is None:
         reason = SubmitReason.CHILDREN_UNFINISHED
-    reference = command.work_product_ref or work_product_ref(command.key, command.generation, facts)
+    reference = work_product_ref(command.key, command.generation, facts)
     if reason is not None:
         return draft.decided(_refuse(draft, command, reason, reference, waiting))
-    draft.add(_handed_in(record, command, facts, draft.at, reference))
-    return draft.decided(_accepted(record.generation, reference))
-
-
-def _accept_free(record: TaskRecord, command: c.SubmitResult, facts: Facts) -> Decision:
-    """Accepts the holder's result of a task that was never split."""
-    reference = command.work_product_ref or work_product_ref(command.key, command.generation, facts)
-    event = _handed_in(record, command, facts, max(facts.now, record.updated_at), reference)
-    return Decision(_accepted(record.generation, reference), (event,), evolve_task(record, event))
-
-
-def _handed_in(record: TaskRecord, command: c.SubmitResult, facts: Facts, at: datetime, reference: str) -> e.ResultAccepted:
-    """The holder's result as an event, at the present generation."""
-    key, by, content = command.key, command.by, command.content
-    return e.ResultAccepted(
-        timestamp=at,
-        tenant_id=key.tenant,
-        project_id=key.project,
-        task_id=key.id,
-        generation=record.generation,
-        session_id=by.session,
-        agent_id=by.agent or (record.claim.agent if record.claim else ""),
-        actor=by.actor,
-        result_id="result-" + facts.fresh,
-        work_product_ref=reference,
-        digest=content.digest,
-        size=content.size,
-        result_data=content.data,
-        payload=content.payload,
-        payload_id=content.payload_id,
+    claim = record.claim
+    assert claim is not None
+    submission = Submission(
+        content=content,
+        reference=reference,
+        by=command.by,
+        agent=command.by.agent or claim.agent,
+        role=claim.role,
         operation=command.operation,
+        evaluations=command.evaluations,
     )
+    return draft.decided(complete_or_escalate(draft, submission))
 
 
 def check_result_size(size: int, limits: TenantLimits) -> None:
     """ResultTooLarge if it is over the tenant's limit."""
     if size > limits.max_result_size_bytes:
         raise ResultTooLarge(
-            f"the result has {size:,} bytes, the limit max_result_size_bytes is {limits.max_result_size_bytes:,}; "
+            f"the result has {size:,} bytes, the limit max_result_size_bytes is "
+            f"{limits.max_result_size_bytes:,}; "
             "store it elsewhere and submit a reference to it. The claim is untouched"
         )
 
 
-def accept(
-    draft: TaskDraft,
-    content: c.Content,
-    reference: str,
-    *,
-    agent: str,
-    operation: str = "",
-    by: c.Caller | None = None,
-    adopted: tuple[int, str] | None = None,
-    remembers: int = 0,
-) -> None:
-    """The result counts, at the present generation."""
-    draft.happens(
-        e.ResultAccepted,
-        by=by,
-        agent_id=agent,
-        result_id=f"result-{draft.facts.fresh}",
-        work_product_ref=reference,
-        digest=content.digest,
-        size=content.size,
-        result_data=content.data,
-        payload=content.payload,
-        payload_id=content.payload_id,
-        operation=operation,
-        adopted_generation=adopted[0] if adopted else None,
-        adopted_session=adopted[1] if adopted else None,
-        remembers=remembers,
+def adopted_key(key: Key, result: Result | e.ResultAccepted) -> Key:
+    """The refused result that was adopted as this one."""
+    return key.beside(
+        REFUSED,
+        refused_id(
+            key.id, result.adopted_generation or 0, result.adopted_session or "", result.digest
+        ),
     )
 
 
-def adopted_key(key: Key, result: Result | e.ResultAccepted) -> Key:
-    """The refused result that was adopted as this one."""
-    return key.beside(REFUSED, refused_id(key.id, result.adopted_generation or 0, result.adopted_session or "", result.digest))
-
-
-def _accepted(generation: int, reference: str) -> SubmissionResult:
-    return SubmissionResult(True, SubmitReason.ACCEPTED, generation, work_product_ref=reference)
-
-
-def _refuse(draft: TaskDraft, command: c.SubmitResult, reason: SubmitReason, reference: str, waiting: tuple[str, ...]) -> SubmissionResult:
+def _refuse(
+    draft: TaskDraft,
+    command: c.SubmitResult,
+    reason: SubmitReason,
+    reference: str,
+    waiting: tuple[str, ...],
+) -> SubmissionResult:
     content, generation = command.content, draft.task.generation
     if content.empty:
         return SubmissionResult(False, reason, generation, waits_for=waiting)
     name = refused_id(command.key.id, command.generation, command.by.session, content.digest)
-    draft.also.append(
+    draft.followups.append(
         c.KeepRefused(
             command.key.beside(REFUSED, name),
             command.by,

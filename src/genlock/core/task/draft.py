@@ -6,13 +6,12 @@ from typing import Any
 
 from genlock.core.commands import Caller
 from genlock.core.decision import Draft
+from genlock.core.epochs import GENERATIONS_PER_EPOCH
 from genlock.core.events import TaskEvent
 from genlock.core.facts import Facts
 from genlock.core.keys import Key
-from genlock.core.model import TaskRecord
+from genlock.core.model import Actor, TaskRecord, for_user
 from genlock.core.task.fold import evolve_task
-
-GENERATIONS_PER_EPOCH = 1_000_000
 
 
 class TaskDraft(Draft[TaskRecord]):
@@ -25,7 +24,14 @@ class TaskDraft(Draft[TaskRecord]):
         """The record as it stands; a task draft other than an addition always has one."""
         return self.record  # type: ignore[return-value]
 
-    def happens(self, kind: type[TaskEvent], *, generation: int | None = None, by: Caller | None = None, **fields: Any) -> None:
+    def emit(
+        self,
+        kind: type[TaskEvent],
+        *,
+        generation: int | None = None,
+        by: Caller | None = None,
+        **fields: Any,
+    ) -> None:
         """Appends an event of this kind."""
         key, record = self.command.key, self.record
         who = by or self.command.by
@@ -39,7 +45,7 @@ class TaskDraft(Draft[TaskRecord]):
             generation=generation,
             session_id=who.session,
             agent_id=fields.pop("agent_id", who.agent),
-            actor=who.actor,
+            actor=actor_of(who, record),
             **fields,
         )
         self.add(event)
@@ -49,12 +55,21 @@ class TaskDraft(Draft[TaskRecord]):
         self.events.append(event)
         self.record = evolve_task(self.record, event)
 
-    def raised(self) -> int:
+    def next_generation(self) -> int:
         """The lowest generation never granted, in this epoch."""
-        return raised(self.task, self.facts.epoch)
+        return next_generation(self.task, self.facts.epoch)
 
 
-def raised(record: TaskRecord, epoch: int) -> int:
+def actor_of(who: Caller, record: TaskRecord | None) -> Actor:
+    """Who is behind an act. What a session does under its claim is done by the user it is
+    registered for, whose name stands in the claim."""
+    claim = record.claim if record is not None else None
+    if claim is None or claim.session != who.session:
+        return who.actor
+    return for_user(who.actor, claim.user)
+
+
+def next_generation(record: TaskRecord, epoch: int) -> int:
     """The lowest generation never granted to anyone, in this epoch: rule 1 of the clock."""
     lowest = record.generation + 1 if record.granted else record.generation
     return max(lowest, epoch * GENERATIONS_PER_EPOCH + 1)

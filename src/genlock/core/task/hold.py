@@ -1,7 +1,8 @@
 """Holding a task: for one reason, or for several.
 
-A task is held or it is not: whoever reopens it lifts every hold there is, as no one else would know of which of them it was asked to lift.
-So it is to see all of them: a hold of a task that is held already adds its reason to those before it.
+A task is held or it is not: whoever reopens it lifts every hold there is, as no one else would know
+of which of them it was asked to lift. So it is to see all of them: a hold of a task that is held
+already adds its reason to those before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LONGEST_REASONS = 4000
 
 
 def hold(draft: TaskDraft, reason: str, *, until: datetime | None = None, **fields: Any) -> bool:
-    """Nobody is granted the task from now on. False if it is held for this very reason already, and time does not lift it.
+    """Nobody is granted the task from now on. False if it is held for this very reason already, and
+    time does not lift it.
 
     Where there are several holds, time lifts them only if it would lift each."""
     record = draft.task
@@ -29,7 +31,7 @@ def hold(draft: TaskDraft, reason: str, *, until: datetime | None = None, **fiel
             return False
         reason = held.reason if known else _joined(held.reason, reason)
         until = max(until, held.until) if until is not None and held.until is not None else None
-    draft.happens(e.TaskHeld, reason=reason, until=until, **fields)
+    draft.emit(e.TaskHeld, reason=reason, until=until, **fields)
     return True
 
 

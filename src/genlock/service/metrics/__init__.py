@@ -1,6 +1,7 @@
-"""The service's figures, for Prometheus.
+"""Metrics of the service, for Prometheus.
 
-`table.py` says what there is, `tallies.py` counts it, `census.py` asks the store, `collector.py` writes it down when it is scraped.
+`table` lists the metrics, `tallies` counts what the engine reports, `census` counts what is in the
+store, and `collector` writes both when Prometheus scrapes.
 """
 
 from genlock.service.metrics.metrics import Metrics, metrics_endpoint

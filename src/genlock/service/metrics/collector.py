@@ -1,18 +1,140 @@
-"""Writing the figures down for Prometheus, when it asks for them."""
+"""The census of the store, and every metric as Prometheus takes it."""
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.utils import floatToGoString
 
 from genlock.core.reasons import Status
+from genlock.errors import GenlockError
+from genlock.reads.agents import with_people
+from genlock.reads.progress import TaskCounts, task_counts
+from genlock.reads.reader import StoreReader
 from genlock.service.metrics import table
-from genlock.service.metrics.census import Counted
 from genlock.service.metrics.table import ERROR, Kind
-from genlock.service.metrics.tallies import Histogram, Place, Tallies, Tally
+from genlock.service.metrics.tallies import OTHER, Histogram, Place, Tallies, Tally
+from genlock.threads import started
+
+# The census asks the store how many tasks are in which state.
+#
+# It runs when Prometheus scrapes: at most once in ten seconds for a project in which this
+# coordinator has changed something, and once a minute for the others, in which another coordinator
+# may have. Projects that have waited longest come first, and a second is enough for one run. The
+# census has a thread of its own, for which a scrape waits two seconds at most. So if the store is
+# away, the figures are old, but the scrape does not hang.
+
+
+MOVED_SECONDS = 10.0
+OTHERS_SECONDS = 60.0
+BUDGET_SECONDS = 1.0
+WAIT_SECONDS = 2.0
+
+
+class Census:
+    """Of one store, for the projects that are tallied."""
+
+    def __init__(
+        self, reader: StoreReader, tallies: Tallies, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._reader = reader
+        self._tallies = tallies
+        self._clock = clock
+        self._counts: dict[Place, TaskCounts] = {}
+        self._counted_at: dict[Place, float] = {}
+        self._searched_at: float | None = None
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def counts(self) -> dict[Place, TaskCounts]:
+        """By project, as far as is known."""
+        with self._lock:
+            return dict(self._counts)
+
+    def refresh(self, wait_seconds: float = WAIT_SECONDS) -> None:
+        """Counts what is to be counted, or leaves it at that if it takes too long."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = started(self._run, "genlock-census")
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait_seconds)
+
+    def _run(self) -> None:
+        try:
+            # The store is away or closed: what is known stays, and the next scrape tries again.
+            with contextlib.suppress(GenlockError):
+                self._count(self._clock() + BUDGET_SECONDS)
+        finally:
+            with self._lock:
+                self._thread = None
+
+    def _count(self, until: float) -> None:
+        now = self._clock()
+        if self._searched_at is None or now - self._searched_at >= OTHERS_SECONDS:
+            self._search(until)
+            self._searched_at = now
+        for place in self._due(now):
+            if self._clock() >= until:
+                return
+            counts = self._counted(place)
+            with self._lock:
+                self._counts[place] = counts
+                self._counted_at[place] = now
+
+    def _counted(self, place: Place) -> TaskCounts:
+        tally = self._tallies.places[place]
+        # Before the store is asked: what moves while it counts has moved since.
+        tally.moved = False
+        try:
+            return with_people(self._reader, place, task_counts(self._reader, place))
+        except GenlockError:
+            tally.moved = True
+            raise
+
+    def _search(self, until: float) -> None:
+        """Makes the store's projects known, as many as there is room and time for."""
+        for place in self._places():
+            with self._tallies.lock:
+                full = place not in self._tallies.places and self._tallies.is_full
+                if not full:
+                    self._tallies.known(place)
+            if full or self._clock() >= until:
+                return
+
+    def _places(self) -> Iterator[Place]:
+        for tenant in self._reader.tenants():
+            yield from self._reader.scopes(tenant)
+
+    def _due(self, now: float) -> list[Place]:
+        """What is to be counted now, what was counted longest ago first."""
+        with self._tallies.lock:
+            known = [
+                (place, tally.moved)
+                for place, tally in self._tallies.places.items()
+                if place != OTHER
+            ]
+        ages = [
+            (now - self._counted_at.get(place, -OTHERS_SECONDS), moved, place)
+            for place, moved in known
+        ]
+        due = [
+            (age, place)
+            for age, moved, place in ages
+            if age >= (MOVED_SECONDS if moved else OTHERS_SECONDS)
+        ]
+        return [place for _, place in sorted(due, reverse=True)]
+
 
 Rows = Iterable[tuple[tuple[str, ...], float | Histogram]]
 
@@ -20,7 +142,7 @@ Rows = Iterable[tuple[tuple[str, ...], float | Histogram]]
 def families_of(
     prefix: str,
     tallies: Tallies,
-    counts: Mapping[Place, Counted],
+    counts: Mapping[Place, TaskCounts],
     plain: Mapping[table.Metric, Rows],
 ) -> Iterator[Metric]:
     """All of them. `counts` are those of the store; `plain` has what is written down as it is."""
@@ -28,11 +150,26 @@ def families_of(
         names = list(tallies.places)
     places = [(place, _copied(tallies, place)) for place in names]
     for metric, read in _BY_PLACE.items():
-        yield _family(prefix, metric, (((*place, *labels), value) for place, tally in places for labels, value in read(tally)))
-    yield _family(prefix, table.ACTIVE_CLAIMS, ((place, found.claims) for place, found in counts.items()))
+        yield _family(
+            prefix,
+            metric,
+            (
+                ((*place, *labels), value)
+                for place, tally in places
+                for labels, value in read(tally)
+            ),
+        )
+    for metric, of in _BY_COUNT.items():
+        yield _family(prefix, metric, ((place, of(found)) for place, found in counts.items()))
     for metric, state in _BY_STATE.items():
-        yield _family(prefix, metric, ((place, found.states.get(state, 0)) for place, found in counts.items()))
-    states = (((*place, state.value), found.states.get(state, 0)) for place, found in counts.items() for state in Status)
+        yield _family(
+            prefix, metric, ((place, found.states.get(state, 0)) for place, found in counts.items())
+        )
+    states = (
+        ((*place, state.value), found.states.get(state, 0))
+        for place, found in counts.items()
+        for state in Status
+    )
     yield _family(prefix, table.TASKS, states)
     for metric, rows in plain.items():
         yield _family(prefix, metric, rows)
@@ -67,7 +204,8 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def _by_word(counts: Mapping[str, int], words: Mapping[str, str], error: str) -> Rows:
-    """Every word there is, also those that have not come up: a series that appears late has lost its first step."""
+    """Every word there is, also those that have not come up: a series that appears late has lost
+    its first step."""
     sums = dict.fromkeys([*words.values(), error], 0)
     for reason, count in counts.items():
         sums[words.get(reason, error)] += count
@@ -94,9 +232,16 @@ _BY_PLACE: dict[table.Metric, Callable[[Tally], Rows]] = {
     table.COMPLETION_TIME: lambda tally: [((), tally.completion_time)],
     table.GENERATIONS: lambda tally: [((), tally.generations)],
     table.ORPHANED: lambda tally: [((), tally.orphaned)],
-    table.REFUSED: lambda tally: [((reason,), count) for reason, count in sorted(tally.refused.items())],
+    table.REFUSED: lambda tally: [
+        ((reason,), count) for reason, count in sorted(tally.refused.items())
+    ],
 }
 
+_BY_COUNT: dict[table.Metric, Callable[[TaskCounts], int]] = {
+    table.ACTIVE_CLAIMS: lambda found: found.claims,
+    table.ACTIVE_SESSIONS: lambda found: found.sessions,
+    table.ACTIVE_AGENTS: lambda found: found.agents,
+}
 _BY_STATE = {
     table.PENDING_TASKS: Status.PENDING,
     table.COMPLETED_TASKS: Status.COMPLETED,

@@ -17,14 +17,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import genlock
-from genlock.engine.engine import Engine
-from genlock.engine.observing import Batch
+from genlock.engine.observer import Batch
 from genlock.errors import BadArgument
+from genlock.reads.reader import Reader
 from genlock.service.metrics import table
-from genlock.service.metrics.census import Census
-from genlock.service.metrics.collector import Rows, families_of
-from genlock.service.metrics.requests import Requests
-from genlock.service.metrics.tallies import MOST_PLACES, Histogram, Tallies
+from genlock.service.metrics.collector import Census, Rows, families_of
+from genlock.service.metrics.tallies import MOST_PLACES, Histogram, Requests, Tallies
 
 PREFIX = "genlock"
 _OPENMETRICS = "application/openmetrics-text"
@@ -33,18 +31,26 @@ _A_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 class Metrics(Collector):
-    """Give it to the engine as `observer`, `attach` the engine, and call `count_request` once a request."""
+    """Give it to the engine as `observer`, `attach` its reader, and call `count_request` once a
+    request."""
 
     def __init__(self, *, prefix: str = PREFIX, most_places: int = MOST_PLACES) -> None:
         """`prefix` comes before every name: `coditect` gives the document's own."""
         if not _A_PREFIX.fullmatch(prefix):
-            raise BadArgument(f"the prefix of metrics is a letter and up to 63 letters, digits or _, for example genlock; not {prefix!r}")
+            raise BadArgument(
+                "the prefix of metrics is a letter and up to 63 letters, digits or _, for example "
+                f"genlock; not {prefix!r}"
+            )
         self._prefix = prefix
         self._tallies = Tallies(most_places)
         self._requests = Requests()
-        self._engine: Engine | None = None
+        self._reader: Reader | None = None
         self._census: Census | None = None
-        self._build = {"version": genlock.__version__, "python": platform.python_version(), "store": ""}
+        self._build = {
+            "version": genlock.__version__,
+            "python": platform.python_version(),
+            "store": "",
+        }
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         self._pages: dict[bool, tuple[float, tuple[bytes, str]]] = {}
@@ -52,31 +58,39 @@ class Metrics(Collector):
         self.sse_clients: Callable[[], int] = int
         """Says how many listen to events just now; whoever has the streams sets it."""
         self.count_request = self._requests.count
-        """(route, status, seconds): one HTTP request was answered. Costs less than a microsecond."""
+        """(route, status, seconds): one HTTP request was answered. Costs less than a
+        microsecond."""
         self.batch_done: Callable[[Batch], None] = self._tallies.batch_done
         """For the engine."""
 
-    def attach(self, engine: Engine, store: str = "") -> None:
-        """From now on: the depths of its lanes, and its store's counts. `store` is the store's kind, for `build_info`."""
-        self._engine = engine
-        self._census = Census(engine.store, self._tallies)
-        self._build["store"] = store or type(engine.store).__name__
+    def attach(self, reader: Reader, store: str = "") -> None:
+        """From now on: the depths of its lanes, and its store's counts. `store` is the store's
+        kind, for `build_info`."""
+        self._reader = reader
+        self._census = Census(reader, self._tallies)
+        self._build["store"] = store or type(reader.store).__name__
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
-        """All figures, and their content type: OpenMetrics for whoever accepts it, the text format 0.0.4 for all others."""
+        """All figures, and their content type: OpenMetrics for whoever accepts it, the text format
+        0.0.4 for all others."""
         if self._census is not None:
             self._census.refresh()
-        # Not by the library's own choice, which repeats what the client says of versions, and fails on some of it.
+        # Not by the library's own choice, which repeats what the client says of versions, and fails
+        # on some of it.
         if _OPENMETRICS in accept:
             return openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]
         return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_PLAIN_0_0_4
 
     async def page_soon(self, accept: str) -> tuple[bytes, str]:
-        """The same, beside the event loop; a page that was made within the last second is given again."""
-        return await asyncio.get_running_loop().run_in_executor(self._writer, self._recent_page, accept)
+        """The same, beside the event loop; a page that was made within the last second is given
+        again."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._writer, self._recent_page, accept
+        )
 
     def _recent_page(self, accept: str) -> tuple[bytes, str]:
-        """With a thousand projects a page is five megabytes and takes a second: however many ask, it is made once in that time."""
+        """With a thousand projects a page is five megabytes and takes a second: however many ask,
+        it is made once in that time."""
         known = self._pages.get(_OPENMETRICS in accept)
         if known is None or time.monotonic() - known[0] >= _PAGE_SECONDS:
             page = self.page(accept)
@@ -94,7 +108,10 @@ class Metrics(Collector):
 
     def _plain(self) -> dict[table.Metric, Rows]:
         """What belongs to no project."""
-        tallies, depths = self._tallies, self._engine.depths() if self._engine is not None else {}
+        tallies, depths = (
+            self._tallies,
+            self._reader.lane_depths() if self._reader is not None else {},
+        )
         with tallies.lock:
             of_lanes: dict[table.Metric, Rows] = {
                 table.GATHERED_DEPTH: [((), tallies.gathered_depth.copy())],
@@ -123,8 +140,12 @@ class Metrics(Collector):
             else:
                 by_route[route] = histogram.copy()
         return {
-            table.REQUESTS: [((route, str(status)), sum(histogram.counts)) for route, status, histogram in seen],
-            table.REQUEST_DURATION: [((route,), histogram) for route, histogram in by_route.items()],
+            table.REQUESTS: [
+                ((route, str(status)), sum(histogram.counts)) for route, status, histogram in seen
+            ],
+            table.REQUEST_DURATION: [
+                ((route,), histogram) for route, histogram in by_route.items()
+            ],
         }
 
 

@@ -1,7 +1,8 @@
-"""Counting what the engine tells: plain numbers under one lock a batch, so that a claim costs about a microsecond.
+"""What the service counts: batches of the engine and HTTP requests.
 
-What is counted is what this coordinator itself did. A project is counted under its own name once something was committed there, at
-most `MOST_PLACES` of them: names that nobody has ever used make no new series.
+These are plain numbers under one lock a batch, so that a claim costs about a microsecond. Only what
+this coordinator itself did is counted. A project is counted under its own name once something was
+committed there, at most `MOST_PLACES` of them: names that nobody has ever used make no new series.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from genlock.core.keys import NOWHERE, REFUSED, TASK
 from genlock.core.model import SYSTEM_SESSION, TaskRecord
 from genlock.core.reasons import ClaimReason, ClaimState
 from genlock.core.results import ClaimResult, RenewalResult, SubmissionResult
-from genlock.engine.cells import Cell
+from genlock.engine.commit import LoadedRecord
 from genlock.engine.jobs import Item, NextTask
-from genlock.engine.observing import Batch, Measures
+from genlock.engine.observer import Batch, Measures
 from genlock.service.metrics import table
 from genlock.service.metrics.table import ERROR, Metric
 
@@ -49,7 +50,9 @@ class Histogram:
 
     def add(self, other: Histogram) -> None:
         """All that the other has."""
-        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        self.counts = [
+            mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
+        ]
         self.sum += other.sum
 
     def copy(self) -> Histogram:
@@ -138,7 +141,9 @@ class Tallies:
                     outcome = decision.outcome
                     if type(outcome) is ClaimResult and outcome.success:
                         # By far the commonest, by a shorter way.
-                        (places.get(item.request.key[:2]) or self.known(item.request.key[:2])).granted += 1
+                        (
+                            places.get(item.request.key[:2]) or self.known(item.request.key[:2])
+                        ).granted += 1
                     else:
                         self._count_outcome(item.request.key[:2], outcome)
                 else:
@@ -168,7 +173,8 @@ class Tallies:
         """By the reason's own name: the words come in when it is written down."""
         kind = type(outcome)
         if kind is ClaimResult:
-            # Where nothing is ready there may be no project at all; any other answer is about a task that exists.
+            # Where nothing is ready there may be no project at all; any other answer is about a
+            # task that exists.
             unsure = outcome.reason is ClaimReason.NOTHING_READY
             tally = (self.places.get(place) or self._other()) if unsure else self.known(place)
             tally.claims[outcome.reason._value_] += 1
@@ -199,19 +205,25 @@ def _count_error(tally: Tally, item: Item) -> None:
         tally.renewals[ERROR] += 1
 
 
-def _count_refused(tally: Tally, cell: Cell) -> None:
+def _count_refused(tally: Tally, cell: LoadedRecord) -> None:
     for event in cell.events:
         if type(event) is e.ResultRejected:
             tally.refused[event.rejection_reason] += 1
 
 
-def _count_task(tally: Tally, cell: Cell) -> None:
+def _count_task(tally: Tally, cell: LoadedRecord) -> None:
     """Goes through what happened to one task, with the claim that it had before."""
     events, before = cell.events, cell.read
     task = before if type(before) is TaskRecord else None
     claim = task.claim if task is not None else None
-    if task is not None and claim is None and len(events) == 1 and type(events[0]) is e.ClaimAcquired:
-        # By far the commonest, by a shorter way. What took a right away has raised the generation already.
+    if (
+        task is not None
+        and claim is None
+        and len(events) == 1
+        and type(events[0]) is e.ClaimAcquired
+    ):
+        # By far the commonest, by a shorter way. What took a right away has raised the generation
+        # already.
         tally.increments += events[0].generation > task.generation
         return
     since = claim.claimed_at if claim is not None and claim.state is ClaimState.ACTIVE else None
@@ -226,7 +238,7 @@ def _count_task(tally: Tally, cell: Cell) -> None:
             # What the coordinator grants itself to fold results in is no work, and is done at once.
             since = begun = None if event.session_id == SYSTEM_SESSION else event.timestamp
             grants += 1
-        elif kind is e.LeaseRenewed or kind is e.ClaimStale:
+        elif kind in _NO_CHANGE:
             continue
         elif kind is e.TaskReset or (kind is e.TaskReopened and not event.by_time):
             grants = 0
@@ -239,7 +251,11 @@ def _count_task(tally: Tally, cell: Cell) -> None:
             if begun is not None:
                 tally.completion_time.observe(_between(begun, event.timestamp))
         if since is not None and _ends_a_claim(event):
-            end = min(event.expires_at, event.timestamp) if kind is e.ClaimExpired else event.timestamp
+            end = (
+                min(event.expires_at, event.timestamp)
+                if kind is e.ClaimExpired
+                else event.timestamp
+            )
             tally.claim_duration.observe(_between(since, end))
             since = None
 
@@ -253,4 +269,46 @@ def _between(start: datetime, end: datetime) -> float:
     return max(0.0, (end - start).total_seconds())
 
 
-_ENDINGS = frozenset({e.ClaimReleased, e.ClaimExpired, e.ClaimOrphaned, e.ClaimSuperseded, e.ResultAccepted, e.TaskReset, e.TaskCancelled})
+_NO_CHANGE = frozenset({e.LeaseRenewed, e.ProgressReported, e.ClaimStale})
+"""Of the claim itself."""
+
+_ENDINGS = frozenset(
+    {
+        e.ClaimReleased,
+        e.ClaimExpired,
+        e.ClaimOrphaned,
+        e.ClaimSuperseded,
+        e.ResultAccepted,
+        e.ConvergenceEscalated,
+        e.TaskReset,
+        e.TaskCancelled,
+    }
+)
+
+
+# HTTP requests: one call each, which costs less than a microsecond.
+
+
+class Requests:
+    """By route and status."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[tuple[str, int], Histogram] = {}
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """One more. `route` is the name or pattern of a route, never a path as it was asked for:
+        those have no end."""
+        with self._lock:
+            histogram = self._seen.get((route, status))
+            if histogram is None:
+                histogram = self._seen[route, status] = Histogram(table.REQUEST_DURATION)
+            histogram.observe(seconds)
+
+    def seen(self) -> list[tuple[str, int, Histogram]]:
+        """All of them, by route and status."""
+        with self._lock:
+            return [
+                (route, status, histogram.copy())
+                for (route, status), histogram in sorted(self._seen.items())
+            ]

@@ -9,11 +9,16 @@ from typing import Any, Final
 
 from genlock import __version__
 from genlock.service.openapi import examples
-from genlock.service.openapi.answers import header_components, refusal_components, response_components, responses
-from genlock.service.openapi.compat import API, api_components, api_paths
 from genlock.service.openapi.fields import FIELDS, KEY_ID, MEANINGS, NAME, SCOPE, Schema
-from genlock.service.openapi.others import OTHERS, STREAMS
-from genlock.service.openapi.schemas import Schemas, ref
+from genlock.service.openapi.others import API, OTHERS, STREAMS, api_components, api_paths
+from genlock.service.openapi.schemas import (
+    Schemas,
+    header_components,
+    ref,
+    refusal_components,
+    response_components,
+    responses,
+)
 from genlock.wire.headers import (
     AGENT_HEADER,
     OLDEST_PROTOCOL,
@@ -24,28 +29,60 @@ from genlock.wire.headers import (
     SESSION_HEADER,
     USER_HEADER,
 )
-from genlock.wire.routes import ADMIN, AGENT, NO_NAME, OBSERVER, OPERATOR, PREFIX, ROUTES, Route, Within
+from genlock.wire.operations import (
+    ADMIN,
+    AGENT,
+    NO_NAME,
+    OBSERVER,
+    OPERATOR,
+    PREFIX,
+    ROUTES,
+    Route,
+    Within,
+)
 
-GROUPS: Final = {AGENT: "Working", OBSERVER: "Looking", OPERATOR: "Operating", ADMIN: "Administering"}
+GROUPS: Final = {
+    AGENT: "Working",
+    OBSERVER: "Looking",
+    OPERATOR: "Operating",
+    ADMIN: "Administering",
+}
 """Operations by who needs them."""
 
 _ABOUT: Final = """Genlock coordinates fleets of agents that work one plan of tasks.
 
-Whoever claims a task is granted it at a *generation*; every later write carries that number, and a lower one is refused. A refusal is an
-answer with a reason and a status of its own; everything that goes wrong is a problem (RFC 9457) whose `code` does not change.
-Operations that act for a session find it in the body or in the header genlock-session. Whatever carries an `operation_id`, or the header
+A claim is granted at a *generation*. Every later write carries that number, and a lower one is
+refused. A refusal is an answer with a reason and a status of its own; an error is a problem
+(RFC 9457) whose `code` does not change. Operations that act for a session find it in the body or
+in the header genlock-session. A request with an `operation_id`, or with the header
 Idempotency-Key, may be sent again until an answer comes."""
 
-_KEY: Final = {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "glk_…", "description": "A key made by `genlock keys create`."}}
+_KEY: Final = {
+    "key": {
+        "type": "http",
+        "scheme": "bearer",
+        "bearerFormat": "glk_…",
+        "description": "A key made by `genlock keys create`.",
+    }
+}
 
-_PROTOCOLS: Final[Schema] = {"type": "string", "pattern": f"^({'|'.join(map(str, range(OLDEST_PROTOCOL, PROTOCOL + 1)))})( .*)?$"}
+_PROTOCOLS: Final[Schema] = {
+    "type": "string",
+    "pattern": f"^({'|'.join(map(str, range(OLDEST_PROTOCOL, PROTOCOL + 1)))})( .*)?$",
+}
 
 _HEADERS: Final[dict[str, tuple[str, Schema]]] = {
     SESSION_HEADER: ("The session, where the request does not say; percent-encoded.", NAME),
     AGENT_HEADER: ("The agent, where the request does not say; percent-encoded.", NAME),
     USER_HEADER: ("The person behind it, where no key says; percent-encoded.", NAME),
-    REQUEST_HEADER: ("A number for the service's log, of letters and digits; else the service makes one.", {"type": "string"}),
-    PROTOCOL_HEADER: ("The protocol that the client speaks: its number, and who speaks it.", _PROTOCOLS),
+    REQUEST_HEADER: (
+        "A number for the service's log, of letters and digits; else the service makes one.",
+        {"type": "string"},
+    ),
+    PROTOCOL_HEADER: (
+        "The protocol that the client speaks: its number, and who speaks it.",
+        _PROTOCOLS,
+    ),
     OPERATION_HEADER: (MEANINGS["operation_id"], FIELDS["operation_id"]),
 }
 
@@ -57,7 +94,8 @@ def schemas() -> Schemas:
 
 
 def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """The document. `keys` says whether this service asks for them, `extra` has paths beside the table."""
+    """The document. `keys` says whether this service asks for them, `extra` has paths beside the
+    table."""
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(path_of(route), {})[route.method.lower()] = _operation(route)
@@ -75,7 +113,9 @@ def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None
         "tags": [{"name": name} for name in (*dict.fromkeys(GROUPS.values()), "Service", API)],
         "paths": paths,
         "components": {
-            "schemas": dict(sorted({**schemas().components, **refusal_components(), **api_components()}.items())),
+            "schemas": dict(
+                sorted({**schemas().components, **refusal_components(), **api_components()}.items())
+            ),
             "parameters": _parameters(),
             "responses": response_components(),
             "headers": header_components(),
@@ -86,7 +126,11 @@ def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None
 
 def path_of(route: Route) -> str:
     """The whole path."""
-    place = {Within.PROJECT: "{tenant}/{project}", Within.TENANT: f"{{tenant}}/{NO_NAME}", Within.STORE: f"{NO_NAME}/{NO_NAME}"}
+    place = {
+        Within.PROJECT: "{tenant}/{project}",
+        Within.TENANT: f"{{tenant}}/{NO_NAME}",
+        Within.STORE: f"{NO_NAME}/{NO_NAME}",
+    }
     return f"{PREFIX}/{place[route.within]}/{route.path}"
 
 
@@ -118,7 +162,10 @@ def _body(route: Route) -> Schema:
     content: Schema = {"schema": ref(route.call.__name__)}
     if route.name in examples.REQUESTS:
         content["example"] = examples.REQUESTS[route.name]
-    return {"required": bool(schemas().body(route)["required"]), "content": {"application/json": content}}
+    return {
+        "required": bool(schemas().body(route)["required"]),
+        "content": {"application/json": content},
+    }
 
 
 def _with_examples(route: Route, found: dict[str, Schema]) -> dict[str, Schema]:
@@ -135,13 +182,23 @@ def _parameters_of(route: Route) -> Iterator[Schema]:
         yield _parameter(route.variable)
     if route.repeatable:
         body = schemas().body(route)
-        yield from (_in_query(name, field, name in body["required"]) for name, field in body["properties"].items())
-    yield from (_parameter(header) for header in (SESSION_HEADER, AGENT_HEADER, USER_HEADER, REQUEST_HEADER, PROTOCOL_HEADER))
+        yield from (
+            _in_query(name, field, name in body["required"])
+            for name, field in body["properties"].items()
+        )
+    yield from (
+        _parameter(header)
+        for header in (SESSION_HEADER, AGENT_HEADER, USER_HEADER, REQUEST_HEADER, PROTOCOL_HEADER)
+    )
     if "operation_id" in route.call.__struct_fields__:
         yield _parameter(OPERATION_HEADER)
 
 
-_PLACES: Final = {Within.PROJECT: ("tenant", "project"), Within.TENANT: ("any_tenant",), Within.STORE: ()}
+_PLACES: Final = {
+    Within.PROJECT: ("tenant", "project"),
+    Within.TENANT: ("any_tenant",),
+    Within.STORE: (),
+}
 
 
 def _parameter(name: str) -> Schema:
@@ -168,11 +225,27 @@ def _parameters() -> dict[str, Schema]:
         "key_id": (MEANINGS["key_id"], KEY_ID, "abcdefgh2345"),
     }
     found: dict[str, Schema] = {
-        name: {"name": name, "in": "path", "required": True, "description": words, "schema": schema, "example": example}
+        name: {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": words,
+            "schema": schema,
+            "example": example,
+        }
         for name, (words, schema, example) in path.items()
     }
     words = f"The tenant; `{NO_NAME}` for keys that are for all."
-    found["any_tenant"] = found["tenant"] | {"description": words, "schema": {key: value for key, value in SCOPE.items() if key != "not"}}
+    found["any_tenant"] = found["tenant"] | {
+        "description": words,
+        "schema": {key: value for key, value in SCOPE.items() if key != "not"},
+    }
     for name, (words, schema) in _HEADERS.items():
-        found[name] = {"name": name, "in": "header", "required": False, "description": words, "schema": schema}
+        found[name] = {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": words,
+            "schema": schema,
+        }
     return found

@@ -1,4 +1,5 @@
-"""What a request and its answer look like, for the operations that everyone begins with. A test sends them."""
+"""What a request and its answer look like, for the operations that everyone begins with. A test
+sends them."""
 
 from __future__ import annotations
 
@@ -8,17 +9,42 @@ TASK: Final = "A-001-core-framework"
 SESSION: Final = "session-1"
 
 REQUESTS: Final[dict[str, Any]] = {
-    "add_tasks": {"tasks": [{"id": TASK, "title": "The framework"}, {"id": "A-002-plugins", "depends_on": [TASK]}, "write-the-news"]},
+    "add_tasks": {
+        "tasks": [
+            {"id": TASK, "title": "The framework"},
+            {"id": "A-002-plugins", "depends_on": [TASK]},
+            "write-the-news",
+        ]
+    },
     "register_session": {"session_id": SESSION, "agent_type": "worker"},
     "claim_task": {"session_id": SESSION, "agent_id": "alice", "lease_duration_seconds": 300},
     "claim_next": {"session_id": SESSION, "agent_id": "alice", "wait_seconds": 0},
-    "renew_lease": {"session_id": SESSION, "expected_generation": 1},
+    "renew_lease": {"session_id": SESSION, "generation": 1},
+    "report_progress": {
+        "session_id": SESSION,
+        "generation": 1,
+        "fraction": 0.4,
+        "note": "the tests pass",
+        "cost": {"usd": 0.12},
+    },
     "submit_result": {"session_id": SESSION, "generation": 1, "result_data": {"summary": "done"}},
-    "release_claim": {"session_id": SESSION, "expected_generation": 1, "reason": "VOLUNTARY"},
-    "spawn_subtasks": {"session_id": SESSION, "generation": 1, "subtasks": ["read", "write"], "mode": "parallel"},
-    "batch_claim": {"session_id": SESSION, "agent_id": "alice", "task_ids": [TASK, "write-the-news"]},
+    "release_claim": {"session_id": SESSION, "generation": 1, "reason": "VOLUNTARY"},
+    "spawn_subtasks": {
+        "session_id": SESSION,
+        "generation": 1,
+        "subtasks": ["read", "write"],
+        "mode": "parallel",
+    },
+    "batch_claim": {
+        "session_id": SESSION,
+        "agent_id": "alice",
+        "task_ids": [TASK, "write-the-news"],
+    },
     "batch_renew": {"session_id": SESSION, "generations": {TASK: 1}},
-    "batch_submit": {"session_id": SESSION, "results": [{"task_id": TASK, "generation": 1, "result_data": {"summary": "done"}}]},
+    "batch_submit": {
+        "session_id": SESSION,
+        "results": [{"task_id": TASK, "generation": 1, "result_data": {"summary": "done"}}],
+    },
     "batch_get_states": {"task_ids": [TASK]},
     "next_id": {"count": 1},
     "edit_task": {"changes": {"title": "The framework, again"}},
@@ -27,6 +53,19 @@ REQUESTS: Final[dict[str, Any]] = {
     "check_plan": {"source": "tasks:\n  - id: write-the-news\n"},
     "assign_task": {"agent_id": "bob", "hours": 4},
     "hold_task": {"reason": "the design is not settled"},
+    "approve_review": {"generation": 2, "digest": "9f0c11ab2d3e"},
+    "reject_review": {
+        "generation": 2,
+        "digest": "9f0c11ab2d3e",
+        "feedback": "the limits are not checked",
+    },
+    "report_evaluation": {
+        "session_id": SESSION,
+        "generation": 2,
+        "digest": "9f0c11ab2d3e",
+        "evaluator": "unit_tests",
+        "passed": True,
+    },
     "cancel_task": {"reason": "not needed any more"},
     "reset_task": {"cascade": False},
     "set_policy": {"policy": {"expired": "grace", "grace_seconds": 60}},
@@ -55,10 +94,11 @@ CLAIMED: Final = {
 
 DENIED: Final = {
     "type": "urn:genlock:denied-active-claim",
-    "title": "Somebody else has the task",
+    "title": "The task is held by another session or agent",
     "status": 409,
     "detail": "",
-    "message": f"Somebody else has the task: alice (session {SESSION}), with a lease until 2026-01-04T06:05:00Z.",
+    "message": f"{TASK} is held by alice (session {SESSION}), lease until 2026-01-04T06:05:00Z",
+    "try_next": [["genlock", "explain", TASK], ["genlock", "next"]],
     "success": False,
     "reason": "DENIED_ACTIVE_CLAIM",
     "task_id": TASK,
@@ -77,7 +117,12 @@ ANSWERS: Final[dict[tuple[str, str], Any]] = {
     ("claim_task", "200"): CLAIMED,
     ("claim_task", "409"): DENIED,
     ("claim_next", "200"): CLAIMED,
-    ("renew_lease", "200"): {"success": True, "reason": "RENEWED", "generation": 1, "new_expiry": "2026-01-04T06:10:00Z"},
+    ("renew_lease", "200"): {
+        "success": True,
+        "reason": "RENEWED",
+        "generation": 1,
+        "new_expiry": "2026-01-04T06:10:00Z",
+    },
     ("submit_result", "200"): {"accepted": True, "reason": "ACCEPTED", "current_generation": 1},
     ("release_claim", "200"): {"success": True, "reason": "RELEASED", "generation": 1},
 }

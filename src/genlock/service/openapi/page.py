@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 
 from genlock.service.openapi.fields import Schema
 from genlock.wire.headers import IDENTITY_HEADERS
@@ -23,8 +27,8 @@ def _hash(text: str) -> str:
 
 
 POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_hash(_STYLE)}'; script-src 'sha256-{_hash(_SCRIPT)}'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    f"default-src 'none'; style-src 'sha256-{_hash(_STYLE)}'; script-src "
+    f"'sha256-{_hash(_SCRIPT)}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """Nothing but what stands on the page."""
 
@@ -41,8 +45,14 @@ def page(document: dict[str, Any]) -> str:
 
 def _parts(document: dict[str, Any]) -> Iterator[str]:
     info = document["info"]
-    yield '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-    yield f"<title>{escape(info['title'])} over HTTP</title><style>{_STYLE}</style></head><body><main>"
+    yield (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        'content="width=device-width,initial-scale=1">'
+    )
+    yield (
+        f"<title>{escape(info['title'])} over "
+        f"HTTP</title><style>{_STYLE}</style></head><body><main>"
+    )
     yield f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>"
     yield "".join(f"<p>{_words(paragraph)}</p>" for paragraph in info["description"].split("\n\n"))
     groups = _groups(document)
@@ -63,28 +73,50 @@ def _groups(document: dict[str, Any]) -> dict[str, list[tuple[str, str, Schema]]
     return groups
 
 
-def _operation(document: dict[str, Any], path: str, method: str, operation: Schema) -> Iterator[str]:
+def _operation(
+    document: dict[str, Any], path: str, method: str, operation: Schema
+) -> Iterator[str]:
     role = operation.get("x-genlock-role")
-    yield f'<details id="{escape(operation["operationId"])}"><summary><b>{method}</b><code>{_breakable(path)}</code>'
+    yield f'<details id="{escape(operation["operationId"])}"><summary><b>{method}</b>'
+    yield f"<code>{_breakable(path)}</code>"
     yield f'<i class="role">{escape(role)}</i>' if role else ""
     yield f"<span>{_words(operation['summary'])}</span></summary>"
     yield f"<p>{_words(operation.get('description', ''))}</p>"
     line = _breakable(curl(document, path, method, operation))
-    yield f'<div class="curl"><button type="button">copy</button><pre><code>{line}</code></pre></div>'
-    parameters = [each for each in _parameters(document, operation) if each["name"] not in IDENTITY_HEADERS]
-    yield _table("Path, query and headers", [(f"{each['name']} ({each['in']})", _told(each, each["schema"])) for each in parameters])
+    yield (
+        f'<div class="curl"><button type="button">copy</button><pre><code>{line}</code></pre></div>'
+    )
+    parameters = [
+        each for each in _parameters(document, operation) if each["name"] not in IDENTITY_HEADERS
+    ]
+    yield _table(
+        "Path, query and headers",
+        [(f"{each['name']} ({each['in']})", _told(each, each["schema"])) for each in parameters],
+    )
     if "requestBody" in operation:
         body = _resolve(document, operation["requestBody"]["content"]["application/json"]["schema"])
         fields = body["properties"].items()
-        yield _table("Body", [(_starred(name, body), _told(field, field)) for name, field in fields])
-    yield _table("Answers", [(status, _answer(_resolve(document, each))) for status, each in operation["responses"].items()])
+        yield _table(
+            "Body", [(_starred(name, body), _told(field, field)) for name, field in fields]
+        )
+    yield _table(
+        "Answers",
+        [
+            (status, _answer(_resolve(document, each)))
+            for status, each in operation["responses"].items()
+        ],
+    )
     yield "</details>"
 
 
 def _breakable(text: str) -> str:
-    """A path, or a line with a URL, that a narrow page breaks before a slash of the path, and not within a word."""
+    """A path, or a line with a URL, that a narrow page breaks before a slash of the path, and not
+    within a word."""
     words = escape(text).split(" ")
-    return " ".join(re.sub(r"(?<=[\w}])/", "<wbr>/", word) if word.startswith(("/", _HERE)) else word for word in words)
+    return " ".join(
+        re.sub(r"(?<=[\w}])/", "<wbr>/", word) if word.startswith(("/", _HERE)) else word
+        for word in words
+    )
 
 
 def _parameters(document: dict[str, Any], operation: Schema) -> list[Schema]:
@@ -96,12 +128,16 @@ def _starred(name: str, body: Schema) -> str:
 
 
 def _table(title: str, rows: list[tuple[str, str]]) -> str:
-    lines = "".join(f"<tr><td><code>{escape(name)}</code></td><td>{told}</td></tr>" for name, told in rows)
+    lines = "".join(
+        f"<tr><td><code>{escape(name)}</code></td><td>{told}</td></tr>" for name, told in rows
+    )
     return f"<h3>{title}</h3><table><tbody>{lines}</tbody></table>" if rows else ""
 
 
 def _answer(response: Schema) -> str:
-    lines = "".join(f"<p>{_words(line.removeprefix('- '))}</p>" for line in response["description"].split("\n"))
+    lines = "".join(
+        f"<p>{_words(line.removeprefix('- '))}</p>" for line in response["description"].split("\n")
+    )
     for content in response.get("content", {}).values():
         lines += f"<p><code>{escape(shape(content['schema']))}</code></p>"
         if "example" in content:
@@ -133,8 +169,16 @@ def shape(schema: Schema) -> str:
 def _bounds(schema: Schema) -> str:
     least = schema.get("minimum", schema.get("exclusiveMinimum"))
     most = schema.get("maximum", schema.get("maxLength"))
-    bounds = f", {least} to {most:,}" if least is not None and most is not None else f", at most {most:,} characters" if most else ""
-    return bounds + (f", else {json.dumps(schema['default'])}" if schema.get("default") is not None else "")
+    bounds = (
+        f", {least} to {most:,}"
+        if least is not None and most is not None
+        else f", at most {most:,} characters"
+        if most
+        else ""
+    )
+    return bounds + (
+        f", else {json.dumps(schema['default'])}" if schema.get("default") is not None else ""
+    )
 
 
 def curl(document: dict[str, Any], path: str, method: str, operation: Schema) -> str:
@@ -165,5 +209,50 @@ def _words(text: str) -> str:
     for mark, tag in (("`", "code"), ("**", "b"), ("*", "i")):
         pieces = safe.split(mark)
         if len(pieces) % 2:
-            safe = "".join(piece if at % 2 == 0 else f"<{tag}>{piece}</{tag}>" for at, piece in enumerate(pieces))
+            safe = "".join(
+                piece if at % 2 == 0 else f"<{tag}>{piece}</{tag}>"
+                for at, piece in enumerate(pieces)
+            )
     return safe
+
+
+# The document and its page over HTTP. They say nothing of anybody's work, so no key is needed.
+
+
+_CACHING: Final = {"cache-control": "no-cache"}
+
+
+class Manual:
+    """/openapi.json and /docs, made when they are first asked for."""
+
+    def __init__(self, *, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._keys, self._extra = keys, extra
+        self._made: dict[str, tuple[bytes, str]] = {}
+
+    async def openapi(self, request: Request) -> Response:
+        """The document."""
+        return self._said(request, "openapi", "application/json", {})
+
+    async def docs(self, request: Request) -> Response:
+        """The page."""
+        return self._said(request, "docs", "text/html", {"content-security-policy": POLICY})
+
+    def _said(self, request: Request, name: str, kind: str, more: dict[str, str]) -> Response:
+        body, tag = self._made.get(name) or self._make(name)
+        headers = {**_CACHING, "etag": tag, **more}
+        known = [
+            one.strip().removeprefix("W/")
+            for one in request.headers.get("if-none-match", "").split(",")
+        ]
+        if tag in known or "*" in known:  # a proxy that compresses makes it a weak one
+            return Response(None, 304, headers)
+        return Response(body, 200, headers, media_type=kind)
+
+    def _make(self, name: str) -> tuple[bytes, str]:
+        # Late: a service that is never asked for its document need not build it.
+        from genlock.service.openapi.document import document
+
+        found = document(keys=self._keys, extra=self._extra)
+        body = msgspec.json.encode(found) if name == "openapi" else page(found).encode()
+        self._made[name] = body, f'"{sha256(body).hexdigest()[:32]}"'
+        return self._made[name]

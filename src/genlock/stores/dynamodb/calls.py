@@ -1,39 +1,191 @@
-"""Calls to DynamoDB: repeated with growing, random pauses as long as there is hope, and told apart by what a failure means."""
+"""Calls to DynamoDB: what their errors mean, and when they are retried."""
 
 from __future__ import annotations
 
-import random
 import secrets
 import threading
 import time
 from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Any
 
-from genlock.errors import OutcomeUnknown
-from genlock.stores.dynamodb.clock import ServerClock
-from genlock.stores.dynamodb.faults import DRIVER_ERRORS, Trouble, cancelled_by, fault_of, raise_answer, trouble_of
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProxyConnectionError,
+    SSOError,
+    TokenRetrievalError,
+)
+
+from genlock.errors import OutcomeUnknown, StoreError, StoreForeign, StoreUnavailable
+from genlock.retry import Backoff, Retry
+from genlock.stores.dynamodb.connection import ServerClock
+
+DRIVER_ERRORS = (ClientError, BotoCoreError)
+
+_THROTTLED = frozenset({
+    "ProvisionedThroughputExceededException", "ThrottlingException", "Throttling",
+    "RequestLimitExceeded", "LimitExceededException",
+    "RequestThrottled", "SlowDown", "TransactionConflictException",
+    "ReplicatedWriteConflictException",
+})  # fmt: skip
+_UNDER_WAY = "TransactionInProgressException"
+_NO_ENTRY = frozenset({
+    "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException",
+    "ExpiredTokenException", "ExpiredToken",
+    "MissingAuthenticationToken", "MissingAuthenticationTokenException", "IncompleteSignature",
+    "IncompleteSignatureException",
+    "InvalidClientTokenId", "OptInRequired", "NotAuthorized",
+})  # fmt: skip
+
+_UNSENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
+_NO_CREDENTIALS = (
+    NoCredentialsError, PartialCredentialsError, CredentialRetrievalError, NoAuthTokenError,
+    SSOError, TokenRetrievalError,
+)  # fmt: skip
+_UNSENDABLE = (*_NO_CREDENTIALS, ParamValidationError)
+
+
+class FailureKind(Enum):
+    """What a failed call means for the caller."""
+
+    NOT_NOW = auto()
+    """Nothing was done; a retry may help."""
+    UNSURE = auto()
+    """It may have been done or not; a retry may help."""
+    NEVER = auto()
+    """Nothing was done, and a retry does not help."""
+
+
+def trouble_of(error: Exception) -> FailureKind:
+    """The kind of this error."""
+    if isinstance(error, ClientError):
+        if code_of(error) in _THROTTLED:
+            return FailureKind.NOT_NOW
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+        return (
+            FailureKind.UNSURE
+            if status >= 500 or code_of(error) == _UNDER_WAY
+            else FailureKind.NEVER
+        )
+    if isinstance(error, _UNSENT):
+        return FailureKind.NOT_NOW
+    return FailureKind.NEVER if isinstance(error, _UNSENDABLE) else FailureKind.UNSURE
+
+
+def code_of(error: ClientError) -> str:
+    """The name that DynamoDB gives the error."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def fault_of(error: Exception, table: str) -> StoreError:
+    """Our error for one of the driver's."""
+    if isinstance(error, _NO_CREDENTIALS):
+        return StoreUnavailable(
+            f"there are no AWS credentials for table {table}: set AWS_ACCESS_KEY_ID and "
+            f"AWS_SECRET_ACCESS_KEY, or a profile ({error})"
+        )
+    if not isinstance(error, ClientError):
+        return StoreUnavailable(
+            f"table {table} cannot be reached ({error}): check region, endpoint_url and the network"
+        )
+    code = code_of(error)
+    if code == "ResourceNotFoundException":
+        return StoreForeign(
+            f"there is no table {table} here, or it lacks an index: make one with `genlock db "
+            f"create dynamodb://{table}?…`"
+        )
+    if code in _NO_ENTRY:
+        return StoreUnavailable(
+            f"table {table} does not let us in ({code}): check the credentials and what they allow"
+        )
+    if trouble_of(error) is FailureKind.NEVER:
+        return StoreError(f"table {table} refused a request ({error})")
+    return StoreUnavailable(f"table {table} cannot serve us now ({error}); nothing was written")
+
+
+# Answers rather than faults, for use inside this store
+
+
+class ConditionFailed(StoreError):
+    """The condition of a single write does not hold; nothing was written."""
+
+
+class TooLarge(StoreError):
+    """More bytes than one request may have, or one answer."""
+
+
+class Cancelled(StoreError):
+    """A transaction was cancelled; `reasons` has a code for each of its actions."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        self.reasons = reasons
+        super().__init__(
+            f"a transaction was cancelled: {', '.join(sorted(set(reasons) - {NO_REASON}))}"
+        )
+
+    @property
+    def is_passing(self) -> bool:
+        """Was the only reason contention or too much traffic?"""
+        return CONDITION not in self.reasons and bool(_PASSING.intersection(self.reasons))
+
+
+NO_REASON = "None"
+CONDITION = "ConditionalCheckFailed"
+_PASSING = {
+    "TransactionConflict",
+    "ThrottlingError",
+    "ProvisionedThroughputExceeded",
+    "RequestLimitExceeded",
+}
+
+
+def raise_answer(error: Exception) -> None:
+    """Raises an error that is an answer rather than a fault."""
+    cancelled = cancelled_by(error)
+    if cancelled is not None:
+        raise cancelled from error
+    if isinstance(error, ClientError) and code_of(error) == "ConditionalCheckFailedException":
+        raise ConditionFailed from error
+    if (
+        isinstance(error, ClientError)
+        and code_of(error) == "ValidationException"
+        and "size" in str(error)
+    ):
+        raise TooLarge from error
+
+
+def cancelled_by(error: Exception) -> Cancelled | None:
+    """The reasons, if the error says that a transaction was cancelled."""
+    if not isinstance(error, ClientError) or code_of(error) != "TransactionCanceledException":
+        return None
+    found: list[dict[str, Any]] = error.response.get("CancellationReasons") or []
+    return Cancelled([str(reason.get("Code", NO_REASON)) for reason in found])
+
 
 PATIENCE_SECONDS = 4.0
-"""How long a call is repeated."""
-FIRST_PAUSE = 0.005
-LONGEST_PAUSE = 0.4
+"""How long a call is retried."""
+BACKOFF = Backoff(first=0.005, longest=0.4)
 
 
 class Pauses:
-    """How long to wait before the next try: a random part of a time that doubles. Until the deadline has passed, or `stop` is set."""
+    """The attempts of one call, until the deadline has passed or `stop` is set."""
 
     def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
-        self._deadline = time.monotonic() + PATIENCE_SECONDS
-        self._longest = FIRST_PAUSE
+        self._retry = Retry(BACKOFF, time.monotonic() + PATIENCE_SECONDS)
 
     def pause(self) -> bool:
         """Waits; False if there is no time left."""
-        seconds = random.uniform(0, self._longest)
-        self._longest = min(self._longest * 2, LONGEST_PAUSE)
-        if time.monotonic() + seconds > self._deadline:
-            return False
-        return not self._stop.wait(seconds)
+        seconds = self._retry.failed(time.monotonic())
+        return seconds is not None and not self._stop.wait(seconds)
 
 
 class Calls:
@@ -46,61 +198,72 @@ class Calls:
         self.stop = stop
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """An answer to something that may be done twice; `ConditionFailed`, `Cancelled` or `TooLarge` if that is the answer."""
+        """The answer of a call that may be done twice; or `ConditionFailed`, `Cancelled` or
+        `TooLarge`."""
         pauses = Pauses(self.stop)
         while True:
             try:
                 return self._once(operation, parameters)
             except DRIVER_ERRORS as error:
                 raise_answer(error)
-                if trouble_of(error) is Trouble.NEVER or not pauses.pause():
+                if trouble_of(error) is FailureKind.NEVER or not pauses.pause():
                     raise fault_of(error, self.table) from error
 
     def call_once(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """An answer to something that must not be done twice; `OutcomeUnknown` if it may have been done."""
+        """The answer of a call that must not be done twice; `OutcomeUnknown` if it may have been
+        done."""
         pauses = Pauses(self.stop)
         while True:
             try:
                 return self._once(operation, parameters)
             except DRIVER_ERRORS as error:
                 raise_answer(error)
-                if trouble_of(error) is Trouble.UNSURE:
+                if trouble_of(error) is FailureKind.UNSURE:
                     raise self.unknown(error) from error
-                if trouble_of(error) is Trouble.NEVER or not pauses.pause():
+                if trouble_of(error) is FailureKind.NEVER or not pauses.pause():
                     raise fault_of(error, self.table) from error
 
     def transact(self, actions: Sequence[dict[str, Any]], *, insist: bool = True) -> None:
-        """All the actions or none; `Cancelled` if a condition does not hold, or, to who does not insist, if others were at the same items.
+        """Does all the actions or none; `Cancelled` if a condition does not hold, or, without
+        `insist`, if there was contention.
 
-        After an answer that was lost the same is asked again under the same token, which DynamoDB answers as it did the first time.
+        After a lost answer it sends the same transaction again under the same token, and DynamoDB
+        gives its first answer again.
         """
         pauses, token, unsure = Pauses(self.stop), secrets.token_hex(16), False
         while True:
             try:
-                self._once("transact_write_items", {"TransactItems": actions, "ClientRequestToken": token})
+                self._once(
+                    "transact_write_items", {"TransactItems": actions, "ClientRequestToken": token}
+                )
                 return
             except DRIVER_ERRORS as error:
                 cancelled = cancelled_by(error)
                 if cancelled is not None and unsure:
-                    # By the first try, whose effect it sees, or by others: only the events themselves can tell.
+                    # Cancelled by the effect of the first try, or by others: only the events tell.
                     raise self.unknown(error) from error
                 if cancelled is not None and not (insist and cancelled.is_passing):
                     raise cancelled from error
                 if cancelled is not None:
-                    token = secrets.token_hex(16)  # what was cancelled is not repeated but asked anew
-                unsure = unsure or trouble_of(error) is Trouble.UNSURE
-                hopeless = cancelled is None and trouble_of(error) is Trouble.NEVER
+                    token = secrets.token_hex(16)  # a cancelled transaction is sent as a new one
+                unsure = unsure or trouble_of(error) is FailureKind.UNSURE
+                hopeless = cancelled is None and trouble_of(error) is FailureKind.NEVER
                 if hopeless or not pauses.pause():
-                    raise (self.unknown(error) if unsure else fault_of(error, self.table)) from error
+                    raise (
+                        self.unknown(error) if unsure else fault_of(error, self.table)
+                    ) from error
 
     def unknown(self, error: Exception) -> OutcomeUnknown:
-        """What to say when the last word of the server was lost."""
-        return OutcomeUnknown(f"table {self.table}: the connection broke off inside a commit ({error}); it may have been done or not")
+        """The error for an answer that was lost."""
+        return OutcomeUnknown(
+            f"table {self.table}: the connection broke off inside a commit ({error}); it may have "
+            "been done or not"
+        )
 
     def _once(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
         asked = time.monotonic()
         answer: dict[str, Any] = getattr(self._client, operation)(**parameters)
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         if date is not None:
-            self._clock.heard(date, asked, time.monotonic())
+            self._clock.observe(date, asked, time.monotonic())
         return answer

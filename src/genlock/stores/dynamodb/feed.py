@@ -1,27 +1,38 @@
-"""Reading events: a project's feed after a cursor, or one record's by version."""
+"""Reading events: a project's feed after a cursor, or one record's by version; and waiting for a
+feed to move."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from genlock.errors import StoreCorrupt, StoreUnavailable
-from genlock.store import EventPage, EventQuery, Key, Recorded
+from genlock.retry import Backoff
+from genlock.store import EventPage, EventQuery, Key, RecordedEvent
+from genlock.stores.cursors import (
+    CursorPosition,
+    FeedState,
+    check_cursor,
+    decode_cursor,
+    encode_cursor,
+    feed_mark,
+    tail_page,
+)
 from genlock.stores.dynamodb import keys
-from genlock.stores.dynamodb.holes import Holes
-from genlock.stores.dynamodb.items import Item, int_of, is_event, position_of, recorded_in
-from genlock.stores.dynamodb.keys import META, At
-from genlock.stores.dynamodb.loading import epoch_of
+from genlock.stores.dynamodb.keys import META, At, Item, int_of, is_event, position_of, recorded_in
+from genlock.stores.dynamodb.position_gaps import PositionGaps
+from genlock.stores.dynamodb.reads import epoch_of
 from genlock.stores.dynamodb.table import Table
-from genlock.stores.places import FeedState, check_place, decode_cursor, encode_cursor, feed_mark, tail_page
 
 FETCH_AT_LEAST = 25
-"""Events fetched at a time, however short the page: tombstones may stand among them."""
+"""Events fetched at a time, even for a shorter page: some may be tombstones."""
 MOST_TRIES = 50
 
 
 class Entry(NamedTuple):
-    """Where the events of one change are: the last version, how many, and the position of the last."""
+    """The events of one change: the last version, their number, and the last position."""
 
     last: int
     events: int
@@ -36,9 +47,9 @@ class Entry(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Events in order, the position at which they end, and how many tombstones stand among them."""
+    """Events in order, the position at which they end, and the number of tombstones in between."""
 
-    events: list[Recorded]
+    events: list[RecordedEvent]
     end: int
     voids: int
     more: bool = False
@@ -47,9 +58,9 @@ class Run(NamedTuple):
 class Feeds:
     """The feeds of one store."""
 
-    def __init__(self, table: Table, holes: Holes) -> None:
+    def __init__(self, table: Table, gaps: PositionGaps) -> None:
         self._table = table
-        self._holes = holes
+        self._gaps = gaps
 
     def read_events(self, query: EventQuery) -> EventPage:
         """The page."""
@@ -59,73 +70,94 @@ class Feeds:
         if query.tail:
             return tail_page(query, state, self._end(query.tenant, query.project, state))
         run, state = self._page(query, state)
-        cursors = [encode_cursor(state, event.position) for event in run.events] if query.cursors else ()
-        return EventPage(run.events, encode_cursor(state, run.end), run.more, position=run.end, cursors=cursors, voids=run.voids)
+        cursors = (
+            [encode_cursor(state, event.position) for event in run.events] if query.cursors else ()
+        )
+        return EventPage(
+            run.events,
+            encode_cursor(state, run.end),
+            run.more,
+            position=run.end,
+            cursors=cursors,
+            voids=run.voids,
+        )
 
     def _page(self, query: EventQuery, state: FeedState) -> tuple[Run, FeedState]:
         """The events, and the state of the feed in which they were all there.
 
-        A purge may come between the look at the state and the events. Where every position has something nothing is missing; otherwise
-        the state is looked at again, and if it is another, the cursor is judged by it, and what it still allows is read again.
+        A purge may come between the state and the events. If every position has an item, nothing
+        is missing. Otherwise the state is read again; if it has changed, it judges the cursor, and
+        the events are read again.
         """
         place = None if query.after is None else decode_cursor(query.after)
         start = 0 if place is None else place.position
         for _ in range(MOST_TRIES):
             if place is not None:
-                check_place(place, state)
+                check_cursor(place, state)
             run = self._run(query, start)
             if len(run.events) + run.voids == run.end - start:
                 return run, state
             before, state = state, self.state(query.tenant, query.project)
             if before._replace(head=state.head) == state:
                 return run, state
-        raise StoreUnavailable(f"table {self._table.name}: others kept purging {query.tenant}/{query.project} while it was read")
+        raise StoreUnavailable(
+            f"table {self._table.name}: others kept purging {query.tenant}/{query.project} while "
+            "it was read"
+        )
 
     def state(self, tenant: str, project: str) -> FeedState:
-        """The state of a project's feed. `head` is the last position given to anybody: whether he has written there is another matter."""
+        """The state of a project's feed. `head` is the last position that a writer took. It may
+        not be written yet."""
         return self.states([(tenant, project)])[0]
 
     def states(self, places: Sequence[tuple[str, str]]) -> list[FeedState]:
-        """The states of several, in one request."""
-        known = [self._holes.solid(place) for place in places]
+        """The states of several feeds, in one request."""
+        known = [self._gaps.solid(place) for place in places]
         items = self._table.get_many([META, *(keys.head_at(*place) for place in places)])
-        return [self._state(*place, items, solid) for place, solid in zip(places, known, strict=True)]
+        return [
+            self._state(*place, items, solid) for place, solid in zip(places, known, strict=True)
+        ]
 
     def _state(self, tenant: str, project: str, items: dict[At, Item], known: int) -> FeedState:
-        """From its items, and what was `known` to be solid before they were read."""
+        """From the items, and the position that was `known` to be solid before they were read."""
         meta, head = items.get(META), items.get(keys.head_at(tenant, project), {})
         epoch = epoch_of(meta, self._table.name)
         assert meta is not None
-        self._holes.doubt((tenant, project), known, int_of(head, "h"))
-        self._holes.learn((tenant, project), int_of(head, "so"))
+        self._gaps.forget_if_older((tenant, project), known, int_of(head, "h"))
+        self._gaps.learn((tenant, project), int_of(head, "so"))
         mark = feed_mark(tenant, project)
-        return FeedState(meta["bi"]["B"], epoch, mark, int_of(head, "h"), int_of(head, "pt"), int_of(head, "pu"))
+        return FeedState(
+            meta["bi"]["B"], epoch, mark, int_of(head, "h"), int_of(head, "pt"), int_of(head, "pu")
+        )
 
     def _end(self, tenant: str, project: str, state: FeedState) -> int:
-        """The last position in use, with no hole before it: who begins there misses nothing that is still to be written."""
+        """The last position in use, with no gap before it: a reader that begins there misses no
+        event."""
         place = (tenant, project)
-        solid = self._holes.solid(place)
+        solid = self._gaps.solid(place)
         if solid >= state.head:
             return solid
-        last = self._table.query(keys.feed_of(*place), keys.numbers(solid + 1), forward=False, limit=1, fields="#sk")
+        last = self._table.query(
+            keys.feed_of(*place), keys.numbers(solid + 1), forward=False, limit=1, fields="#sk"
+        )
         for item in last:
-            self._holes.close_up(place, position_of(item))
+            self._gaps.close_up(place, position_of(item))
             return max(position_of(item), solid)
         return solid
 
     def _run(self, query: EventQuery, start: int) -> Run:
-        """What comes after a position. It stops before positions that nobody has used yet."""
+        """The events after a position, up to the first position that is not used yet."""
         place = (query.tenant, query.project)
-        events: list[Recorded] = []
+        events: list[RecordedEvent] = []
         voids = 0
-        at, before = start, self._holes.solid(place)
+        at, before = start, self._gaps.solid(place)
         while True:
-            hole = range(0)
+            gap = range(0)
             fetch = max(FETCH_AT_LEAST, query.limit + 1 - len(events))
             for item in self._table.query(keys.feed_of(*place), keys.numbers(at + 1), limit=fetch):
                 position = position_of(item)
-                hole = range(max(at, before) + 1, position)
-                if hole:
+                gap = range(max(at, before) + 1, position)
+                if gap:
                     break
                 if is_event(item):
                     if len(events) == query.limit:
@@ -134,42 +166,66 @@ class Feeds:
                 else:
                     voids += 1
                 at = position
-            if not hole:
+            if not gap:
                 end = max(at, before)
-                self._holes.closed(place, start + 1, end)
-                self._holes.note(place)
+                self._gaps.closed(place, start + 1, end)
+                self._gaps.note(place)
                 return Run(events, end, voids)
-            self._holes.fill(place, hole)
-            before = self._holes.solid(place)
+            self._gaps.fill(place, gap)
+            before = self._gaps.solid(place)
 
     def _read_record(self, query: EventQuery, key: Key) -> EventPage:
-        """The history is read before the events and the base: if it was purged meanwhile, it is read again, from what is kept."""
+        """Reads the history before the events and the base. If it was purged meanwhile, it is read
+        again from the base on."""
         after, missing = query.after_version, 0
         for _ in range(MOST_TRIES):
             entries = self._entries(key, after, query.limit)
             positions = _positions(entries, after)
             wanted = positions[: query.limit]
-            feed, head, base_at = keys.feed_of(*key.place), keys.head_at(*key.place), keys.base_at(key)
-            known = self._holes.solid(key.place)
-            items = self._table.get_many([META, head, base_at, *(At(feed, keys.number(position)) for position in wanted)])
+            feed, head, base_at = (
+                keys.feed_of(*key.place),
+                keys.head_at(*key.place),
+                keys.base_at(key),
+            )
+            known = self._gaps.solid(key.place)
+            items = self._table.get_many(
+                [META, head, base_at, *(At(feed, keys.number(position)) for position in wanted)]
+            )
             base = items.get(base_at)
-            if base is not None and after < int_of(base, "v") - 1 and (not entries or entries[0].first < int_of(base, "v")):
+            if (
+                base is not None
+                and after < int_of(base, "v") - 1
+                and (not entries or entries[0].first < int_of(base, "v"))
+            ):
                 after = int_of(base, "v") - 1
                 continue
             state = self._state(*key.place, items, known)
             found = [items.get(At(feed, keys.number(position))) for position in wanted]
-            events = [recorded_in(item, *key.place) for item in found if item is not None and is_event(item)]
+            events = [
+                recorded_in(item, *key.place)
+                for item in found
+                if item is not None and is_event(item)
+            ]
             missing = len(wanted) - len(events)
             if not missing:
-                cursor = encode_cursor(state, self._holes.solid(key.place))
-                return EventPage(events, cursor, more=len(positions) > len(wanted), base=None if base is None else base["b"]["B"])
-        raise StoreCorrupt(f"table {self._table.name}: events of {'/'.join(key)} are missing: {missing} of a page")
+                cursor = encode_cursor(state, self._gaps.solid(key.place))
+                return EventPage(
+                    events,
+                    cursor,
+                    more=len(positions) > len(wanted),
+                    base=None if base is None else base["b"]["B"],
+                )
+        raise StoreCorrupt(
+            f"table {self._table.name}: events of {'/'.join(key)} are missing: {missing} of a page"
+        )
 
     def _entries(self, key: Key, after: int, limit: int) -> list[Entry]:
-        """Where the events after a version are: enough for the page, and one change more."""
+        """The history after a version: enough changes for the page, and one more."""
         entries: list[Entry] = []
         events = 0
-        for item in self._table.query(keys.history_of(key), keys.numbers(after + 1), limit=limit + 1):
+        for item in self._table.query(
+            keys.history_of(key), keys.numbers(after + 1), limit=limit + 1
+        ):
             entries.append(entry_in(item))
             events += entries[-1].last - max(after + 1, entries[-1].first) + 1
             if events > limit:
@@ -184,4 +240,86 @@ def entry_in(item: Item) -> Entry:
 
 def _positions(entries: list[Entry], after: int) -> list[int]:
     """The positions of the events after a version."""
-    return [entry.position_of(version) for entry in entries for version in range(max(after + 1, entry.first), entry.last + 1)]
+    return [
+        entry.position_of(version)
+        for entry in entries
+        for version in range(max(after + 1, entry.first), entry.last + 1)
+    ]
+
+
+# Waiting: own commits wake the waiter; commits of others are found by looking, ever less often
+
+LOOKS = Backoff(first=0.02, longest=0.25, jitter=0)
+"""Seconds between looks; a look reads one small item a project."""
+
+
+class Wakeup:
+    """Wakes the waiters of this store at its own commits, and when it is closed."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._count = 0
+        self.stopped = False
+
+    def wake(self, *, stop: bool = False) -> None:
+        """Wakes all waiters."""
+        with self._condition:
+            self._count += 1
+            self.stopped = self.stopped or stop
+            self._condition.notify_all()
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def wait(self, heard: int, seconds: float) -> bool:
+        """Waits for a wakeup after the last one that was heard. Was there one?"""
+        with self._condition:
+            return self._condition.wait_for(lambda: self._count != heard, seconds)
+
+
+def wait(
+    table: Table,
+    feeds: Feeds,
+    wakeup: Wakeup,
+    projects: Sequence[tuple[str, str]],
+    after: Sequence[str],
+    timeout: float,
+) -> None:
+    """Returns when one of the feeds has moved past its cursor, after `timeout` seconds, or when
+    told to stop."""
+    deadline = time.monotonic() + timeout
+    places = [
+        (tenant, project, decode_cursor(cursor))
+        for (tenant, project), cursor in zip(projects, after, strict=True)
+    ]
+    quiet = 1
+    while not wakeup.stopped:
+        heard = wakeup.count
+        states = feeds.states(projects)
+        if any(
+            _has_moved(table, place, state) for place, state in zip(places, states, strict=True)
+        ):
+            return
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        quiet = 1 if wakeup.wait(heard, min(LOOKS.pause(quiet), left)) else quiet + 1
+
+
+def _has_moved(table: Table, asked: tuple[str, str, CursorPosition], state: FeedState) -> bool:
+    """True for a lost cursor, too: reading will say so. A position that was only taken is not
+    enough: it must be written."""
+    tenant, project, place = asked
+    if (place.birth, place.epoch, place.feed) != (
+        state.birth,
+        state.epoch,
+        state.feed,
+    ) or place.position > state.head:
+        return True
+    if place.position == state.head:
+        return False
+    ahead = table.query(
+        keys.feed_of(tenant, project), keys.numbers(place.position + 1), limit=1, fields="#sk"
+    )
+    return any(True for _ in ahead) or place.position < state.purged_to

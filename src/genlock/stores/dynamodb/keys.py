@@ -1,23 +1,38 @@
-"""Where in the table everything is: the keys of its items, and the sort keys of its indexes.
+"""Keys and items: where the table has everything, and records and events as attributes.
 
-Names are joined by a tab, which sorts before every sign that a name can have; in case one has a tab in it, it is written in another
-way. So no two lists of names are joined alike, and joined names sort as the lists do.
+Names are joined by a tab, which sorts before every sign of a usual name; a tab inside a name is
+escaped. So different lists of names are joined differently, and joined names sort as the lists do.
+Attributes have short names because every item pays for them.
+
+| item | attributes |
+|---|---|
+| record | `v` version, `d` digest, `b` body, `st` state, `po` pool, `od` order, `du` due_at |
+| | `se` session, `pa` parent, `wa` waits_on; of the indexes: `rs`, `ds`, `sp`, `ss`, `pp` |
+| event | `k` kind, `i` id, `v` version, `d` digest, `b` body; a tombstone has none of them |
+| history | by the last version of a change: `n` number of events, `p` position of the last |
+| base | `b` base, `v` the first version that is kept |
+| head | `h` last position given, `so` position up to which there are no gaps |
+| | `pt` last purged position, `pu` number of purges |
+| meta | `bi` birth, `e` epoch, `f` format |
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 from genlock.errors import BadArgument, OverLimit
-from genlock.store import Index, Key
+from genlock.store import Change, Index, Key, NewEvent, RecordedEvent, Stored
 
 HASH_BYTES = 2048
 SORT_BYTES = 1024
-"""What DynamoDB takes as the two parts of a key."""
+"""The largest hash and sort key that DynamoDB takes."""
 
 POOL_BYTES = 400
-"""Of a pool's name, in the index; order and id have to find room behind it."""
+"""The longest name of a pool in the index: order and id need room behind it."""
 
 PART = "\t"
 _ESCAPE = "\n"
@@ -51,12 +66,22 @@ PLACES = "places"
 
 def joined(*names: str) -> str:
     """The names as one text."""
-    return check_text(PART.join([name.translate(_ESCAPED) if PART in name or _ESCAPE in name else name for name in names]))
+    return check_text(
+        PART.join(
+            [
+                name.translate(_ESCAPED) if PART in name or _ESCAPE in name else name
+                for name in names
+            ]
+        )
+    )
 
 
 def parted(text: str) -> list[str]:
     """The names again."""
-    return [name.replace(_ESCAPE + "1", PART).replace(_ESCAPE + "2", _ESCAPE) for name in text.split(PART)]
+    return [
+        name.replace(_ESCAPE + "1", PART).replace(_ESCAPE + "2", _ESCAPE)
+        for name in text.split(PART)
+    ]
 
 
 def beginning_with(*names: str) -> Span:
@@ -92,12 +117,12 @@ def numbers(first: int, last: int | None = None) -> Span:
 
 
 def place_at(tenant: str, project: str) -> At:
-    """That there is such a project."""
+    """The item that lists a project."""
     return At(PLACES, joined(tenant, project))
 
 
 def head_at(tenant: str, project: str) -> At:
-    """The head of a feed. Apart from the feed: everyone who writes writes here."""
+    """The head of a feed, apart from the feed, because every commit writes it."""
     return At(joined("head", tenant, project), "head")
 
 
@@ -117,7 +142,7 @@ def record_at(key: Key) -> At:
 
 
 def history_of(key: Key) -> str:
-    """The collection that says at which positions a record's events are, by version; and its base."""
+    """The collection with the positions of a record's events, by version, and with its base."""
     return joined("history", *key)
 
 
@@ -127,12 +152,12 @@ def base_at(key: Key) -> At:
 
 
 def waits_of(tenant: str, project: str, kind: str, dependency: str) -> str:
-    """The collection of those who wait on one, by id."""
+    """The collection of the records that wait on one, by id."""
     return joined("waits", tenant, project, kind, dependency)
 
 
 def wait_at(key: Key, dependency: str) -> At:
-    """That a record waits on another."""
+    """The entry that a record waits on another."""
     return At(waits_of(key.tenant, key.project, key.kind, dependency), plain(key.id))
 
 
@@ -140,12 +165,16 @@ def wait_at(key: Key, dependency: str) -> At:
 
 
 def pool_name(pool: str) -> str:
-    """A pool as it stands in the index. It may be as long as one likes, and a sort key may not."""
-    return pool if len(pool) * 4 <= POOL_BYTES else "#" + hashlib.sha256(check_text(pool).encode()).hexdigest()
+    """A pool's name in the index: a digest if it is too long for a sort key."""
+    return (
+        pool
+        if len(pool) * 4 <= POOL_BYTES
+        else "#" + hashlib.sha256(check_text(pool).encode()).hexdigest()
+    )
 
 
 def ready_sort(index: Index, id: str) -> str:
-    """By pool, order and id; whoever has no order comes first."""
+    """By pool, order and id; records without an order come first."""
     assert index.pool is not None
     return joined(pool_name(index.pool), "" if index.order is None else _PLAIN + index.order, id)
 
@@ -175,13 +204,152 @@ def check_sizes(key: Key, *, hashes: tuple[str, ...], sorts: tuple[str, ...]) ->
     for texts, most in ((hashes, HASH_BYTES), (sorts, SORT_BYTES)):
         for text in texts:
             if len(text) * 4 > most and len(text.encode()) > most:
-                raise OverLimit(f"the names of {'/'.join(key)[:200]} have {len(text.encode())} bytes together; this store takes {most}")
+                raise OverLimit(
+                    f"the names of {'/'.join(key)[:200]} have {len(text.encode())} bytes together; "
+                    f"this store takes {most}"
+                )
 
 
 def check_text(text: str) -> str:
-    """The same; `BadArgument` if it cannot be stored."""
+    """The text; `BadArgument` if it cannot be stored."""
     try:
         _ = text.isascii() or text.encode()
     except UnicodeEncodeError as error:
         raise BadArgument(f"there is text that cannot be stored ({error})") from error
     return text
+
+
+Item = Mapping[str, Mapping[str, Any]]
+"""An item as the driver has it: each attribute with its type."""
+
+INDEX_FIELDS = "#pk, #sk, #v, #d, #st, #po, #od, #du, #se, #pa, #wa, #rs, #ds, #sp, #ss, #pp"
+"""All of a record but its body."""
+
+
+@cache
+def names_in(*expressions: str) -> dict[str, str]:
+    """`ExpressionAttributeNames` for these. All names are written #name, as many short ones are
+    reserved words."""
+    return {
+        found: found[1:] for expression in expressions for found in re.findall(r"#\w+", expression)
+    }
+
+
+def text(value: str) -> dict[str, str]:
+    return {"S": value}
+
+
+def whole(value: int) -> dict[str, str]:
+    return {"N": str(value)}
+
+
+def binary(value: bytes) -> dict[str, bytes]:
+    return {"B": value}
+
+
+def key_item(at: At) -> dict[str, Any]:
+    """The key alone."""
+    return {"pk": text(at.pk), "sk": text(at.sk)}
+
+
+def at_of(item: Item) -> At:
+    """Where an item is."""
+    return At(item["pk"]["S"], item["sk"]["S"])
+
+
+def int_of(item: Item, name: str, default: int = 0) -> int:
+    """A number in an item, or the default."""
+    return int(item[name]["N"]) if name in item else default
+
+
+def _text_of(item: Item, name: str) -> str | None:
+    return item[name]["S"] if name in item else None
+
+
+# Records
+
+
+def record_item(change: Change) -> dict[str, Any]:
+    """A record as it is after the change."""
+    key, index = change.key, change.index
+    item = key_item(record_at(key)) | {
+        "v": whole(change.version), "d": binary(change.digest), "b": binary(change.body),
+        "st": text(index.state),
+    }  # fmt: skip
+    if index.order is not None:
+        item["od"] = text(index.order)
+    if index.pool is not None:
+        item |= {"po": text(index.pool), "rs": text(ready_sort(index, key.id))}
+    if index.due_at is not None:
+        item |= {"du": whole(index.due_at), "ds": text(due_sort(index.due_at, key.id))}
+    if index.session is not None:
+        session = session_hash(key.tenant, key.kind, index.session)
+        item |= {
+            "se": text(index.session),
+            "sp": text(session),
+            "ss": text(joined(key.project, key.id)),
+        }
+    if index.parent is not None:
+        item |= {"pa": text(index.parent), "pp": text(parent_hash(key, index.parent))}
+    if index.waits_on:
+        item["wa"] = {"L": [text(name) for name in index.waits_on]}
+    return item
+
+
+def waits_in(item: Item) -> tuple[str, ...]:
+    """The dependencies of a record."""
+    return tuple([name["S"] for name in item["wa"]["L"]]) if "wa" in item else ()
+
+
+def index_in(item: Item, waits_on: tuple[str, ...]) -> Index:
+    """The index fields of a record."""
+    return Index(
+        state=item["st"]["S"],
+        pool=_text_of(item, "po"),
+        order=_text_of(item, "od"),
+        due_at=int(item["du"]["N"]) if "du" in item else None,
+        session=_text_of(item, "se"),
+        parent=_text_of(item, "pa"),
+        waits_on=waits_on,
+    )
+
+
+def stored_in(item: Item, key: Key, *, found: bool = False) -> Stored:
+    """A record; with its pool and order if it was `found`."""
+    pool, order = (_text_of(item, "po"), _text_of(item, "od")) if found else (None, None)
+    return Stored(key, int(item["v"]["N"]), item["d"]["B"], item["b"]["B"], pool, order)
+
+
+# Events
+
+
+def event_item(key: Key, event: NewEvent, position: int) -> dict[str, Any]:
+    """An event in its feed."""
+    at = At(feed_of(key.tenant, key.project), number(position))
+    return key_item(at) | {
+        "k": text(key.kind), "i": text(key.id), "v": whole(event.version),
+        "d": binary(event.digest), "b": binary(event.body),
+    }  # fmt: skip
+
+
+def tombstone(feed: str, position: int) -> dict[str, Any]:
+    """A position without an event, now and for ever."""
+    return key_item(At(feed, number(position)))
+
+
+def position_of(item: Item) -> int:
+    """The position of an event or tombstone."""
+    return int(item["sk"]["S"])
+
+
+def is_event(item: Item) -> bool:
+    """Is it an event rather than a tombstone?"""
+    return "v" in item
+
+
+def recorded_in(item: Item, tenant: str, project: str) -> RecordedEvent:
+    """An event as it is kept."""
+    key = Key(tenant, project, item["k"]["S"], item["i"]["S"])
+    return RecordedEvent(
+        key, int(item["v"]["N"]), item["d"]["B"], item["b"]["B"], position_of(item)
+    )

@@ -2,20 +2,17 @@
 
 Implementation notes:
 
-- **Everything happens under one lock**, so every read is of one instant and every commit is all at once.
-- **Nothing lasts**: `limits.durable` is False. Several handles share one memory by `handle()`; it is gone with the last of them.
-- **Indexes are sorted lists in pieces** (ordered.py): the head of a pool costs the same whether it has ten records or a million.
-- **A fork parts the memories** silently, so in a child every call is an error, as with the other stores.
+- **One lock for everything**, so every read is of one instant and every commit is atomic.
+- **Nothing is durable**. Several handles share one memory by `handle()`; it ends with the last one.
+- **A fork would part the memories** silently, so in a child every call is an error.
 """
 
 from __future__ import annotations
 
 import io
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import BinaryIO
 
 from genlock.errors import BadArgument, Closed, ResultNotFound, StoreError
@@ -34,14 +31,12 @@ from genlock.store import (
     Query,
     Snapshot,
     Stored,
+    payload_name,
 )
-from genlock.stores.checks import check_changes, check_event_query, check_query
+from genlock.stores.checks import check_changes
 from genlock.stores.clock import SystemClock
-from genlock.stores.memory.data import Data, Row
-from genlock.stores.memory.indexes import key_of
-from genlock.stores.memory.ordered import Item
-from genlock.stores.pages import feed_page, record_page
-from genlock.stores.places import Place, decode_cursor, encode_token
+from genlock.stores.cursors import decode_cursor
+from genlock.stores.rows import Data
 
 
 class MemoryStore:
@@ -61,19 +56,29 @@ class MemoryStore:
         """Another handle on the same memory, as another process would have on a file."""
         return MemoryStore(clock=clock, shared=self)
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        """The records found among `keys`, the clock and the epoch."""
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        """The records among `keys`, the clock and the epoch; then one page for each query."""
         with self._entered() as data:
             rows = {key: data.rows[key] for key in keys if key in data.rows}
             found = {
-                key: Stored(key, row.version, row.digest, row.body, index=row.index if with_index else None) for key, row in rows.items()
+                key: Stored(
+                    key, row.version, row.digest, row.body, index=row.index if with_index else None
+                )
+                for key, row in rows.items()
             }
-            return Snapshot(found, self._clock.now(), data.epoch)
+            now, epoch = self._clock.now(), data.epoch
+        return Snapshot(found, [self.find(query) for query in queries], now, epoch)
 
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits."""
         with self._entered() as data:
             check_changes(changes, self.limits)
+            if epoch is not None and epoch != data.epoch:
+                return [Conflict()] * len(changes)
             answers = [data.write(change) for change in changes]
             data.lock.notify_all()
             return answers
@@ -81,30 +86,32 @@ class MemoryStore:
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         """Records by an index field, or how many there are by its value."""
         with self._entered() as data:
-            check_query(query, count_by)
-            if count_by is not None:
-                return Page(counts=_count(data, query, count_by))
-            if query.heads:
-                return Page(_heads(data, query))
-            found = list(islice(_matching(data, query), query.limit + 1))
-            records = [_stored(key, row) for _, key, row in found[: query.limit]]
-            return Page(records, encode_token(*found[query.limit - 1][0]) if len(found) > query.limit else None)
+            return data.find(query, count_by)
 
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""
         with self._entered() as data:
-            check_event_query(query)
-            state = data.state(query.tenant, query.project)
-            if query.record is None:
-                return feed_page(query, state, data.feed(query.tenant, query.project).after)
-            row = data.rows.get(query.record)
-            return record_page(query, state, row.events if row else (), row.base if row else None)
+            return data.read_events(query)
 
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
-        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
+        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is
+        closed."""
         with self._entered() as data:
-            feeds = [(*place, decode_cursor(cursor)) for place, cursor in zip(projects, after, strict=True)]
-            data.lock.wait_for(lambda: self._closed or any(_has_moved(data, *feed) for feed in feeds), timeout)
+            feeds = [
+                (*place, decode_cursor(cursor))
+                for place, cursor in zip(projects, after, strict=True)
+            ]
+            data.lock.wait_for(
+                lambda: self._closed or any(data.has_moved(*feed) for feed in feeds), timeout
+            )
+        return ()
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         """Drops the record's events below `before_version` and swaps `base` in."""
@@ -112,7 +119,7 @@ class MemoryStore:
             data.purge(key, before_version, base)
 
     def payloads(self) -> Payloads:
-        """Beside the records."""
+        """The payloads of this memory."""
         with self._entered():
             return MemoryPayloads(self)
 
@@ -120,12 +127,14 @@ class MemoryStore:
         """Only upwards."""
         with self._entered() as data:
             if epoch <= data.epoch:
-                raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above {data.epoch}")
+                raise BadArgument(
+                    f"the epoch goes only upwards, and {epoch} is not above {data.epoch}"
+                )
             data.epoch = epoch
             data.lock.notify_all()
 
     def audit(self) -> Audit:
-        """Nothing can be misplaced here."""
+        """All tenants and projects. No record can be misplaced here."""
         with self._entered() as data:
             return Audit(sorted({key.place for key in data.rows}))
 
@@ -140,7 +149,10 @@ class MemoryStore:
     def _entered(self) -> Iterator[Data]:
         """The memory, under its lock."""
         if os.getpid() != self._pid:
-            raise StoreError(f"this memory is of process {self._pid}; a store does not survive fork: open it anew")
+            raise StoreError(
+                f"this memory is of process {self._pid}; a store does not survive fork: open it "
+                "again"
+            )
         with self._data.lock:
             if self._closed:
                 raise Closed("the store is closed")
@@ -154,7 +166,7 @@ class MemoryPayloads:
         self._store = store
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        """What is there stays."""
+        """Keeps a payload unless it is there already."""
         with self._store._entered() as memory:
             memory.payloads.setdefault((key, digest), bytes(data))
 
@@ -171,39 +183,7 @@ class MemoryPayloads:
         with self._store._entered() as memory:
             memory.payloads.pop((key, digest), None)
 
-
-def _matching(data: Data, query: Query) -> Iterator[tuple[Item, Key, Row]]:
-    for item in data.indexes.items(query):
-        key = key_of(query, item)
-        row = data.rows[key]
-        if query.state is None or row.index.state == query.state:
-            yield item, key, row
-
-
-def _heads(data: Data, query: Query) -> list[Stored]:
-    found: list[tuple[Item, Key, Row]] = []
-    for pool in data.indexes.pools(query.tenant, query.project or "", query.kind):
-        of_pool = Query(query.tenant, query.project, query.kind, query.state, pool=pool)
-        found += islice(_matching(data, of_pool), query.heads)
-    return [_stored(key, row) for _, key, row in sorted(found, key=lambda each: each[0])]
-
-
-def _count(data: Data, query: Query, count_by: str) -> dict[str, int]:
-    values: Counter[str] = Counter()
-    for _, key, row in _matching(data, query):
-        if query.heads and row.index.pool is None:
-            continue
-        value = key.project if count_by == "project" else getattr(row.index, count_by)
-        if value is not None:
-            values[value] += 1
-    return dict(values)
-
-
-def _stored(key: Key, row: Row) -> Stored:
-    return Stored(key, row.version, row.digest, row.body, row.index.pool, row.index.order)
-
-
-def _has_moved(data: Data, tenant: str, project: str, place: Place) -> bool:
-    """Also if the cursor is lost: reading will say so."""
-    state = data.state(tenant, project)
-    return (place.birth, place.epoch, place.feed, place.position) != (state.birth, state.epoch, state.feed, state.head)
+    def names(self) -> list[str]:
+        """The names of all payloads."""
+        with self._store._entered() as memory:
+            return [payload_name(key, digest) for key, digest in memory.payloads]

@@ -1,3 +1,3 @@
-"""The store in a MySQL or MariaDB database."""
+"""A store in a MySQL or MariaDB database."""
 
 from genlock.stores.mysql.store import MySQLStore as MySQLStore

@@ -1,7 +1,8 @@
-"""The named statements of queries.sql, and the numbered migrations, for tables with one prefix.
+"""The statements and migrations of the tables with one prefix, and their values as literals.
 
-The files are written for tables whose names begin with genlock_; another beginning is put in its place here. A value is written as
-`:name`, and filled in as a literal (text.py): MySQL has no way to send a whole commit with its values apart.
+The files are written for tables whose names begin with genlock_; another beginning is put in its
+place here. MySQL has no way to send a whole commit with its values apart. So values are filled into
+the statement as literals, in bytes: the connection is binary, and no character set has a say.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import re
 from functools import cache
 from pathlib import Path
 
-from genlock.stores.migrations import Migration, named_statements, newest_of, read_migrations, without_comments
-from genlock.stores.mysql.text import Statement
+from genlock.stores.migrations import Migration, read_migrations, without_comments
+from genlock.stores.sql import statements
 
 _HERE = Path(__file__).parent
 _PREFIX = re.compile(r"\bgenlock_")
@@ -19,9 +20,54 @@ _TABLE = re.compile(r"^CREATE TABLE IF NOT EXISTS (\w+)", re.MULTILINE)
 
 _QUERIES = (_HERE / "queries.sql").read_text("utf-8")
 _MIGRATIONS = read_migrations(_HERE / "migrations")
+_VALUE = re.compile(r":([a-z_]+)")
 
-FORMAT = newest_of(_MIGRATIONS)
-"""The format of tables that this version has made."""
+Value = str | bytes | int | None | tuple[str, ...]
+
+
+class Sql(bytes):
+    """Part of a statement, and not a value."""
+
+
+class Statement:
+    """A statement whose values have names."""
+
+    def __init__(self, text: str) -> None:
+        parts = _VALUE.split(text)
+        self._text = [part.encode() for part in parts[::2]]
+        self._names = parts[1::2]
+
+    def filled(self, **values: Value) -> Sql:
+        """The statement with these values."""
+        parts = [self._text[0]]
+        for name, text in zip(self._names, self._text[1:], strict=True):
+            parts += (literal(values[name]), text)
+        return Sql(b"".join(parts))
+
+
+def literal(value: Value) -> bytes:
+    """The value as it is written in a statement."""
+    match value:
+        case Sql():
+            return value
+        case None:
+            return b"NULL"
+        case int():
+            return b"%d" % value
+        case str():
+            return quoted(value.encode())
+        case bytes():
+            return quoted(value)
+        case tuple():
+            return b"(%b)" % b",".join([quoted(each.encode()) for each in value])
+
+
+def quoted(data: bytes) -> bytes:
+    """Only two bytes have a meaning between quotes: a statement is sent with its length."""
+    if b"\\" in data or b"'" in data:
+        data = data.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+    return b"'%b'" % data
+
 
 Queries = dict[str, Statement]
 
@@ -29,14 +75,21 @@ Queries = dict[str, Statement]
 @cache
 def queries_for(prefix: str) -> Queries:
     """Statements by name."""
-    return {name: Statement(text) for name, text in named_statements(_PREFIX.sub(prefix, _QUERIES)).items()}
+    return statements(_PREFIX.sub(prefix, _QUERIES), Statement)
 
 
 def tables_for(prefix: str) -> tuple[str, ...]:
     """The names of all tables of a store, and no others: another prefix may begin with this one."""
-    return tuple(_PREFIX.sub(prefix, name) for migration in _MIGRATIONS for name in _TABLE.findall(migration.script))
+    return tuple(
+        _PREFIX.sub(prefix, name)
+        for migration in _MIGRATIONS
+        for name in _TABLE.findall(migration.script)
+    )
 
 
 def migrations_for(prefix: str) -> tuple[Migration, ...]:
     """Each of them, in order, as one packet takes it."""
-    return tuple(migration._replace(script=without_comments(_PREFIX.sub(prefix, migration.script))) for migration in _MIGRATIONS)
+    return tuple(
+        migration._replace(script=without_comments(_PREFIX.sub(prefix, migration.script)))
+        for migration in _MIGRATIONS
+    )

@@ -1,4 +1,4 @@
--- Every statement of the store, by name. Loaded once for each prefix by queries.py. Values are written :so.
+-- Every statement of the store, by name. queries.py loads them once for each prefix. Values are written :so.
 --
 -- Statements are plain enough for MySQL and MariaDB alike: no RETURNING, no LATERAL, no lists of columns after a derived table.
 -- Where the server could choose a bad way while a table is small, and keep to it, STRAIGHT_JOIN and FORCE INDEX leave it no choice.
@@ -29,7 +29,7 @@ INSERT IGNORE INTO genlock_migration (number, name, applied_at, applied_by)
 VALUES (:number, :name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), :version);
 
 -- name: set_format
-INSERT INTO genlock_meta (one, format, made_by, birth, epoch) VALUES (1, :format, :made_by, :birth, 0)
+INSERT INTO genlock_meta (one, format, made_by, birth, epoch) VALUES (1, :format, :version, :birth, 0)
 ON DUPLICATE KEY UPDATE format = VALUES(format), made_by = VALUES(made_by);
 
 
@@ -78,7 +78,7 @@ FROM genlock_waits AS w LEFT JOIN genlock_project AS p ON p.id = w.project
 LEFT JOIN genlock_record AS r ON r.project = w.project AND r.kind = w.kind AND r.name = w.name;
 
 
--- Writing. A commit is one packet of these; see writing.py, and ADR 13.
+-- Writing. A commit is one packet of these; see commit.py, and ADR 13.
 
 -- name: number_place
 -- A name that has no number yet stops the packet: a subquery may have one row only. Then it is given one, outside of the commit.
@@ -175,13 +175,13 @@ COMMIT;
 UPDATE genlock_meta SET epoch = :epoch WHERE epoch < :epoch;
 
 
--- Which server this is; see servers.py.
+-- Which server this is; see open.py.
 
 -- name: look_at_server
 -- Two lists that have what there is: to ask for a variable that a server does not have is an error.
 SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'server_uuid', 'server_id', 'wsrep_on', 'group_replication_group_name');
 SHOW GLOBAL STATUS WHERE Variable_name = 'wsrep_cluster_state_uuid';
-SELECT s.mark, m.epoch FROM genlock_server AS s, genlock_meta AS m;
+SELECT s.mark, m.epoch, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) FROM genlock_server AS s, genlock_meta AS m;
 
 -- name: stop_elsewhere
 -- Ends the packet if the store was written to on another server since this connection asked.
@@ -195,9 +195,7 @@ SELECT mark FROM genlock_server FOR UPDATE;
 UPDATE genlock_server SET mark = :mark, since = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
 -- name: begin_epoch
--- Made of the time, and not the last one plus one: see docs/adr/0014.
-UPDATE genlock_meta SET epoch = GREATEST(epoch + 1,
-    (TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - (SELECT MIN(applied_at) FROM genlock_migration)) DIV 1000000 * 16 + :digit);
+UPDATE genlock_meta SET epoch = GREATEST(epoch + 1, :number);
 
 -- name: unlock_server
 COMMIT;
@@ -211,10 +209,10 @@ SELECT m.birth, m.epoch, COALESCE(p.head, 0), COALESCE(p.purged_to, 0), COALESCE
 FROM genlock_meta AS m LEFT JOIN genlock_project AS p ON p.tenant = :tenant AND p.project = :project;
 
 -- name: read_feed
-(SELECT m.epoch, '', m.birth, COALESCE(p.head, 0), COALESCE(p.purged_to, 0), COALESCE(p.purges, 0)
+(SELECT m.epoch, '', '', COALESCE(p.head, 0), m.birth, '', COALESCE(p.purged_to, 0), COALESCE(p.purges, 0)
 FROM genlock_meta AS m LEFT JOIN genlock_project AS p ON p.tenant = :tenant AND p.project = :project)
 UNION ALL
-(SELECT e.at % 1099511627776, e.kind, e.name, e.version, e.digest, e.body
+(SELECT e.at % 1099511627776, e.kind, e.name, e.version, e.digest, e.body, 0, 0
 FROM genlock_project AS p STRAIGHT_JOIN genlock_event AS e FORCE INDEX (PRIMARY)
 ON e.at > p.id * 1099511627776 + :position AND e.at < (p.id + 1) * 1099511627776
 WHERE p.tenant = :tenant AND p.project = :project
@@ -404,6 +402,9 @@ INSERT INTO genlock_piece (payload, number, data) VALUES :rows;
 
 -- name: find_payload
 SELECT id, size FROM genlock_payload WHERE name = :name;
+
+-- name: payload_names
+SELECT name FROM genlock_payload;
 
 -- name: read_piece
 SELECT data FROM genlock_piece WHERE payload = :payload AND number = :number;

@@ -1,4 +1,4 @@
-"""What a URL says: where the server is, and our own options."""
+"""The settings in a URL: where the server is, and Genlock's own options."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DRIVER = ("unix_socket", "ssl", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify_id
 
 
 class Settings(NamedTuple):
-    """All that one store's connections have in common."""
+    """The settings that all connections of one store share."""
 
     arguments: Mapping[str, Any]
-    """What the driver is given."""
+    """The driver's arguments."""
     where: str
     """For messages: without the password."""
     prefix: str = "genlock_"
@@ -34,13 +34,22 @@ class Settings(NamedTuple):
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if it cannot be meant."""
+    """The settings in a URL; `BadArgument` if the URL makes no sense."""
     options = Options(url, "MySQL", (*_OWN, *_DRIVER))
-    strangers = [name for name, _ in parse_qsl(options.rest.partition("?")[2], keep_blank_values=True)]
+    strangers = [
+        name for name, _ in parse_qsl(options.rest.partition("?")[2], keep_blank_values=True)
+    ]
     if strangers:
-        raise BadArgument(f"there is no option {strangers[0]!r} in a MySQL URL; there are: {', '.join((*_OWN, *_DRIVER))}")
+        raise BadArgument(
+            f"there is no option {strangers[0]!r} in a MySQL URL; there are: "
+            f"{', '.join((*_OWN, *_DRIVER))}"
+        )
     prefix = options.read("prefix", _prefix, "genlock_")
-    arguments = {**_address(options.rest), **_security(options), "connect_timeout": options.read("connect_timeout", seconds, 5.0)}
+    arguments = {
+        **_address(options.rest),
+        **_security(options),
+        "connect_timeout": options.read("connect_timeout", seconds, 5.0),
+    }
     if not options.read("ssl", switch, _leaves_the_machine(arguments)):
         arguments["ssl_disabled"] = True
     place = arguments.get("unix_socket") or f"{arguments['host']}:{arguments['port']}"
@@ -59,14 +68,25 @@ def _address(url: str) -> dict[str, Any]:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        # What could not be read may be a piece of a password.
-        raise BadArgument(f"this is no MySQL URL, its address cannot be read: write mysql://user:password@host:{_PORT}/database") from None
+        # The unreadable part may be a piece of a password.
+        raise BadArgument(
+            "this is no MySQL URL, its address cannot be read: write "
+            f"mysql://user:password@host:{_PORT}/database"
+        ) from None
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
-        raise BadArgument(f"a MySQL URL names one database: write mysql://user:password@host:{_PORT}/database")
+        raise BadArgument(
+            f"a MySQL URL names one database: write mysql://user:password@host:{_PORT}/database"
+        )
     user = unquote(parts.username) if parts.username is not None else os.environ.get("USER", "root")
     password = unquote(parts.password) if parts.password is not None else ""
-    return {"host": host or "localhost", "port": port or _PORT, "user": user, "password": password, "database": database}
+    return {
+        "host": host or "localhost",
+        "port": port or _PORT,
+        "user": user,
+        "password": password,
+        "database": database,
+    }
 
 
 def _security(options: Options) -> dict[str, Any]:
@@ -80,8 +100,11 @@ def _security(options: Options) -> dict[str, Any]:
 
 
 def _leaves_the_machine(arguments: Mapping[str, Any]) -> bool:
-    """Then it is encrypted, if the server can; to get ready for that takes the driver longer than to connect."""
-    return ("unix_socket" not in arguments and arguments["host"] not in _HERE) or any(name.startswith("ssl_") for name in arguments)
+    """Then it is encrypted, if the server can. Not always, because the driver takes longer to
+    prepare for that than to connect."""
+    return ("unix_socket" not in arguments and arguments["host"] not in _HERE) or any(
+        name.startswith("ssl_") for name in arguments
+    )
 
 
 def _prefix(text: str) -> str:

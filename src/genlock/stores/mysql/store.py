@@ -1,256 +1,250 @@
-"""The MySQL store: tables with one prefix in a database of MySQL or MariaDB, any number of machines.
+"""The MySQL store: tables with one prefix in a database of MySQL or MariaDB, any number of
+machines.
 
 Implementation notes:
 
-- **A commit is one packet** of a few statements (writing.py, ADR 13), and so is a load: whatever is in them, they are one round trip.
-  PyMySQL fills values in as text anyway; here it is done for the whole packet at once, in bytes.
-- **MySQL says how many rows were written, not which**, and has no RETURNING. One INSERT … ON DUPLICATE KEY UPDATE locks, compares and
-  writes. Its count tells whether all changes fitted, which is nearly always so. If not, the packet stops, the server is asked which did,
-  and these are sent again after a rollback.
-- **Names are VARBINARY**: the collations of MySQL take letters for each other and ignore trailing blanks. The connection is binary too, so
-  that no character set has a say in anything.
-- **Names are numbered by the server**, looked up in every commit: a number remembered here would be another's after a failover. A new
-  name is added outside of the commit, and nobody waits for it.
-- **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last position in them. What still ends in a
-  deadlock is tried again after a random pause; nothing was written.
-- **A replica that was promoted** is another server. Each connection asks which it is before it first writes, and raises the epoch if it
-  is not the one that was kept (servers.py, ADR 35); what was decided before is a conflict, and is decided anew.
-- **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection, whatever the server's defaults are.
-- **Nobody is told** of a commit by the server, so one thread looks for all who wait here (waiting.py).
-- **Durable** is what is flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1 where there is a binary log, for
-  without it the log decides after a crash what has happened.
-- **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is OutcomeUnknown. An idle connection that
-  the server has closed is noticed without a round trip, and replaced.
-- **Forks**: a child must not use what it inherited. Its every call is an error, and it says no farewell on its parent's connections.
+- **A commit is one packet** of a few statements (commit.py, ADR 13), and so is a load. Each is one
+  round trip, whatever is in it. PyMySQL fills values in as text anyway; here the whole packet is
+  filled in at once, in bytes.
+- **MySQL says how many rows were written, not which**, and has no RETURNING. One INSERT … ON
+  DUPLICATE KEY UPDATE locks, compares and writes. Its count tells whether all changes fitted, which
+  is nearly always so. If not, the packet stops, the server is asked which did, and these are sent
+  again after a rollback.
+- **Names are VARBINARY**: the collations of MySQL take letters for each other and ignore trailing
+  blanks. The connection is binary, too, so no character set has a say in anything.
+- **The server numbers names**, and every commit looks them up: a number remembered here would be
+  another name's after a failover. A new name is added outside of the commit, and nobody waits for
+  it.
+- **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last
+  position in them. What still ends in a deadlock is tried again after a random pause; nothing was
+  written.
+- **A promoted replica** is another server. Each connection asks which it is before it first writes,
+  and raises the epoch if it is not the one that was kept (open.py, ADR 35). What was decided before
+  is a conflict and is decided again.
+- **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection,
+  whatever the server's defaults are.
+- **The server notifies nobody** of a commit, so one thread looks for all that wait here
+  (watcher.py).
+- **Durable** means flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1
+  where there is a binary log, because that log decides after a crash what has happened.
+- **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is
+  OutcomeUnknown. An idle connection that the server has closed is noticed without a round trip, and
+  replaced.
+- **Forks**: a child must not use what it inherited. Its every call is an error, and it does not
+  close its parent's connections.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from genlock.errors import BadArgument, OutcomeUnknown, StoreError
-from genlock.failpoints import hit
-from genlock.store import (
-    Audit,
-    Change,
-    Clock,
-    Committed,
-    Conflict,
-    EventPage,
-    EventQuery,
-    Key,
-    Limits,
-    Look,
-    Page,
-    Payloads,
-    Query,
-    Sent,
-    Snapshot,
-    Stored,
-)
-from genlock.stores.checks import check_changes, check_event_query, check_query
-from genlock.stores.door import Door, Faults
-from genlock.stores.histories import Histories
-from genlock.stores.links import Links
-from genlock.stores.moves import Moves
-from genlock.stores.mysql import feed, finding, loading, writing
-from genlock.stores.mysql.faults import Broken, Refused, Unreachable, commit_fault_of, fault_of, stepped_down
-from genlock.stores.mysql.link import Link, open_link
-from genlock.stores.mysql.opening import open_schema
-from genlock.stores.mysql.payloads import TablePayloads
-from genlock.stores.mysql.queries import queries_for
-from genlock.stores.mysql.servers import heed
+from genlock.errors import StoreCorrupt
+from genlock.store import Audit, Change, Clock, Key, Payloads, Query, Stored
+from genlock.stores.connection_pool import Refused
+from genlock.stores.mysql.commit import commit, portions
+from genlock.stores.mysql.connection import Answer, MySQLConnection, Row, connect
+from genlock.stores.mysql.errors import ERRORS
+from genlock.stores.mysql.open import MySQLSchema, server_of
+from genlock.stores.mysql.queries import Queries, Sql, Statement, queries_for, quoted
 from genlock.stores.mysql.settings import settings_of
-from genlock.stores.mysql.waiting import Watcher
-from genlock.stores.places import feed_mark
-from genlock.stores.sending import Course, begin, run
-from genlock.stores.talks import hold, hold_all
+from genlock.stores.mysql.watcher import Watcher
+from genlock.stores.payloads import PIECE, Enter, TablePayloads
+from genlock.stores.round_trips import Exchange, Steps
+from genlock.stores.server import Answers, FeedEnd, Loaded, Project
+from genlock.stores.sql import NO_META, SqlStore, key_values, with_index
 from genlock.typed_json import decode
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-WRITERS = 4
-_FAULTS = Faults((Refused, Broken, Unreachable), fault_of, commit_fault_of, stepped_down, (UnicodeEncodeError,))
+PIECES_AT_ONCE = 8
+"""As many as a packet takes whose size is still the smallest default, 16 MB, with every byte of
+them escaped."""
+_stored = partial(tuple.__new__, Stored)  # takes half the time of the class itself
+
+Group = tuple[str, str, str]
 
 
-class MySQLStore:
-    """`genlock.store.Store` in a MySQL or MariaDB database. The tables are created if they are missing, the database is not."""
+class MySQLStore(SqlStore[MySQLConnection, Statement]):
+    """`genlock.store.Store` in a MySQL or MariaDB database. The tables are created if they are
+    missing, the database is not."""
 
-    limits: Limits
+    name = "mysql"
+    errors = ERRORS
+    after_pool = tuple[str | None, str]
+    after_due = tuple[int, str]
+    first_row = ""
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
-        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if there are no tables yet."""
-        self._settings = settings_of(url)
-        self._where = self._settings.where
-        self._queries = queries_for(self._settings.prefix)
-        self._clock = clock
-        self._links = Links(partial(open_link, self._settings), self._settings.pool, self._where)
-        self._door = Door(self._links, self._where, _FAULTS)
-        self._entered = self._door.entered
-        self._moves = Moves()
-        self._histories = Histories()
-        self._watcher = Watcher(self._entered, self._queries, self._moves)
-        try:
-            with self._entered() as link:
-                self._open(link, create=create)
-        except BaseException:
-            self.close()
-            raise
-        self._door.look_again = self._open
+        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if
+        there are no tables yet."""
+        self._settings = settings = settings_of(url)
+        self._queries = queries_for(settings.prefix)
+        super().__init__(partial(connect, settings), settings.pool, settings.where, clock)
+        self._listener = self._watcher = Watcher(self._entered, self._queries, self._notifications)
+        self._start(create=create)
 
-    def _open(self, link: Link, *, create: bool = False) -> None:
-        """Also for a replica that may have been promoted since."""
-        server = open_schema(link, self._settings, create=create)
+    def _open(self, connection: MySQLConnection, *, create: bool = False) -> None:
+        server = MySQLSchema(self._settings).open(connection, create=create)
         self._most_bytes = server.most_bytes
-        clocked = self._clock is None
-        self.limits = Limits(
-            writers=WRITERS, shared=True, durable=server.syncs, server_clock=clocked, read_only=server.standby, looks=True, sends=True
+        read_only = "can only be read: the server is a replica, or is set to read_only"
+        self._opened(durable=server.syncs, read_only=read_only if server.standby else "")
+
+    @staticmethod
+    def _rows_of(answer: Answer) -> Sequence[Row]:
+        return answer.rows
+
+    def _load(self, keys: Sequence[Key]) -> Exchange[Loaded]:
+        return load(self._queries, keys)
+
+    def _indexed(self, key: Key) -> Exchange[Stored | None]:
+        values = key_values(key)
+        records: Answer = yield self._queries["load_index"].filled(**values)
+        entries: Answer = yield self._queries["load_waits"].filled(**values)
+        found_by = {dependency.decode() for (dependency,) in entries.rows}
+        return next((with_index(key, row, found_by) for row in records.rows), None)
+
+    def _write(
+        self,
+        connection: MySQLConnection,
+        changes: Sequence[Change],
+        epoch: int | None,
+        answers: Answers,
+    ) -> Steps[None]:
+        decided = self._epochs.present if epoch is None else epoch
+        self._identify_once(connection)
+        if not self._epochs.admits(decided):
+            return
+        for portion in portions(changes, self._most_bytes):
+            seconds = self._settings.lock_timeout
+            written = yield from commit(connection, self._queries, portion, seconds)
+            if written is None:
+                self._identify(connection)
+                return
+            answers += written
+
+    def _server_of(self, connection: MySQLConnection) -> tuple[bytes, int]:
+        return server_of(connection, self._queries)
+
+    def _heads(self, query: Query) -> Exchange[Sequence[Row]]:
+        """First which pools there are, and then one search each, all in one statement."""
+        values = {"tenant": query.tenant, "project": query.project}
+        offered: Answer = yield self._queries["offered_pools"].filled(**values)
+        if not offered.rows:
+            return []
+        find = partial(
+            self._queries["find_head"].filled,
+            kind=query.kind,
+            state=query.state,
+            most=query.heads,
+            **values,
         )
-        self._door.read_only = "can only be read: the server is a replica, or is set to read_only" if server.standby else ""
+        found: Answer = yield b"\nUNION ALL\n".join([find(pool=pool) for (pool,) in offered.rows])
+        return sorted(found.rows, key=lambda row: (row[6] is not None, row[6], row[7]))
 
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        """The records found among `keys`, the clock and the epoch."""
-        with self._entered() as link:
-            records, epoch, now = hold(loading.load(self._queries, () if with_index else keys), link.exchange)
-            if with_index:
-                records = loading.load_with_index(link, self._queries, keys)
-        return self._snapshot(keys, records, epoch, now)
+    def wait(
+        self,
+        projects: Sequence[Project],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[Project]:
+        """Returns when one of the feeds no longer ends at its cursor, after `timeout` seconds, or
+        when the store is closed."""
+        self._guard.check()
+        with self._watcher.watched(projects):
+            return super().wait(projects, after, timeout, others=others)
 
-    def _snapshot(self, keys: Sequence[Key], records: dict[Key, Stored], epoch: int, now: int) -> Snapshot:
-        self._histories.decided.loaded(keys, epoch)
-        return Snapshot(records, self._clock.now() if self._clock else _EPOCH + timedelta(microseconds=now), epoch)
+    def _feed_ends(self, projects: Sequence[Project]) -> list[FeedEnd]:
+        ends = self._watcher.look(projects)
+        return [ends[project] for project in projects]
 
-    def look(self, keys: Sequence[Key], queries: Sequence[Query]) -> Look:
-        """A load and some finds; of these the heads of pools take two trips, and all others go along with the first."""
-        with self._entered() as link:
-            for query in queries:
-                check_query(query, None)
-            talks = [loading.load(self._queries, keys), *(finding.find(self._queries, query) for query in queries)]
-            loaded, *pages = hold_all(talks, link.exchange)
-        snapshot = self._snapshot(keys, *loaded)
-        for page in pages:  # what was found was read after what was loaded, or with it
-            self._histories.decided.found([record.key for record in page.records], snapshot.epoch)
-        return Look(snapshot, pages)
-
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
-        """Writes each change that still fits, durably."""
-        return run(self._commit(changes))
-
-    def send(self, changes: Sequence[Change]) -> Sent:
-        """The same, begun if there is a connection to spare."""
-        return begin(self._commit, changes, self._links.under_way)
-
-    def _commit(self, changes: Sequence[Change]) -> Course[Sequence[Committed | Conflict]]:
-        answers: list[Committed | Conflict] = []
+    def _purge(
+        self, connection: MySQLConnection, key: Key, before_version: int, base: bytes
+    ) -> None:
         try:
-            with self._entered(writes=True) as link:
-                check_changes(changes, self.limits)
-                if not changes:
-                    return []
-                hit("mysql.commit.before")
-                if self._admits(link, changes):
-                    for portion in writing.portions(changes, self._most_bytes):
-                        written = yield from writing.commit(link, self._queries, portion, self._settings.lock_timeout)
-                        if written is None:
-                            self._heed(link)
-                            break
-                        answers += written
-                hit("mysql.commit.after")
-        except StoreError as error:
-            if answers and not isinstance(error, OutcomeUnknown):
-                raise OutcomeUnknown(f"{error}; of what came before it in the same commit, some was written") from error
-            raise
-        finally:
-            places = {change[0][:2] for change, answer in zip(changes, answers, strict=False) if type(answer) is Committed}
-            if places:
-                self._moves.tell([feed_mark(*place) for place in places])
-        return [*answers, *[Conflict()] * (len(changes) - len(answers))]
-
-    def _admits(self, link: Link, changes: Sequence[Change]) -> bool:
-        """Was this decided in the present epoch? Asks the server for it, if nobody has by this connection."""
-        began = self._histories.present
-        if link.mark is None:
-            self._heed(link)
-        return self._histories.admits([change[0] for change in changes], began)
-
-    def _heed(self, link: Link) -> None:
-        """Asks which server this is, and in which epoch."""
-        link.mark, epoch = heed(link, self._queries)
-        self._histories.heard(epoch)
-
-    def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field, or how many there are by its value."""
-        with self._entered() as link:
-            check_query(query, count_by)
-            if count_by is not None:
-                return finding.count(link, self._queries, query, count_by)
-            epoch = self._histories.decided.last
-            page = hold(finding.find(self._queries, query), link.exchange)
-        self._histories.decided.found([record.key for record in page.records], epoch)
-        return page
-
-    def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
-        with self._entered() as link:
-            check_event_query(query)
-            return feed.read_events(link, self._queries, query)
-
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
-        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        self._door.check()
-        self._watcher.wait(projects, after, timeout)
-
-    def purge(self, key: Key, before_version: int, base: bytes) -> None:
-        """Drops the record's events below `before_version` and swaps `base` in."""
-        tenant, project, kind, name = key
-        with self._entered(writes=True) as link:
-            statement = self._queries["purge"].filled(
-                tenant=tenant, project=project, kind=kind, name=name, before=before_version, base=base
+            connection.rows(
+                self._queries["purge"], before=before_version, base=base, **key_values(key)
             )
-            try:
-                link.run(statement)
-            except Refused:
-                link.roll_back()
-                raise
-        hit("mysql.purge.done")
+        except Refused:
+            connection.command("ROLLBACK")
+            raise
 
-    def payloads(self) -> Payloads:
-        """A table beside the records."""
-        self._door.check()
-        return TablePayloads(self._entered, self._queries, self._most_bytes)
+    def _payloads(self) -> Payloads:
+        return MySQLPayloads(self._entered, self._queries, self._most_bytes)
 
-    def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
-        with self._entered(writes=True) as link:
-            if not link.run(self._queries["raise_epoch"].filled(epoch=epoch))[0].affected:
-                raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
-        self._histories.heard(epoch)  # no connection has to tell who knows it from himself
+    def _raise_epoch(self, connection: MySQLConnection, epoch: int) -> bool:
+        (answer,) = connection.run(self._queries["raise_epoch"].filled(epoch=epoch))
+        return bool(answer.affected)
 
-    def audit(self) -> Audit:
-        """The places that there are, and what belongs to none of them."""
-        with self._entered() as link:
-            places = [(tenant.decode(), project.decode()) for tenant, project in link.rows(self._queries["all_places"])]
-            faults = [what.decode() for (what,) in link.rows(self._queries["audit"])]
-            return Audit(places, faults + _stray_waits(link.rows(self._queries["audit_waits"])))
+    def _audit(self, connection: MySQLConnection) -> Audit:
+        projects = [
+            (tenant.decode(), name.decode())
+            for tenant, name in connection.rows(self._queries["all_places"])
+        ]
+        faults = [fault.decode() for (fault,) in connection.rows(self._queries["audit"])]
+        entries = connection.rows(self._queries["audit_waits"])
+        return Audit(projects, faults + _stray_waits(entries))
 
-    def close(self) -> None:
-        """Whoever is at work finishes. In a forked child it only forgets."""
-        if self._door.is_shut:
-            return
-        self._door.is_shut = True
-        if not self._door.is_ours:
-            return
-        self._moves.close()
-        self._watcher.close()
-        self._links.close()
+
+def load(queries: Queries, keys: Sequence[Key]) -> Exchange[Loaded]:
+    """Half of the hot path, in one round trip: the records, the epoch and the time."""
+    groups: dict[Group, dict[str, Key]] = {}
+    for key in keys:
+        groups.setdefault(key[:3], {})[key[3]] = key
+    parts: list[bytes] = [queries["load"].filled()]
+    for at, ((tenant, project, kind), names) in enumerate(groups.items()):
+        parts.append(
+            queries["load_shelf"].filled(
+                shelf=at, tenant=tenant, project=project, kind=kind, names=tuple(names)
+            )
+        )
+    answer: Answer = yield b"\nUNION ALL\n".join(parts)
+    (_, epoch, now, *_), *rows = answer.rows or ((0, None, None),)
+    if epoch is None:
+        raise StoreCorrupt(NO_META)
+    by_number = list(groups.values())
+    found: dict[Key, Stored] = {}
+    for at, name, version, digest, body in rows:
+        key = by_number[at][name.decode()]
+        found[key] = _stored((key, int(version), digest, body, None, None, None))
+    # In the order in which they were asked for, as every store has them.
+    return Loaded({key: found[key] for key in keys if key in found}, int(epoch), int(now))
+
+
+class MySQLPayloads(TablePayloads):
+    """Payloads in a table."""
+
+    def __init__(self, enter: Enter, queries: Queries, most_bytes: int) -> None:
+        super().__init__("mysql", enter, queries)
+        self._at_once = max(1, min(PIECES_AT_ONCE, most_bytes // (2 * PIECE + 1024)))
+
+    def _add(self, connection: MySQLConnection, name: bytes, data: bytes) -> None:
+        add = self._queries["add_payload"].filled(name=name, size=len(data))
+        (added,) = connection.run(add)
+        if not added.affected:
+            return  # it is there already
+        step, view = PIECE * self._at_once, memoryview(data)
+        for start in range(0, len(data), step):
+            rows = [
+                b"(%d,%d,%b)"
+                % (added.number, at // PIECE + 1, quoted(bytes(view[at : at + PIECE])))
+                for at in range(start, min(start + step, len(data)), PIECE)
+            ]
+            connection.run(self._queries["add_pieces"].filled(rows=Sql(b",".join(rows))))
 
 
 def _stray_waits(rows: Sequence[tuple[bytes | None, ...]]) -> list[str]:
-    """Entries by which a record is found that does not wait for it."""
+    """The entries by which a record is found that does not wait for them."""
     faults = []
     for tenant, project, kind, name, dependency, waits in rows:
-        if tenant is None or waits is None or (dependency or b"").decode() not in decode(waits, list[str]):
+        if (
+            tenant is None
+            or waits is None
+            or (dependency or b"").decode() not in decode(waits, list[str])
+        ):
             owner = b"%b/%b %b %b" % (tenant or b"?", project or b"?", kind or b"", name or b"")
-            faults.append(f"{owner.decode()}: is found by waits_on {(dependency or b'').decode()}, for which it does not wait")
+            faults.append(
+                f"{owner.decode()}: is found by waits_on {(dependency or b'').decode()}, for which "
+                "it does not wait"
+            )
     return faults

@@ -1,3 +1,3 @@
-"""The store in a PostgreSQL database."""
+"""A store in a PostgreSQL database."""
 
 from genlock.stores.postgres.store import PostgresStore as PostgresStore

@@ -1,4 +1,4 @@
-"""What a URL says: our own options, and what is the driver's business."""
+"""The settings in a URL: Genlock's own options, and those of the driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full
 
 
 class Settings(NamedTuple):
-    """All that one store's connections have in common."""
+    """The settings that all connections of one store share."""
 
     conninfo: str
     where: str
@@ -25,7 +25,8 @@ class Settings(NamedTuple):
     pool: int = 8
     """Connections at most, besides the one that listens and the one that notifies."""
     pooled: bool = False
-    """Is there a transaction pooler between us and the server? Then nothing outlives a transaction: no settings, no LISTEN."""
+    """Is there a transaction pooler between us and the server? Then nothing outlives a transaction:
+    no settings, no LISTEN."""
     listen: str | None = None
     """Where to listen; None: nowhere, so the feeds are polled."""
     statement_timeout: float = 10.0
@@ -33,7 +34,7 @@ class Settings(NamedTuple):
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if it cannot be meant."""
+    """The settings in a URL; `BadArgument` if the URL makes no sense."""
     options = Options(url, "PostgreSQL", _OWN)
     conninfo = _conninfo(options.rest)
     schema = options.read("schema", _schema, "genlock")
@@ -63,13 +64,19 @@ def _schema(text: str) -> str:
 
 
 def _conninfo(url: str) -> str:
-    """What the driver takes, checked by it."""
+    """The driver's text for a URL, checked by the driver."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        # The driver shows what it could not read, and that may be a password.
-        reason = str(error).strip() if "@" not in url or "query parameter" in str(error) else "its address cannot be read"
-        raise BadArgument(f"this is no PostgreSQL URL ({reason}); of our own options there are: {', '.join(_OWN)}") from None
+        # The driver shows the part that it could not read, and that may be a password.
+        reason = (
+            str(error).strip()
+            if "@" not in url or "query parameter" in str(error)
+            else "its address cannot be read"
+        )
+        raise BadArgument(
+            f"this is no PostgreSQL URL ({reason}); of our own options there are: {', '.join(_OWN)}"
+        ) from None
     _check(given)
     defaults: dict[str, str | int] = {
         "application_name": "genlock",
@@ -82,25 +89,45 @@ def _conninfo(url: str) -> str:
     }
     if "," in str(given.get("host") or ""):
         defaults["target_session_attrs"] = "read-write"
-    return psycopg.conninfo.make_conninfo(url, **{name: value for name, value in defaults.items() if name not in given})
+    return psycopg.conninfo.make_conninfo(
+        url, **{name: value for name, value in defaults.items() if name not in given}
+    )
 
 
 def _check(given: dict[str, Any]) -> None:
-    """What the driver would find out only when it connects, as if the server were away. A port may be a piece of a password: not shown."""
+    """Checks what the driver would find out only when it connects, as if the server were away. The
+    message does not show a port, which may be a piece of a password."""
     escape = "a password or name with / @ : # or % has these written %2F %40 %3A %23 %25"
     if "@" in str(given.get("host") or ""):
         raise BadArgument(f"there are two @ in a PostgreSQL URL: {escape}")
     for port in str(given.get("port") or 5432).split(","):
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
             raise BadArgument(f"the port in a PostgreSQL URL is a number from 1 to 65535; {escape}")
-    for name in ("connect_timeout", "tcp_user_timeout", "keepalives_idle", "keepalives_interval", "keepalives_count"):
+    for name in (
+        "connect_timeout",
+        "tcp_user_timeout",
+        "keepalives_idle",
+        "keepalives_interval",
+        "keepalives_count",
+    ):
         if not str(given.get(name) or 0).isdecimal():
-            raise BadArgument(f"{given[name]!r} is no {name} in a PostgreSQL URL: it is a whole number")
+            raise BadArgument(
+                f"{given[name]!r} is no {name} in a PostgreSQL URL: it is a whole number"
+            )
     if str(given.get("sslmode") or "prefer") not in _SSL_MODES:
-        raise BadArgument(f"{given['sslmode']!r} is no sslmode in a PostgreSQL URL: it is one of {', '.join(_SSL_MODES)}")
+        raise BadArgument(
+            f"{given['sslmode']!r} is no sslmode in a PostgreSQL URL: it is one of "
+            f"{', '.join(_SSL_MODES)}"
+        )
 
 
 def _where(conninfo: str, schema: str) -> str:
     given = conninfo_to_dict(conninfo)
-    host, port = given.get("host") or given.get("hostaddr") or "localhost", given.get("port") or "5432"
-    return f"postgresql://{host}:{port}/{given.get('dbname') or given.get('user') or ''} (schema {schema})"
+    host, port = (
+        given.get("host") or given.get("hostaddr") or "localhost",
+        given.get("port") or "5432",
+    )
+    return (
+        f"postgresql://{host}:{port}/{given.get('dbname') or given.get('user') or ''} (schema "
+        f"{schema})"
+    )

@@ -1,3 +1,3 @@
-"""The store on a Redis or Valkey server."""
+"""A store on a Redis or Valkey server."""
 
 from genlock.stores.redis.store import RedisStore as RedisStore

@@ -1,4 +1,5 @@
-"""The scripts that run inside the server: one file each, which may begin after what they have in common."""
+"""The scripts that run inside the server: one file each, which may begin after what they have in
+common."""
 
 from __future__ import annotations
 
@@ -24,4 +25,6 @@ def _script(file: Path) -> Script:
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-SCRIPTS = {file.stem: _script(file) for file in sorted(_HERE.glob("*.lua")) if file.stem != "common"}
+SCRIPTS = {
+    file.stem: _script(file) for file in sorted(_HERE.glob("*.lua")) if file.stem != "common"
+}

@@ -1,4 +1,4 @@
-"""What a URL says: our own options, and what is the driver's business."""
+"""The settings in a URL: Genlock's own options, and those of the driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _parse_url: Callable[[str], dict[str, Any]] = driver.parse_url
 
 
 class Settings(NamedTuple):
-    """All that one store's connections have in common."""
+    """The settings that all connections of one store share."""
 
     arguments: dict[str, Any]
     """The driver's."""
@@ -34,14 +34,15 @@ class Settings(NamedTuple):
     pool: int = 8
     """Connections at most, besides the one that listens."""
     durability: str = "everysec"
-    """What the server must do before it answers; see opening.py."""
+    """How durable the server must make a write before it answers; see open.py."""
     wait: int = 0
     """So many replicas have a commit before it is answered."""
     wait_seconds: float = 1.0
     payloads: str | None = None
     """Where large results are kept; see stores/objects.py."""
     alone: bool = False
-    """Has the server no replica, and never will? Then a restart of it loses nothing, if every write is synced."""
+    """Has the server no replica, and never will? Then a restart of it loses nothing, if every write
+    is synced."""
 
     def connection(self) -> Any:
         """A connection that is not open yet; the driver's methods have no types."""
@@ -49,13 +50,14 @@ class Settings(NamedTuple):
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if it cannot be meant."""
+    """The settings in a URL; `BadArgument` if the URL makes no sense."""
     options = Options(url, "Redis", _OWN)
     scheme = url.partition("://")[0]
     secure = scheme == "rediss"
     arguments = _arguments(options.rest, secure=secure)
     prefix = options.read("prefix", _prefix, "genlock")
-    where = f"{scheme}://{arguments.get('host', 'localhost')}:{arguments.get('port', 6379)}/{arguments.get('db', 0)}"
+    server = f"{arguments.get('host', 'localhost')}:{arguments.get('port', 6379)}"
+    where = f"{scheme}://{server}/{arguments.get('db', 0)}"
     return _checked(
         Settings(
             arguments,
@@ -77,11 +79,20 @@ _OWN = ("prefix", "pool", "durability", "wait", "wait_timeout", "payloads", "alo
 
 def _checked(settings: Settings) -> Settings:
     if settings.alone and settings.durability != "always":
-        raise BadArgument("alone=on needs durability=always: a server that does not sync every write loses some when it crashes")
+        raise BadArgument(
+            "alone=on needs durability=always: a server that does not sync every write loses some "
+            "when it crashes"
+        )
     if settings.alone and settings.wait:
-        raise BadArgument(f"alone=on says that there are no replicas, and wait={settings.wait} waits for them: leave one of them out")
+        raise BadArgument(
+            f"alone=on says that there are no replicas, and wait={settings.wait} waits for them: "
+            "leave one of them out"
+        )
     if settings.wait and settings.wait_seconds >= settings.arguments["socket_timeout"]:
-        raise BadArgument("wait_timeout must be shorter than socket_timeout, or an answer that is late is taken for none")
+        raise BadArgument(
+            "wait_timeout must be shorter than socket_timeout, or an answer that is late is taken "
+            "for none"
+        )
     return settings
 
 
@@ -107,17 +118,32 @@ def _replicas(text: str) -> int:
 
 
 def _arguments(url: str, *, secure: bool) -> dict[str, Any]:
-    """What the driver takes, checked by it. It must not repeat anything by itself: a commit that was done would conflict with itself."""
+    """The driver's arguments, checked by it. The driver must not repeat anything: a commit that was
+    done would conflict with itself."""
     hint = f"; of our own options there are: {', '.join(_OWN)}"
     try:
         given = dict(_parse_url(url))
         given.pop("connection_class", None)
-        defaults: dict[str, Any] = {"socket_timeout": 10.0, "socket_connect_timeout": 5.0, "socket_keepalive": True}
-        fixed = {"protocol": 2, "retry": Retry(NoBackoff(), 0), "decode_responses": False, "health_check_interval": 0}
+        defaults: dict[str, Any] = {
+            "socket_timeout": 10.0,
+            "socket_connect_timeout": 5.0,
+            "socket_keepalive": True,
+        }
+        fixed = {
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "decode_responses": False,
+            "health_check_interval": 0,
+        }
         arguments = {**defaults, **given, **fixed}
         (SSLConnection if secure else Connection)(**arguments)
     except (ValueError, TypeError) as error:
-        raise BadArgument(f"this is no Redis URL ({error}){hint}") from None
+        # Of a bad port the driver shows the text, which may be a piece of a password.
+        why = "" if "Port" in str(error) else f" ({error})"
+        raise BadArgument(f"this is no Redis URL{why}{hint}") from None
     if urlsplit(url).path.strip("/") and not urlsplit(url).path.strip("/").isdecimal():
-        raise BadArgument(f"{urlsplit(url).path!r} names no database of a Redis server: they have numbers, as in redis://host:6379/0{hint}")
+        raise BadArgument(
+            f"{urlsplit(url).path!r} names no database of a Redis server: they have numbers, as in "
+            f"redis://host:6379/0{hint}"
+        )
     return arguments

@@ -1,7 +1,8 @@
 """How keys, records and index fields are written in Redis.
 
-A project's index is one sorted set of texts, in which every query is a range: a letter for the field, the kind, the value and the id,
-with a zero byte between them. Bytes of UTF-8 are in the order of the letters that they stand for.
+A project's index is one sorted set of texts, in which every query is a range: a letter for the
+field, the kind, the value and the id, with a zero byte between them. Bytes of UTF-8 are in the
+order of the letters that they stand for.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _unpack = msgspec.msgpack.Decoder(list[str]).decode
 
 
 class Names:
-    """The keys of one store. What is in braces decides the slot on a cluster: everything of one project is in one."""
+    """The keys of one store. The part in braces decides the slot on a cluster: everything of one
+    project is in one slot."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -44,12 +46,13 @@ def _quoted(name: str) -> str:
 
 
 def field_of(kind: str, id: str) -> str:
-    """By what a record is kept within its project."""
+    """The hash field of a record within its project."""
     return f"{kind}\0{id}"
 
 
 def head_of(version: int, digest: bytes) -> bytes:
-    """Version and digest as they are compared: one is the beginning of the other only if both are equal."""
+    """Version and digest as they are compared. One head is the beginning of another only if both
+    are equal."""
     return b"%c%b%b" % (len(digest), digest, version.to_bytes(8, "big"))
 
 
@@ -75,7 +78,7 @@ def due_text(instant: int) -> str:
 
 
 def packed_entries(kind: str, id: str, index: Index) -> bytes:
-    """Where a record stands in the index; its state comes first."""
+    """The entries of a record in the index; its state comes first."""
     state, pool, order, due_at, session, parent, waits_on = msgspec.structs.astuple(index)
     entries = [f"t{kind}\0{state}\0{id}", f"a{kind}\0{id}"]
     marks = 3
@@ -98,7 +101,8 @@ def packed_entries(kind: str, id: str, index: Index) -> bytes:
         entries.append(f"w{kind}\0{dependency}\0{id}")
         marks += 2
     packed = _pack(entries)
-    # A zero byte in a name would make two records one. What is packed has more of them only if a name has, or if an entry is long.
+    # A zero byte in a name would make two records one. The packed entries have more of them only if
+    # a name has one, or if an entry is long.
     if packed.count(0) != marks and sum([entry.count("\0") for entry in entries]) != marks:
         raise ValueError("a name has a zero byte in it")
     return packed
@@ -138,6 +142,6 @@ def _first(found: dict[str, list[str]], letter: str) -> str | None:
 
 
 def key_in(field: bytes, tenant: str, project: str) -> Key:
-    """The key of a record that is kept by this field."""
+    """The key of the record with this hash field."""
     kind, _, id = field.decode().partition("\0")
     return Key(tenant, project, kind, id)

@@ -1,3 +1,3 @@
-"""The store in one SQLite file."""
+"""A store in one SQLite file."""
 
 from genlock.stores.sqlite.store import SQLiteStore as SQLiteStore

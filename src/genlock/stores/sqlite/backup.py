@@ -1,11 +1,12 @@
 """Copies of a file, and putting a copy in its place.
 
-A copy is of one instant, whatever others write meanwhile, and has a name only when it is whole and durable. To put a copy in a file's
-place its pages are written *into* the file, in one transaction of SQLite's: the file stays the same file, so nobody who is about to
-open it can be left with another one under the same name, and whoever is killed in between leaves what was there.
+A copy is of one instant, whatever others write meanwhile, and gets its name when it is whole and
+durable. A restore writes the pages of the copy *into* the file, in one transaction of SQLite. So
+the file stays the same file: no process that is about to open it is left with another one, and a
+killed restore leaves the file as it was.
 
-Who has the file open is told by SQLite's own locks: in WAL mode every connection that has read anything keeps a shared one for as
-long as it is open, idle or not.
+SQLite's own locks tell which processes have the file open: in WAL mode every connection that has
+read anything keeps a shared lock while it is open, idle or not.
 """
 
 from __future__ import annotations
@@ -24,19 +25,31 @@ import apsw
 
 from genlock.errors import NotAllowed
 from genlock.failpoints import hit
-from genlock.stores.files import sync_folder
-from genlock.stores.sqlite.connections import Settings, open_reader, open_writer
-from genlock.stores.sqlite.faults import translated
-from genlock.stores.sqlite.opening import APPLICATION, make_place, open_for_reading, run_migrations
-from genlock.stores.sqlite.queries import FORMAT, QUERIES
-from genlock.stores.unfinished import remove_leftovers, unfinished
+from genlock.stores.epoch_guard import EpochNumber
+from genlock.stores.files import (
+    FILE_MODE,
+    create_file,
+    ensure_file,
+    folder_mode,
+    open_file,
+    opened_folder,
+    refuse_links_in,
+    remove_leftovers,
+    sync_folder,
+    unfinished,
+)
+from genlock.stores.sqlite.connections import FORMAT, QUERIES, Settings, open_reader, open_writer
+from genlock.stores.sqlite.errors import translated
+from genlock.stores.sqlite.file_identity import COPY, inode_of, note_of, raise_epoch
+from genlock.stores.sqlite.open import APPLICATION, make_place, open_for_reading, run_migrations
+from genlock.stores.sqlite.write_lock import Note
 
 PAGES_AT_A_TIME = 1000
 BUSY_SECONDS = 5.0
 _ALONE_SECONDS = 0.2
 
 Progress = Callable[[int, int], None]
-"""Told how many pages are done, and how many there are."""
+"""Called with the number of pages done, and of all pages."""
 
 T = TypeVar("T")
 
@@ -51,7 +64,7 @@ class StoreInUse(NotAllowed):
 
 
 def copy_file(source: Path, target: Path, progress: Progress | None = None) -> None:
-    """One instant of the store in the file `source`, under the name `target`. The copy of an older one is brought up to date."""
+    """Copies one instant of the store in `source` to `target`, and migrates the copy if need be."""
     with translated(source):
         make_place(source, read_only=True)
         db = open_reader(open_for_reading(Settings(source, None, "FULL", BUSY_SECONDS), older=True))
@@ -62,7 +75,8 @@ def copy_file(source: Path, target: Path, progress: Progress | None = None) -> N
 
 
 def copy_database(db: apsw.Connection, target: Path, progress: Progress | None = None) -> None:
-    """One instant of what `db` is connected to, whole and durable under the name `target`, or nothing. What had that name is replaced."""
+    """Copies one instant of the database to `target`, whole and durable or not at all. Replaces an
+    existing file."""
     with translated(target), unfinished(target) as folder:
         copy = folder / "pages.db"
         _copy_pages(db, copy, progress)
@@ -74,30 +88,35 @@ def copy_database(db: apsw.Connection, target: Path, progress: Progress | None =
 
 
 def _copy_pages(source: apsw.Connection, target: Path, progress: Progress | None) -> None:
+    ensure_file(target)
     copy = apsw.Connection(str(target))
     try:
-        # It has no name yet, so nothing about it need be safe before it is synced as a whole.
+        # The copy has no name yet, so it need not be safe before it is synced as a whole.
         copy.execute("PRAGMA synchronous = OFF")
         copy.execute("PRAGMA journal_mode = OFF").fetchall()
         source.execute("BEGIN")
-        source.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # BEGIN alone chooses no instant
+        # BEGIN alone chooses no instant.
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         _pour(copy, source, progress)
         source.execute("COMMIT")
     finally:
         copy.close()
-    # A copy is one file, and stays one whoever reads it: it gets a log when it is first opened to be written.
+    # A copy is one file, and readers leave it one. It gets a log when it is first opened to write.
     copy = apsw.Connection(str(target))
     try:
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-        if 0 < copy.execute("PRAGMA user_version").get < FORMAT:
+        found = copy.execute("PRAGMA user_version").get
+        if found:
             with copy:
-                run_migrations(copy)
+                if found < FORMAT:
+                    run_migrations(copy)
+                copy.execute(QUERIES["note_file"], (COPY,))
     finally:
         copy.close()
 
 
 def _pour(into: apsw.Connection, source: apsw.Connection, progress: Progress | None) -> None:
-    """All pages of one file into another."""
+    """Copies all pages of one database into another."""
     with into.backup("main", source, "main") as backup:
         while not backup.done:
             backup.step(PAGES_AT_A_TIME)
@@ -106,78 +125,118 @@ def _pour(into: apsw.Connection, source: apsw.Connection, progress: Progress | N
                 progress(backup.page_count - backup.remaining, backup.page_count)
 
 
-def copy_payloads(source: Path, target: Path, *, link: bool = False) -> None:
-    """Every payload in the folder `source` that `target` lacks, durably. A payload never changes, so its name says whether it is there."""
+def copy_payloads(source: Path, target: Path, *, link: bool = False, mode: int = FILE_MODE) -> None:
+    """Copies every payload that `target` lacks, durably. A payload never changes, so its name says
+    whether it is there."""
+    refuse_links_of_payloads(source)
+    refuse_links_of_payloads(target)
     found = sorted(file.relative_to(source) for file in source.glob("[0-9a-f][0-9a-f]/*"))
     lacking = [file for file in found if not (target / file).exists()]
     if not lacking and not target.exists():
         return
-    with translated(target):
-        target.mkdir(exist_ok=True)
-        _copy_lacking(source, target, lacking, link=link)
+    with translated(target), opened_folder(target, make=folder_mode(mode)):
+        _copy_lacking(source, target, lacking, link=link, mode=mode)
 
 
-def _copy_lacking(source: Path, target: Path, lacking: list[Path], *, link: bool) -> None:
-    copies = target / "copies"  # what would become of them, if they became one file
+def refuse_links_of_payloads(folder: Path) -> None:
+    """`StoreForeign` if the folder of payloads, or a folder in it, is a symbolic link."""
+    refuse_links_in(folder)
+    for each in folder.glob("[0-9a-f][0-9a-f]"):
+        refuse_links_in(each)
+
+
+def _copy_lacking(
+    source: Path, target: Path, lacking: list[Path], *, link: bool, mode: int
+) -> None:
+    copies = target / "copies"
     if not lacking:
         remove_leftovers(copies)
         return
     with unfinished(copies) as folder:
-        # First all are written, then all are synced: the first to be synced takes most of the others along.
-        copied = [file for file in lacking if _copy_payload(source / file, folder / file.name, link=link)]
+        # First write all, then sync all: the first sync takes most of the others along.
+        copied = [
+            file
+            for file in lacking
+            if _copy_payload(source / file, folder / file.name, link=link, mode=mode)
+        ]
         for file in copied:
             _sync(folder / file.name)
         hit("sqlite.backup.payloads")
         for file in copied:
-            (target / file).parent.mkdir(exist_ok=True)
-            (folder / file.name).replace(target / file)
+            with opened_folder((target / file).parent, make=folder_mode(mode)) as into:
+                os.replace(folder / file.name, file.name, dst_dir_fd=into)
         for each in {(target / file).parent for file in copied}:
             sync_folder(each)
         sync_folder(target)
         sync_folder(target.parent)
 
 
-def _copy_payload(file: Path, copy: Path, *, link: bool) -> bool:
-    """False if it was discarded meanwhile: whether anyone misses it is seen when all are there."""
+def _copy_payload(file: Path, copy: Path, *, link: bool, mode: int) -> bool:
+    """False if it was discarded meanwhile. The check after the copy finds out whether it is
+    missed."""
     try:
         if link:
             try:
-                os.link(file, copy)
+                os.link(file, copy, follow_symlinks=False)
             except FileNotFoundError:
                 raise
             except OSError:
-                shutil.copyfile(file, copy)  # a filesystem without links
+                _copy_bytes(file, copy, mode)  # a filesystem without links
         else:
-            shutil.copyfile(file, copy)
+            _copy_bytes(file, copy, mode)
     except FileNotFoundError:
         return False
     return True
 
 
-def user_of(path: Path) -> int | None:
-    """A process that has the file open, None if there is none.
+def _copy_bytes(file: Path, copy: Path, mode: int) -> None:
+    with (
+        os.fdopen(open_file(file, os.O_RDONLY), "rb") as source,
+        os.fdopen(create_file(copy, mode), "wb") as target,
+    ):
+        shutil.copyfileobj(source, target)
 
-    Not for a process that has it open itself: closing the descriptor used here would drop that one's locks, too.
+
+def user_of(path: Path) -> int | None:
+    """A process that has the file open; None if there is none.
+
+    A process must not have the file open when it calls this: closing the descriptor used here would
+    drop its own locks.
     """
-    wanted = struct.pack(_FLOCK, *_in_order(kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=_SHARED_FIRST, length=_SHARED_SIZE, pid=0))
+    wanted = struct.pack(
+        _FLOCK,
+        *_in_order(
+            kind=fcntl.F_WRLCK, whence=os.SEEK_SET, start=_SHARED_FIRST, length=_SHARED_SIZE, pid=0
+        ),
+    )
     with translated(path):
         fd = os.open(path, os.O_RDONLY)
         try:
             told = struct.unpack(_FLOCK, fcntl.fcntl(fd, fcntl.F_GETLK, wanted))
         finally:
             os.close(fd)
-    found = dict(zip(_in_order(kind="kind", whence="whence", start="start", length="length", pid="pid"), told, strict=True))
+    found = dict(
+        zip(
+            _in_order(kind="kind", whence="whence", start="start", length="length", pid="pid"),
+            told,
+            strict=True,
+        )
+    )
     return None if found["kind"] == fcntl.F_UNLCK else int(found["pid"])
 
 
 def _in_order(*, kind: T, whence: T, start: T, length: T, pid: T) -> tuple[T, ...]:
-    """The fields of a lock as the system has them."""
-    return (start, length, pid, kind, whence) if sys.platform == "darwin" else (kind, whence, start, length, pid)
+    """The fields of a lock in the order of the system."""
+    return (
+        (start, length, pid, kind, whence)
+        if sys.platform == "darwin"
+        else (kind, whence, start, length, pid)
+    )
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[apsw.Connection]:
-    """A connection that nobody can open another beside, until the block ends; `StoreInUse` if somebody has one."""
+    """The only connection to the file until the block ends; `StoreInUse` if there is another."""
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -188,33 +247,47 @@ def alone(path: Path) -> Iterator[apsw.Connection]:
                 db.execute("BEGIN EXCLUSIVE; ROLLBACK")
             except apsw.BusyError:
                 raise StoreInUse(f"{path} is open in another process") from None
-            if db.execute("PRAGMA application_id").get != APPLICATION and db.execute("SELECT count(*) FROM sqlite_schema").get:
-                raise NotAllowed(f"{path} is an SQLite database of another program: name another file")
+            if (
+                db.execute("PRAGMA application_id").get != APPLICATION
+                and db.execute("SELECT count(*) FROM sqlite_schema").get
+            ):
+                raise NotAllowed(
+                    f"{path} is an SQLite database of another program: name another file"
+                )
             yield db
         finally:
             db.close()
 
 
 def epoch_of(db: apsw.Connection) -> int:
-    """The epoch that a file is in; 0 if nothing was ever written to it."""
+    """The epoch of a file; 0 if it has no tables yet."""
     if not db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'").get:
         return 0
     return int(db.execute(QUERIES["epoch"]).get or 0)
 
 
-def raise_epoch(path: Path, epoch: int) -> None:
-    """Makes a store of a copy that nobody else knows of: with a log, and in this epoch."""
-    with translated(path):
-        db = open_writer(Settings(path, None, "FULL", BUSY_SECONDS))
+def begin_history(copy: Path, target: Path, number: EpochNumber, *others: int) -> tuple[int, Note]:
+    """Turns a private copy into a store with a log, which becomes `target` or is written into it.
+
+    Its birth is new, and its epoch is above those of the backup and `others`. Returns the epoch,
+    and the note for the lock file.
+    """
+    with translated(copy):
+        db = open_writer(Settings(copy, None, "FULL", BUSY_SECONDS))
         try:
             db.execute("PRAGMA journal_mode = WAL").fetchall()
-            db.execute(QUERIES["raise_epoch"], (epoch,))
+            with db:
+                epoch = raise_epoch(db, number, *others)
+                db.execute(QUERIES["note_file"], (inode_of(target),))
+                note = note_of(db)
         finally:
             db.close()
+    return epoch, note
 
 
 def overwrite(db: apsw.Connection, staged: Path, progress: Progress | None = None) -> None:
-    """All pages of `staged` into the file that `db` has for itself, in one transaction."""
+    """Writes all pages of `staged` into the database of `db`, which is `alone`, in one
+    transaction."""
     source = open_reader(Settings(staged, None, "FULL", BUSY_SECONDS))
     try:
         _pour(db, source, progress)

@@ -161,6 +161,27 @@ UPDATE project SET purged_to = max(purged_to, ?1), purges = purges + 1 WHERE id 
 -- name: raise_epoch
 UPDATE meta SET epoch = ?1 WHERE epoch < ?1;
 
+-- name: new_birth
+UPDATE meta SET birth = randomblob(8);
+
+
+-- Which file this is, and how far it has come: see copies.py.
+
+-- name: own_file
+SELECT meta.birth, meta.epoch, file.inode FROM meta, file;
+
+-- name: note_file
+UPDATE file SET inode = ?1;
+
+-- name: last_place
+SELECT id << 40 | head FROM project ORDER BY id DESC LIMIT 1;
+
+-- name: head_of
+SELECT head FROM project WHERE id = ?1;
+
+
+-- Waiting.
+
 -- name: data_version
 PRAGMA data_version;
 

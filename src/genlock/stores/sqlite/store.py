@@ -2,22 +2,31 @@
 
 Implementation notes:
 
-- **One writer, readers apart.** A handle has one connection that writes and lends others to whoever reads. Readers' transactions are
-  short, so that checkpoints get through. Exception: `load` uses the writer's connection when nobody is writing, because a reader's
-  page cache is void after every commit and the writer's is not (a third of the cost of a load between two commits).
-- **The gate.** Before BEGIN IMMEDIATE a writer takes an flock on `<file>.gate` and does nothing inside but the transaction; see gate.py.
+- **One writer, many readers.** A handle has one connection that writes, and lends others to
+  readers. Readers' transactions are short, so that checkpoints get through. Exception: `load` uses
+  the writer's connection when nobody is writing. Every commit empties a reader's page cache, but
+  not the writer's, which saves a third of a load between two commits.
+- **The write lock.** Before BEGIN IMMEDIATE a writer takes an flock on `<file>.gate`, and holds it
+  for the transaction only; see write_lock.py.
 - **WAL and synchronous=FULL**: a commit is one fsync of the log, and durable when it returns.
-- **All at once, then one by one.** The updates of a commit are one executemany and their number tells whether all fitted. Only if not,
-  the transaction is rolled back and each is tried by itself.
-- **The rowid is the feed.** An event's rowid is its project's number << 40 | its position: the feed is a range of the table itself.
-- **Rows are remembered.** `load` notes each record's rowid, parent and what it waits on, by version and digest; the commit that
-  follows writes by rowid and touches the indexes of those two only if they change. Whatever was not loaded here is looked up.
-- **Plans are fixed** (SQLITE_DBCONFIG_ENABLE_QPSG): without it SQLite compiles some statements anew at every call, for 15 µs each.
-- **Names are interned**: projects, pools and sessions as integers. Their numbers are cached, except those of a transaction that was
-  rolled back.
-- **A file that was deleted or replaced** under us is noticed before anything is decided on it or written to it; see presence.py.
-- **data_version** tells a waiter that something was committed; when to ask for it, he knows from watching the log; see waiting.py.
-- **Forks**: a child must not use, nor even close, what it inherited. Its every call is an error, and its interpreter never frees it.
+- **All at once, then one by one.** One executemany updates all records of a commit, and its row
+  count tells whether all changes fitted. If not, the transaction is rolled back and each change is
+  tried by itself.
+- **The rowid is the feed.** An event's rowid is its project's number << 40 | its position: the feed
+  is a range of the table itself.
+- **Rows are cached.** `load` notes each record's rowid, parent and waits, by version and digest.
+  The commit that follows writes by rowid, and touches the indexes of parent and waits only if they
+  change. Records that this handle did not load are looked up.
+- **Plans are fixed** (SQLITE_DBCONFIG_ENABLE_QPSG): without it SQLite compiles some statements
+  again at every call, for 15 µs each.
+- **Names are interned**: projects, pools and sessions are integers. Their numbers are cached,
+  except those of a transaction that was rolled back.
+- **A file that was deleted or replaced** while it is open is noticed before anything is decided on
+  it or written to it; see file_identity.py.
+- **data_version** tells a waiter that something was committed. The waiter watches the log to know
+  when to ask for it; see wait.py.
+- **Forks**: a child must neither use nor close what it inherited. Its every call is an error, and
+  its interpreter never frees the connections; see connections.py.
 """
 
 from __future__ import annotations
@@ -49,18 +58,32 @@ from genlock.store import (
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.clock import SystemClock
+from genlock.stores.files import os_fault_of
 from genlock.stores.payloads import FolderPayloads
-from genlock.stores.sqlite import feed, finding, forks, waiting
-from genlock.stores.sqlite.connections import Readers, Settings, open_reader, open_writer
-from genlock.stores.sqlite.faults import fault_of, text_fault_of, translated
-from genlock.stores.sqlite.gate import Gate
-from genlock.stores.sqlite.instant import Instant
-from genlock.stores.sqlite.loading import Loader
-from genlock.stores.sqlite.notice import Notices, Stop
-from genlock.stores.sqlite.opening import can_write, make_place, missing, open_for_reading, open_for_writing
-from genlock.stores.sqlite.queries import QUERIES
+from genlock.stores.sqlite import reads
+from genlock.stores.sqlite import wait as waiting
+from genlock.stores.sqlite.commit import Memory
+from genlock.stores.sqlite.connections import (
+    QUERIES,
+    Readers,
+    Settings,
+    SnapshotReader,
+    open_reader,
+    open_writer,
+    spare_forks,
+)
+from genlock.stores.sqlite.errors import fault_of, text_fault_of, translated
+from genlock.stores.sqlite.open import (
+    can_write,
+    make_place,
+    missing,
+    open_for_reading,
+    open_for_writing,
+)
+from genlock.stores.sqlite.reads import Loader
+from genlock.stores.sqlite.wait import FileWatch, Stop
+from genlock.stores.sqlite.write_lock import WriteLock
 from genlock.stores.sqlite.writer import Writer
-from genlock.stores.sqlite.writing import Memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -68,8 +91,11 @@ R = TypeVar("R")
 SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 
-def _entry(method: Callable[Concatenate[SQLiteStore, P], R]) -> Callable[Concatenate[SQLiteStore, P], R]:
-    """A way into the store: only while it is open, only in the process that opened it, and out of it only errors of ours."""
+def _entry(
+    method: Callable[Concatenate[SQLiteStore, P], R],
+) -> Callable[Concatenate[SQLiteStore, P], R]:
+    """A call of the store: only while it is open, only in the process that opened it, and with our
+    errors only."""
 
     @wraps(method)
     def enter(self: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,12 +108,14 @@ def _entry(method: Callable[Concatenate[SQLiteStore, P], R]) -> Callable[Concate
             raise fault_of(error, self._path) from error
         except UnicodeError as error:
             raise text_fault_of(error, self._path) from error
+        except OSError as error:
+            raise os_fault_of(error, self._path) from error
 
     return enter
 
 
 class SQLiteStore:
-    """`genlock.store.Store` in a file. The file and its folder are created if they are missing, unless `create` is false."""
+    """`genlock.store.Store` in a file. Creates the file and its folder unless `create` is false."""
 
     limits: Limits
 
@@ -100,24 +128,27 @@ class SQLiteStore:
         read_only: bool = False,
         vfs: str | None = None,
         synchronous: str = "FULL",
-        gate_seconds: float = 5.0,
+        lock_seconds: float = 5.0,
         instant: bool = False,
     ) -> None:
-        """`vfs` and `synchronous` are for tests: anything but FULL loses acknowledged commits when the power fails.
+        """`vfs` and `synchronous` are for tests: anything but FULL loses acknowledged commits when
+        the power fails.
 
-        A file or folder that this process may not write is opened for reading, as with `read_only`. With `instant` it is opened for
-        reading, and all that is read is of the instant of opening.
+        A file or folder that this process may not write is opened for reading, as with `read_only`.
+        With `instant` it is opened for reading, and every read is of the instant of opening.
         """
         if synchronous not in SYNCHRONOUS:
-            raise BadArgument(f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}")
+            raise BadArgument(
+                f"synchronous is one of {', '.join(SYNCHRONOUS)}, not {synchronous!r}"
+            )
         self._path = Path(os.path.abspath(path))
         self._pid = os.getpid()
         self._clock: Clock = clock or SystemClock()
         self._closed = False
         self._stop = Stop()
-        self._notices = Notices(Path(f"{self._path}-wal"), self._stop)
+        self._watches = FileWatch(Path(f"{self._path}-wal"), self._stop)
         self._writer: Writer | None = None
-        settings = Settings(self._path, vfs, synchronous, gate_seconds)
+        settings = Settings(self._path, vfs, synchronous, lock_seconds)
         with translated(self._path):
             if not create and not self._path.exists():
                 raise missing(self._path)
@@ -126,20 +157,30 @@ class SQLiteStore:
             if read_only:
                 settings = open_for_reading(settings)
             else:
-                gate = Gate(Path(f"{self._path}.gate"), gate_seconds)
-                self._writer = Writer(open_for_writing(settings, gate, create=create), partial(open_writer, settings), gate, self._path)
-            self._readers = Instant(settings) if instant else Readers(partial(open_reader, settings))
+                write_lock = WriteLock(Path(f"{self._path}.gate"), lock_seconds)
+                self._writer = Writer(
+                    open_for_writing(settings, write_lock, create=create),
+                    partial(open_writer, settings),
+                    write_lock,
+                    self._path,
+                )
+            self._readers = (
+                SnapshotReader(settings) if instant else Readers(partial(open_reader, settings))
+            )
         self._loader = Loader(self._writer.memory if self._writer else Memory())
         self.limits = Limits(durable=synchronous in ("FULL", "EXTRA"), read_only=read_only)
-        forks.remember(self)
+        spare_forks(self)
 
     @_entry
-    def load(self, keys: Sequence[Key], *, with_index: bool = False) -> Snapshot:
-        """The records found among `keys`, the clock and the epoch."""
+    def load(
+        self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
+    ) -> Snapshot:
+        """The records among `keys`, the clock and the epoch; then one page for each query."""
         writer = self._writer
         records: dict[Key, Stored]
         if writer is not None:
-            writer.presence.check()  # also for who is denied something by what he loads, and writes nothing
+            # here too: a caller may be denied something by what it loads, and never write
+            writer.file_identity.check()
         if writer is not None and writer.lock.acquire(blocking=False):
             try:
                 records, epoch = self._loader.load(writer.db, keys, with_index=with_index)
@@ -148,34 +189,46 @@ class SQLiteStore:
         else:
             with self._readers.lent() as db:
                 records, epoch = self._loader.load(db, keys, with_index=with_index)
-        return Snapshot(records, self._clock.now(), epoch)
+        now = self._clock.now()
+        return Snapshot(records, [self.find(query) for query in queries], now, epoch)
 
     @_entry
-    def commit(self, changes: Sequence[Change]) -> Sequence[Committed | Conflict]:
+    def commit(
+        self, changes: Sequence[Change], *, epoch: int | None = None
+    ) -> Sequence[Committed | Conflict]:
         """Writes each change that still fits, durably."""
         writer = self._for_writing()
         check_changes(changes, self.limits)
-        return writer.commit(changes)
+        return writer.commit(changes, epoch)
 
     @_entry
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
         """Records by an index field, or how many there are by its value."""
         check_query(query, count_by)
         with self._readers.reading() as db:
-            return finding.find(db, query) if count_by is None else finding.count(db, query, count_by)
+            return reads.find(db, query) if count_by is None else reads.count(db, query, count_by)
 
     @_entry
     def read_events(self, query: EventQuery) -> EventPage:
         """Events of a record, or of a project after a cursor."""
         check_event_query(query)
         with self._readers.reading() as db:
-            return feed.read_events(db, query, self._path)
+            return reads.read_events(db, query, self._path)
 
     @_entry
-    def wait(self, projects: Sequence[tuple[str, str]], after: Sequence[str], timeout: float) -> None:
-        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is closed."""
-        with self._readers.lent() as db, self._notices.lent() as notice:
-            waiting.wait(db, notice, projects, after, timeout)
+    def wait(
+        self,
+        projects: Sequence[tuple[str, str]],
+        after: Sequence[str],
+        timeout: float,
+        *,
+        others: bool = False,
+    ) -> Sequence[tuple[str, str]]:
+        """Returns when one of the feeds has moved, after `timeout` seconds, or when the store is
+        closed."""
+        with self._readers.lent() as db, self._watches.lent() as watched:
+            waiting.wait(db, watched, projects, after, timeout)
+        return ()
 
     @_entry
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
@@ -185,7 +238,12 @@ class SQLiteStore:
     @_entry
     def payloads(self) -> Payloads:
         """The folder beside the file."""
-        return FolderPayloads(Path(f"{self._path}.payloads"), read_only=self.limits.read_only, check=self._check)
+        return FolderPayloads(
+            Path(f"{self._path}.payloads"),
+            read_only=self.limits.read_only,
+            check=self._check,
+            beside=self._path,
+        )
 
     @_entry
     def set_epoch(self, epoch: int) -> None:
@@ -194,13 +252,13 @@ class SQLiteStore:
 
     @_entry
     def audit(self) -> Audit:
-        """The places that there are, and what belongs to none of them."""
+        """All tenants and projects, and the rows that belong to none of them."""
         with self._readers.reading() as db:
             places = [(tenant, project) for tenant, project in db.execute(QUERIES["all_places"])]
             return Audit(places, [what for (what,) in db.execute(QUERIES["audit"])])
 
     def close(self) -> None:
-        """Waits for the commit under way. In a forked child it only forgets."""
+        """Waits for the current commit. In a forked child it only forgets."""
         if self._closed:
             return
         self._closed = True
@@ -208,13 +266,13 @@ class SQLiteStore:
             return
         with translated(self._path):
             self._stop.give()
-            self._notices.close()
+            self._watches.close()
             self._readers.close()
             if self._writer is not None:
                 self._writer.close()
 
     def abandon(self) -> list[apsw.Connection]:
-        """For `forks`: the connections that a child must leave alone."""
+        """For `spare_forks`: the connections that a child must leave alone."""
         if self._writer is None:
             return self._readers.inherited()
         return [*self._readers.inherited(), *self._writer.abandon()]
@@ -223,10 +281,17 @@ class SQLiteStore:
         if self._closed:
             raise Closed(f"{self._path} is closed")
         if os.getpid() != self._pid:
-            raise StoreError(f"{self._path} was opened by process {self._pid}; a store does not survive fork: open it anew")
+            raise StoreError(
+                f"{self._path} was opened by process {self._pid}; a store does not survive fork: "
+                "open it again"
+            )
 
     def _for_writing(self) -> Writer:
         if self._writer is None:
-            why = "" if can_write(self._path) else f": this user may not write it, or not in {self._path.parent}"
+            why = (
+                ""
+                if can_write(self._path)
+                else f": this user may not write it, or not in {self._path.parent}"
+            )
             raise StoreReadOnly(f"{self._path} was opened for reading{why}")
         return self._writer

@@ -13,68 +13,82 @@ import apsw
 from genlock.errors import BadArgument, OutcomeUnknown
 from genlock.failpoints import hit
 from genlock.store import Change, Conflict, Key
-from genlock.stores.sqlite.connections import Connect
-from genlock.stores.sqlite.faults import is_certain
-from genlock.stores.sqlite.gate import Gate
-from genlock.stores.sqlite.names import Names
-from genlock.stores.sqlite.presence import Presence
-from genlock.stores.sqlite.queries import QUERIES
-from genlock.stores.sqlite.writing import POSITIONS, Answers, Batch, Memory, Misfit
+from genlock.stores.sqlite.commit import POSITIONS, Answers, Batch, Memory, Misfit, Names
+from genlock.stores.sqlite.connections import QUERIES, Connect
+from genlock.stores.sqlite.errors import is_certain
+from genlock.stores.sqlite.file_identity import FileIdentity, note_of
+from genlock.stores.sqlite.write_lock import WriteLock
 
 _BASE_OF, _SET_BASE = QUERIES["base_of"], QUERIES["set_base"]
-_LAST_PURGED, _DROP_EVENTS, _NOTE_PURGE = QUERIES["last_purged"], QUERIES["drop_events"], QUERIES["note_purge"]
-_PROJECT_ID, _RAISE_EPOCH = QUERIES["project_id"], QUERIES["raise_epoch"]
+_LAST_PURGED, _DROP_EVENTS, _NOTE_PURGE = (
+    QUERIES["last_purged"],
+    QUERIES["drop_events"],
+    QUERIES["note_purge"],
+)
+_PROJECT_ID, _EPOCH, _RAISE_EPOCH = QUERIES["project_id"], QUERIES["epoch"], QUERIES["raise_epoch"]
 
 Write = Callable[[Batch, apsw.Connection], Answers]
 
 
 class Writer:
-    """Used by one thread at a time: whoever has `lock`."""
+    """Used by one thread at a time, which holds `lock`."""
 
-    def __init__(self, db: apsw.Connection, connect: Connect, gate: Gate, path: Path) -> None:
+    def __init__(
+        self, db: apsw.Connection, connect: Connect, write_lock: WriteLock, path: Path
+    ) -> None:
         self.lock = threading.Lock()
         self.memory = Memory()
         self.db = db
         self._connect = connect
-        self._gate = gate
+        self._write_lock = write_lock
         self._path = path
         self._names = Names()
-        self.presence = Presence(path)
+        self.file_identity = FileIdentity(path)
 
-    def commit(self, changes: Sequence[Change]) -> Answers:
-        """Writes each change that still fits. Nearly always that is all of them, and then it is known by one number."""
+    def commit(self, changes: Sequence[Change], epoch: int | None) -> Answers:
+        """Writes each change that still fits. Nearly always all of them do, which one row count
+        tells."""
         with self.lock:
             batch = self._plan(changes)
             if batch is not None and batch.is_hopeless:
                 return [Conflict()] * len(changes)
-            hit("sqlite.commit.before_gate")
-            return self._gate.pass_through(partial(self._commit, changes, batch))
+            hit("sqlite.commit.before_lock")
+            return self._write_lock.pass_through(partial(self._commit, changes, batch, epoch))
 
-    def _commit(self, changes: Sequence[Change], batch: Batch | None) -> Answers:
-        hit("sqlite.commit.after_gate")
+    def _commit(self, changes: Sequence[Change], batch: Batch | None, epoch: int | None) -> Answers:
+        hit("sqlite.commit.after_lock")
         try:
-            return self._write(changes, batch, Batch.write_all)
+            return self._write(changes, batch, epoch, Batch.write_all)
         except Misfit:
-            return self._write(changes, None, Batch.write_each)
+            return self._write(changes, None, epoch, Batch.write_each)
 
     def _plan(self, changes: Sequence[Change]) -> Batch | None:
-        """The rows; None if they have names that must be interned first."""
+        """The rows; None if names must be interned first."""
         try:
             return Batch(self.db, changes, self.memory, self._names)
         except KeyError:
             return None
 
-    def _write(self, changes: Sequence[Change], batch: Batch | None, write: Write) -> Answers:
+    def _write(
+        self, changes: Sequence[Change], batch: Batch | None, epoch: int | None, write: Write
+    ) -> Answers:
         with self._transaction() as db:
+            if epoch is not None and db.execute(_EPOCH).get != epoch:
+                return [Conflict()] * len(changes)
             if batch is None:
                 self._names.learn(db, changes)
                 batch = Batch(db, changes, self.memory, self._names)
-            return write(batch, db)
+            answers = write(batch, db)
+        if batch.place:
+            # After the commit: the note in the lock file is never ahead of the store.
+            self._write_lock.write_place(batch.place)
+        return answers
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
-        """Drops events and swaps the base in. One who comes late, when more has been purged already, changes nothing."""
+        """Drops events and swaps the base in. A late call, after a larger purge, changes
+        nothing."""
         with self.lock:
-            self._gate.pass_through(partial(self._purge, key, before_version, base))
+            self._write_lock.pass_through(partial(self._purge, key, before_version, base))
 
     def _purge(self, key: Key, before_version: int, base: bytes) -> None:
         tenant, project, kind, name = key
@@ -95,22 +109,24 @@ class Writer:
     def set_epoch(self, epoch: int) -> None:
         """Only upwards."""
         with self.lock:
-            self._gate.pass_through(partial(self._set_epoch, epoch))
+            self._write_lock.pass_through(partial(self._set_epoch, epoch))
 
     def _set_epoch(self, epoch: int) -> None:
         with self._transaction() as db:
             db.execute(_RAISE_EPOCH, (epoch,))
             if not db.changes():
                 raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
+            note = note_of(db)
+        self._write_lock.write_note(note)
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:
-        """All of the block, or nothing of it."""
+        """Runs the block in one transaction."""
         db = self.db
         db.execute("BEGIN IMMEDIATE")
         hit("sqlite.commit.begun")
         try:
-            self.presence.check()
+            self.file_identity.check()
             yield db
             hit("sqlite.commit.before_commit")
         except BaseException:
@@ -122,12 +138,14 @@ class Writer:
             self._roll_back()
             if is_certain(error):
                 raise
-            raise OutcomeUnknown(f"{self._path}: the commit broke off ({error}); it may have been done or not") from error
+            raise OutcomeUnknown(
+                f"{self._path}: the commit broke off ({error}); it may have been done or not"
+            ) from error
         self._names.keep()
         hit("sqlite.commit.after_commit")
 
     def _roll_back(self) -> None:
-        # The numbers first: should anything interrupt us here, none may stay that was never committed.
+        # Names first: if anything interrupts us here, no uncommitted number may stay.
         self._names.forget()
         try:
             if self.db.in_transaction:
@@ -136,7 +154,7 @@ class Writer:
             self._reconnect()
 
     def _reconnect(self) -> None:
-        """A connection that cannot even roll back is given up."""
+        """Replaces a connection that cannot even roll back."""
         with suppress(apsw.Error):
             self.db.close(True)
         self.db = self._connect()
@@ -145,9 +163,9 @@ class Writer:
         """Waits for the commit under way."""
         with self.lock:
             self.db.close()
-            self._gate.close()
+            self._write_lock.close()
 
     def abandon(self) -> list[apsw.Connection]:
-        """In a forked child: see `forks`."""
-        self._gate.close_inherited()
+        """In a forked child: see `connections.spare_forks`."""
+        self._write_lock.close_inherited()
         return [self.db]

@@ -7,16 +7,8 @@
 
 local store, project = KEYS[1], KEYS[2]
 
--- An epoch that was begun on a server, and lost with all that it gave out, must not be begun again on another: it is made of the time
--- since the store's birth and a digit of the replication id.
-local function next_epoch(last, id)
-  local now, born = redis.call('TIME')[1], redis.call('HGET', store, 'born')
-  local made = (tonumber(now) - tonumber(born)) * 16 + tonumber(string.sub(id, 1, 1), 16)
-  return string.format('%.0f', math.max(tonumber(last) + 1, made)), now
-end
-
--- A server with another replication id was promoted or restarted: it may lack what was acknowledged. Nothing is written on what was
--- decided before the epoch rose.
+-- A server with another replication id was promoted or restarted: it may lack what was acknowledged. Nothing is written before the epoch
+-- has risen (begin_epoch.lua), nor on what was decided before that.
 local function trouble()
   local kept = redis.call('HMGET', store, 'birth', 'replid', 'epoch')
   if kept[1] ~= ARGV[1] then
@@ -27,11 +19,8 @@ local function trouble()
     local info = redis.call('INFO', 'replication')
     local id = string.match(info, 'master_replid:(%x+)')
     if ARGV[2] == '1' and id ~= kept[2] then
-      local epoch, now = next_epoch(kept[3], id)
-      local why = now .. ' replication id ' .. kept[2] .. ' became ' .. id
-      redis.call('HSET', store, 'epoch', epoch, 'replid', id, 'epoch:' .. epoch, why)
-      redis.call('PUBLISH', store .. ':moves', '')
-      return {'raised'}
+      local now = redis.call('TIME')
+      return {'moved', kept[2], id, kept[3], now[1], now[2]}
     end
     local _, online = string.gsub(info, 'state=online', '')
     if online < needed then

@@ -1,0 +1,1 @@
+"""`genlock doctor`: examines a store, changes nothing, and says what to type."""

@@ -1,0 +1,1 @@
+"""How answers look in a terminal: text, tables, pages, drawings and progress."""

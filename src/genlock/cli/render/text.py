@@ -1,0 +1,88 @@
+"""Sentences on stderr, and questions in a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from genlock.cli import exit_codes
+from genlock.errors import BadArgument
+from genlock.safe_text import safe_text
+
+if TYPE_CHECKING:
+    from genlock.cli.app import App
+
+
+# Sentences on stderr: on a terminal they are broken at blanks, and a command to be typed stays
+# whole.
+
+
+_INDENT = "  "
+_TAG = 20
+"""So long is at most what only names a command, as in `when done: genlock submit …`."""
+
+
+def tell(text: str) -> None:
+    """Print it, with nothing in it that a terminal would obey; a file or a pipe is given its lines
+    unbroken."""
+    width, text = _width(), safe_text(text)
+    print(
+        text
+        if width is None
+        else "\n".join(part for line in text.split("\n") for part in folded(line, width)),
+        file=sys.stderr,
+    )
+
+
+def ask(question: str) -> str:
+    """The line that is typed in answer. (Not by click: `input` forgets a Ctrl-C that comes while
+    the question is being written.)"""
+    sys.stderr.write(f"{safe_text(question)} [y/N]: ")
+    sys.stderr.flush()
+    return sys.stdin.readline()
+
+
+def folded(line: str, width: int) -> list[str]:
+    """A sentence in lines of this width; the command at its end, if it has one, in a line of its
+    own, however long."""
+    if len(line) <= width or line[:1] in (" ", ""):
+        return [line]
+    said, colon, command = line.rpartition(": genlock ")
+    if not colon or any(mark in command for mark in (", ", "; ", ". ")):
+        return _broken(line, width)
+    if len(said) < _TAG:
+        return [line]
+    return [*_broken(f"{said}:", width), f"{_INDENT}genlock {command}"]
+
+
+def _broken(line: str, width: int) -> list[str]:
+    from textwrap import wrap
+
+    return wrap(
+        line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _width() -> int | None:
+    """How wide the terminal is that stderr goes to."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or None
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+# Asking before something is done that cannot be undone; off a terminal there is nobody to ask.
+
+
+def confirm(app: App, what: str, question: str, *unasked: str) -> None:
+    """Says what would be done, and asks; whoever does not agree leaves. `unasked` is the verb, with
+    its words, that does it unasked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise BadArgument(
+            f"{what}\nThere is no terminal to ask on; if you mean it, type: {app.command(*unasked)}"
+        )
+    app.answers.say(what)
+    if ask(question).strip().lower() not in ("y", "yes"):
+        app.answers.say("nothing was changed")
+        app.leave(exit_codes.ERROR)

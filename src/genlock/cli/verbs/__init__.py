@@ -1,1 +1,0 @@
-"""The verbs, by theme."""

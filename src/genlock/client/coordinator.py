@@ -1,0 +1,201 @@
+"""The remote client as plain methods and as coroutines. Its operations are those of the table
+(`wire.operations`); `connect` gives it the static type of the coordinator it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from typing import Any, Final, NoReturn
+
+from genlock.client.call import (
+    Script,
+    ask,
+    ask_next,
+    asking,
+    asynchronous,
+    synchronous,
+)
+from genlock.client.events import follow
+from genlock.client.transport import StreamHandle, Transport
+from genlock.core.model import Identity, Process
+from genlock.core.results import FeedEvent, PlanResult, SessionInfo
+from genlock.errors import BadArgument, NotAllowed
+from genlock.threads import awaited
+from genlock.wire import operations as c
+from genlock.worker.fleet import AsyncWorkerMethods, FleetMethods, WorkerMethods
+
+# Every operation of the table, as a script. Two of them also do something on this side.
+
+
+def import_plan(
+    link: Transport,
+    *,
+    source: Mapping[str, Any] | str | Sequence[tuple[str, bytes]],
+    prune: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+    tenant_id: str | None = None,
+    project_id: str | None = None,
+) -> Script[PlanResult]:
+    """Import a plan: a mapping, YAML text, or files. Importing again is a diff; `progress` is
+    called when all is written."""
+    if progress is not None and not callable(progress):
+        raise BadArgument(
+            "progress is a function of two numbers: how many of how many tasks are written"
+        )
+    result = yield from ask(
+        link, c.ImportPlan(source=source, prune=prune, tenant_id=tenant_id, project_id=project_id)
+    )
+    if progress is not None:
+        written = len(result.added) + len(result.changed) + len(result.cancelled)
+        progress(written, written)
+    return result
+
+
+def register_session(
+    link: Transport,
+    *,
+    session_id: str | None = None,
+    user_id: str | None = None,
+    agent_type: str = "",
+    pid: int | None = None,
+    process: Process | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    tenant_id: str | None = None,
+    project_id: str | None = None,
+) -> Script[SessionInfo]:
+    """Say that a session begins, and which process it is: `pid` on this machine, or a `process`
+    identity from elsewhere."""
+    if process is not None and not isinstance(process, Process):
+        raise BadArgument(f"process is a Process, not {process!r}")
+    if pid is not None:
+        if type(pid) is not int or not 1 <= pid < 2**31:
+            raise BadArgument(f"pid is a whole number from 1 to {2**31 - 1:,}, not {pid!r}")
+        process = link.identify(pid)
+        if process is None:
+            raise BadArgument(f"process {pid} does not exist or cannot be seen from here")
+    call = c.RegisterSession(
+        session_id=session_id,
+        user_id=user_id,
+        agent_type=agent_type,
+        process=process,
+        metadata=metadata,
+        tenant_id=tenant_id,
+        project_id=project_id,
+    )
+    return (yield from ask(link, call))
+
+
+SCRIPTS: Final[dict[str, Callable[..., Script[Any]]]] = {
+    **{route.name: asking(route.call) for route in c.ROUTES},
+    "claim_next": asking(c.ClaimNext, ask_next),
+    "import_plan": import_plan,
+    "register_session": register_session,
+}
+
+
+class Connection(FleetMethods):
+    """What both faces share."""
+
+    def __init__(self, link: Transport) -> None:
+        self._link = link
+
+    @property
+    def identity(self) -> Identity:
+        """Who the connection speaks for where a call does not say."""
+        return self._link.identity
+
+    @property
+    def engine(self) -> NoReturn:
+        """There is none on this side."""
+        raise NotAllowed(
+            f"this goes through the service at {self._link.url}, which has the store; for the "
+            "store itself, use its own URL"
+        )
+
+    def _plain_face(self) -> RemoteCoordinator:
+        return RemoteCoordinator(self._link)
+
+    def _async_face(self) -> AsyncRemoteCoordinator:
+        face = AsyncRemoteCoordinator(self._link)
+        face._origin = self._origin
+        return face
+
+
+def report_refused_connection(connection: object) -> None:
+    """For programs that somebody waits for: a service that does not listen when it is asked for the
+    first time is an error at once, and not after the deadline."""
+    if isinstance(connection, Connection):
+        connection._link.waits_for_start = False
+
+
+class RemoteCoordinator(WorkerMethods, Connection):
+    """The coordinator of a service. Every method takes keywords only; `tenant_id` and `project_id`
+    default to the connection's."""
+
+    def watch(
+        self,
+        *,
+        after: str | None = None,
+        timeout_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Iterator[FeedEvent]:
+        """Events as they come, from a cursor or from now on; ends when none has come for
+        `timeout_seconds`."""
+        self._link.check_open()
+        return follow(self._link, tenant_id, project_id, after, timeout_seconds, StreamHandle())
+
+    def close(self) -> None:
+        """Ends the connection; calling it again is fine."""
+        self._end_keepers()
+        self._link.close()
+
+    def __enter__(self) -> RemoteCoordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncRemoteCoordinator(AsyncWorkerMethods, Connection):
+    """The same in an event loop."""
+
+    async def watch(
+        self,
+        *,
+        after: str | None = None,
+        timeout_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> AsyncIterator[FeedEvent]:
+        """Events as they come, from a cursor or from now on; ends when none has come for
+        `timeout_seconds`."""
+        self._link.check_open()
+        ear = StreamHandle()
+        events = follow(self._link, tenant_id, project_id, after, timeout_seconds, ear)
+        async with aclosing(awaited(events, ear.stop)) as coming:
+            async for event in coming:
+                yield event
+
+    async def close(self) -> None:
+        """Ends the connection; calling it again is fine."""
+        self._end_keepers()
+        await self._link.close_async()
+
+    async def __aenter__(self) -> AsyncRemoteCoordinator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
+for _name, _script in SCRIPTS.items():
+    setattr(RemoteCoordinator, _name, synchronous(_script))
+    setattr(AsyncRemoteCoordinator, _name, asynchronous(_script))

@@ -1,0 +1,435 @@
+"""What workers do: claim, renew, submit, release; one by one or in batches. Splitting a task is in
+`spawning`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from genlock.coordinator import payloads
+from genlock.coordinator.arguments import (
+    LEASE_SECONDS,
+    LONGEST_NOTE,
+    LONGEST_REFERENCE,
+    MOST_WAIT_SECONDS,
+    check_cost,
+    check_evaluations,
+    check_generation,
+    check_items,
+    check_lease,
+    check_mapping,
+    check_number,
+    check_operation,
+    check_role,
+    check_text,
+    check_tracks,
+    one_generation,
+    pack,
+    plain,
+)
+from genlock.coordinator.base import Base
+from genlock.coordinator.drivers import Ask, Read, Script
+from genlock.core import commands as c
+from genlock.core.keys import project_key
+from genlock.core.reasons import ReleaseReason
+from genlock.core.results import (
+    ClaimResult,
+    ProgressResult,
+    ReleaseResult,
+    RenewalResult,
+    SubmissionResult,
+)
+from genlock.core.task.claims import check_result_size
+from genlock.engine.jobs import Job, NextTask
+from genlock.errors import BadArgument, GenlockError, ResultTooLarge, TaskNotFound
+from genlock.reads import claims
+
+RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
+_FAILED: Final = frozenset({"error", "failed"})
+"""Words of a release that the circuit breaker counts, alone or before a colon."""
+
+
+class Working(Base):
+    """Operations of workers."""
+
+    def claim_task(
+        self,
+        *,
+        task_id: str,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float = LEASE_SECONDS,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        agent_role: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Script[ClaimResult]:
+        """Ask for the right to work on a task. A grant carries the generation that every later
+        write must show."""
+        command = c.ClaimTask(
+            self.task_key(tenant_id, project_id, task_id),
+            self.caller(session_id, agent_id, need_agent=True),
+            check_lease(lease_duration_seconds),
+            check_operation(operation_id) if operation_id is not None else "",
+            check_role(agent_role) if agent_role != "" else "",
+            plain(metadata) if metadata is not None else {},
+        )
+        job = yield Ask((command,))
+        outcome = job.results[0]
+        if isinstance(outcome, GenlockError):
+            raise outcome
+        result: ClaimResult = outcome
+        return result
+
+    def renew_lease(
+        self,
+        *,
+        task_id: str,
+        generation: int | None = None,
+        expected_generation: int | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[RenewalResult]:
+        """Start the lease again, with its own length or another within the tenant's limits.
+
+        `expected_generation` is GC's name for `generation`."""
+        lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
+        generation = one_generation(generation, expected_generation)
+        key = self.task_key(tenant_id, project_id, task_id)
+        result: RenewalResult = yield from self.ask_one(
+            c.RenewLease(key, self.caller(session_id), generation, lease)
+        )
+        return result
+
+    def report_progress(
+        self,
+        *,
+        task_id: str,
+        generation: int,
+        fraction: float | None = None,
+        note: str = "",
+        cost: Mapping[str, float] | None = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[ProgressResult]:
+        """Say how far the work is, what was found, or what it has cost up to now. It does not renew
+        the lease.
+
+        `fraction` is from 0 to 1. `cost` is by unit, as {"usd": 0.12}, and counts from the
+        beginning of this generation.
+        """
+        command = c.ReportProgress(
+            self.task_key(tenant_id, project_id, task_id),
+            self.caller(session_id, agent_id),
+            check_generation(generation),
+            None if fraction is None else check_number("fraction", fraction, 0, 1),
+            check_text("note", note, LONGEST_NOTE),
+            check_cost(cost),
+        )
+        result: ProgressResult = yield from self.ask_one(command)
+        return result
+
+    def release_claim(
+        self,
+        *,
+        task_id: str,
+        generation: int | None = None,
+        expected_generation: int | None = None,
+        session_id: str | None = None,
+        reason: str = "VOLUNTARY",
+        note: str = "",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+    ) -> Script[ReleaseResult]:
+        """Give the claim back. The `note` is for the next holder.
+
+        The reason is VOLUNTARY, ERROR if the work failed (the circuit breaker counts those), or any
+        text, which is kept beside one of these two: "ERROR: no compiler" is an ERROR.
+        `expected_generation` is GC's name for `generation`."""
+        kind, stated = _release_reason(reason)
+        generation = one_generation(generation, expected_generation)
+        key = self.task_key(tenant_id, project_id, task_id)
+        command = c.ReleaseClaim(
+            key,
+            self.caller(session_id),
+            generation,
+            kind,
+            check_operation(operation_id),
+            check_text("note", note, LONGEST_NOTE),
+            stated,
+        )
+        result: ReleaseResult = yield from self.ask_one(command)
+        return result
+
+    def submit_result(
+        self,
+        *,
+        task_id: str,
+        generation: int,
+        result_data: Any = None,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        work_product_ref: str = "",
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        evaluations: Mapping[str, bool] | None = None,
+    ) -> Script[SubmissionResult]:
+        """Hand in the result. It counts if the generation is still the highest, or waits for a
+        review; if not, it is refused and kept.
+
+        `work_product_ref` says where the work itself lies: a commit, a file, an address. It is
+        shown as the result's `reference`, beside the generated name.
+
+        `evaluations` says by name which evaluators of the task's edge have passed."""
+        command, data = self._submission(
+            tenant_id,
+            project_id,
+            task_id,
+            generation,
+            result_data,
+            session_id,
+            agent_id,
+            work_product_ref,
+            operation_id,
+            evaluations,
+        )
+        command = yield from self._with_agent(command)
+        if not command.content.payload:
+            result: SubmissionResult = yield from self.ask_one(command)
+            return result
+        yield Read(lambda: self._store_payload(command, data))
+        result = yield from self.ask_one(command)
+        yield from self.tidied(command)
+        return result
+
+    def claim_next(
+        self,
+        *,
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float | None = None,
+        tracks: str | Collection[str] | None = None,
+        wait_seconds: float = 0,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        agent_role: str = "",
+    ) -> Script[ClaimResult]:
+        """Claim whatever ready task comes first for this agent, waiting up to `wait_seconds` for
+        one."""
+        place = self.place(tenant_id, project_id)
+        lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
+        wait_seconds = check_number("wait_seconds", wait_seconds, 0, MOST_WAIT_SECONDS)
+        request = NextTask(
+            project_key(*place),
+            self.caller(session_id, agent_id, need_agent=True),
+            lease,
+            check_tracks(tracks),
+            check_operation(operation_id),
+            check_role(agent_role),
+            time.monotonic() + wait_seconds if wait_seconds else 0,
+        )
+        job = yield Ask([request], patience=wait_seconds)
+        result: ClaimResult = job.only()
+        return result
+
+    def batch_claim(
+        self,
+        *,
+        task_ids: Iterable[str],
+        agent_id: str | None = None,
+        session_id: str | None = None,
+        lease_duration_seconds: float = LEASE_SECONDS,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+        operation_id: str | None = None,
+        agent_role: str = "",
+    ) -> Script[dict[str, ClaimResult | GenlockError]]:
+        """Claim many tasks at once; each stands or falls alone. A task that does not exist has its
+        error as its answer."""
+        caller = self.caller(session_id, agent_id, need_agent=True)
+        lease, operation = check_lease(lease_duration_seconds), check_operation(operation_id)
+        keys = list(
+            dict.fromkeys(
+                self.task_key(tenant_id, project_id, task_id)
+                for task_id in check_items("task_ids", task_ids)
+            )
+        )
+        role = check_role(agent_role)
+        claims = [c.ClaimTask(key, caller, lease, operation, role) for key in keys]
+        return (yield from self._each(claims))
+
+    def batch_renew(
+        self,
+        *,
+        generations: Mapping[str, int],
+        session_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[dict[str, RenewalResult | GenlockError]]:
+        """Renew many leases at once, given as {task id: generation}."""
+        caller = self.caller(session_id)
+        commands = [
+            c.RenewLease(
+                self.task_key(tenant_id, project_id, task_id), caller, check_generation(generation)
+            )
+            for task_id, generation in check_mapping("generations", generations).items()
+        ]
+        return (yield from self._each(commands))
+
+    def batch_submit(
+        self,
+        *,
+        results: Iterable[Mapping[str, Any]],
+        session_id: str | None = None,
+        tenant_id: str | None = None,
+        project_id: str | None = None,
+    ) -> Script[dict[str, SubmissionResult | GenlockError]]:
+        """Hand in many results at once, each a mapping with task_id, generation and result_data."""
+        commands, large = [], []
+        for entry in check_items("results", results):
+            check_mapping("a result", entry)
+            if (
+                not _OF_A_RESULT.issuperset(entry)
+                or "task_id" not in entry
+                or "generation" not in entry
+            ):
+                unknown = sorted(map(repr, entry.keys() - _OF_A_RESULT))
+                raise BadArgument(
+                    "a result has task_id, generation and result_data; "
+                    f"{unknown[0] if unknown else 'one of them'!r} is wrong or missing"
+                )
+            command, data = self._submission(
+                tenant_id,
+                project_id,
+                entry["task_id"],
+                entry["generation"],
+                entry.get("result_data"),
+                session_id,
+                entry.get("agent_id"),
+                entry.get("work_product_ref", ""),
+                entry.get("operation_id"),
+                entry.get("evaluations"),
+            )
+            command = yield from self._with_agent(command)
+            if command.content.payload:
+                large.append((command, data))
+            commands.append(command)
+        if large:
+            _check_distinct(commands)
+        for command, data in large:
+            # One that is refused below for its own reason is refused there again, alone.
+            with contextlib.suppress(TaskNotFound, ResultTooLarge):
+                yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
+        answers = yield from self._each(commands)
+        for command, _ in large:
+            yield from self.tidied(command)
+        return answers
+
+    def _with_agent(self, command: c.SubmitResult) -> Script[c.SubmitResult]:
+        """A refused result names its agent, too: if the caller did not, the claim does."""
+        by = command.by
+        if by.agent:
+            return command
+        agent: str = yield Read(
+            lambda: claims.claiming_agent(self.reader, command.key, by.session, command.generation)
+        )
+        return replace(command, by=replace(by, agent=agent)) if agent else command
+
+    def _submission(
+        self,
+        tenant_id: str | None,
+        project_id: str | None,
+        task_id: str,
+        generation: int,
+        result_data: Any,
+        session_id: str | None,
+        agent_id: str | None,
+        work_product_ref: str,
+        operation_id: str | None,
+        evaluations: Mapping[str, bool] | None,
+    ) -> tuple[c.SubmitResult, bytes]:
+        content, data = pack(result_data)
+        content = payloads.owned(content)
+        if work_product_ref != "":
+            reference = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
+            content = replace(content, reference=reference)
+        command = c.SubmitResult(
+            self.task_key(tenant_id, project_id, task_id),
+            self.caller(session_id, agent_id),
+            check_generation(generation),
+            content,
+            check_operation(operation_id) if operation_id is not None else "",
+            check_evaluations(evaluations) if evaluations is not None else {},
+        )
+        return command, data
+
+    def _store_payload(self, command: c.SubmitResult, data: bytes) -> None:
+        """A large result is durable before anyone decides about it.
+
+        What will be refused without being kept, because it is too large or of no task, leaves
+        nothing behind."""
+        self.reader.task(command.key)
+        check_result_size(command.content.size, self.reader.settings(command.key.place).limits)
+        payloads.put(self.store, command.key, command.content, data)
+
+    def _each(self, commands: Sequence[c.Command]) -> Script[dict[str, Any]]:
+        if not commands:
+            return {}
+        _check_distinct(commands)
+        job: Job = yield Ask(commands)
+        return {
+            command.key.id: outcome for command, outcome in zip(commands, job.results, strict=True)
+        }
+
+
+_OF_A_RESULT: Final = frozenset(
+    {
+        "task_id",
+        "generation",
+        "result_data",
+        "work_product_ref",
+        "operation_id",
+        "agent_id",
+        "evaluations",
+    }
+)
+
+
+def _release_reason(reason: str) -> tuple[ReleaseReason, str]:
+    """The kind of a release, and the caller's own words if they say more than that."""
+    text = check_text("reason", reason, LONGEST_NOTE) or ReleaseReason.VOLUNTARY
+    if text in RELEASES:
+        return ReleaseReason(text), ""
+    kind = text.partition(":")[0].strip().lower()
+    if kind == "completed":
+        raise BadArgument(
+            f"reason of a release is VOLUNTARY, ERROR or a text of yours, not {reason!r}; to "
+            "complete a task, submit its result"
+        )
+    failed = kind in _FAILED
+    return (ReleaseReason.ERROR if failed else ReleaseReason.VOLUNTARY), text
+
+
+def _check_distinct(commands: Sequence[c.Command]) -> None:
+    """Answers are by task: of two for the same one, the caller would see the last alone."""
+    if len({command.key.id for command in commands}) == len(commands):
+        return
+    seen: set[str] = set()
+    for command in commands:
+        if command.key.id in seen:
+            raise BadArgument(
+                f"task {command.key.id!r} is there twice; a batch takes each task once"
+            )
+        seen.add(command.key.id)

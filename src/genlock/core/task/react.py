@@ -1,0 +1,157 @@
+"""What a task's events ask of other records. Repeating a reaction is always safe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from genlock.core import commands as c
+from genlock.core import events as e
+from genlock.core.decision import Reaction
+from genlock.core.index import MET
+from genlock.core.keys import REFUSED, TASK, Key
+from genlock.core.model import Actor, TaskRecord
+from genlock.core.records.refused_result import REVIEW_REJECTED
+from genlock.core.task.claims import adopted_key
+from genlock.core.task.relate import SYSTEM
+
+
+def _hear(key: Key, about: str, version: int, *, reset: bool = False) -> c.CheckRelated:
+    return c.CheckRelated(key, SYSTEM, others=((about, version),), reset=reset)
+
+
+def _added(key: Key, record: TaskRecord, event: e.TaskAdded, version: int) -> list[Reaction]:
+    reactions = []
+    task = event.task
+    if task.depends_on:
+        # The dependencies are checked only now that the task exists and waits: a completion in
+        # between finds it waiting.
+        reactions.append(
+            Reaction(
+                c.CheckRelated(key, SYSTEM, others=tuple((other, 0) for other in task.depends_on))
+            )
+        )
+    if task.parent is not None:
+        reactions.append(Reaction(_hear(key.beside(TASK, task.parent), key.id, version)))
+    return reactions
+
+
+def _edited(key: Key, record: TaskRecord, event: e.TaskEdited, version: int) -> list[Reaction]:
+    if "depends_on" not in event.changed or not event.task.depends_on:
+        return []
+    return [
+        Reaction(
+            c.CheckRelated(key, SYSTEM, others=tuple((other, 0) for other in event.task.depends_on))
+        )
+    ]
+
+
+def _finished(
+    key: Key, record: TaskRecord, event: e.ResultAccepted | e.TaskCancelled, version: int
+) -> list[Reaction]:
+    name, parent = key.id, record.task.parent
+    reactions = [Reaction(c.CheckRelated(key, SYSTEM, ((name, version),)), name)]
+    if parent is not None:
+        reactions.append(Reaction(_hear(key.beside(TASK, parent), name, version)))
+    return reactions
+
+
+def _accepted(
+    key: Key, record: TaskRecord, event: e.ResultAccepted, version: int
+) -> list[Reaction]:
+    reactions = _finished(key, record, event, version)
+    if event.adopted_session is not None:
+        by = c.Caller(event.session_id, event.agent_id, event.actor)
+        reactions.append(Reaction(c.MarkAdopted(adopted_key(key, event), by)))
+    return reactions
+
+
+def _rejected(
+    key: Key, record: TaskRecord, event: e.ReviewRejected, version: int
+) -> list[Reaction]:
+    """The work stays, and its payload with it: whoever has the name of the one has the other."""
+    if not event.refused_id:
+        return []
+    session = event.adopted_session or event.author_session_id
+    generation = event.adopted_generation
+    author = Actor(user_id=event.author_user_id)
+    keep = c.KeepRefused(
+        key.beside(REFUSED, event.refused_id),
+        c.Caller(session, event.author_agent_id, author),
+        task=key.id,
+        generation=event.rejected_generation if generation is None else generation,
+        current_generation=event.generation,
+        reason=REVIEW_REJECTED,
+        content=c.Content(
+            event.digest,
+            event.size,
+            event.result_data,
+            event.payload,
+            payload_id=event.payload_id,
+            reference=event.reference,
+        ),
+        work_product_ref=event.work_product_ref,
+    )
+    return [Reaction(keep)]
+
+
+def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> list[Reaction]:
+    told = _hear(key, key.id, version, reset=True)
+    reactions = [Reaction(told, MET + key.id), Reaction(told, key.id)]
+    if record.task.parent is not None:
+        reactions.append(
+            Reaction(_hear(key.beside(TASK, record.task.parent), key.id, version, reset=True))
+        )
+    return reactions
+
+
+def _heard(key: Key, record: TaskRecord, event: e.RelatedChanged, version: int) -> list[Reaction]:
+    """Look at the related tasks once more: one that was reset before this event was written did not
+    know yet that it must tell this task.
+
+    The version is 0 because nobody knows at which version each of them moved; the event has only
+    the version at which each was seen.
+    """
+    return [
+        Reaction(c.CheckRelated(key, SYSTEM, others=tuple((other, 0) for other in event.others)))
+    ]
+
+
+def _spawned(
+    key: Key, record: TaskRecord, event: e.SubtasksSpawned, version: int
+) -> list[Reaction]:
+    by = c.Caller(event.session_id, event.agent_id, event.actor)
+    return [
+        Reaction(c.AddTask(key.beside(TASK, child.id), by, child, announced=True))
+        for child in event.children
+    ]
+
+
+def _announced(
+    key: Key, record: TaskRecord, event: e.ChildrenAnnounced, version: int
+) -> list[Reaction]:
+    by, backlog = c.Caller(event.session_id, event.agent_id, event.actor), event.backlog
+    return [
+        Reaction(
+            c.AddTask(key.beside(TASK, child.id), by, child, child.id in backlog, announced=True)
+        )
+        for child in event.children
+    ]
+
+
+REACTIONS: dict[type[e.Occurrence], Callable[[Key, Any, Any, int], list[Reaction]]] = {
+    e.TaskAdded: _added,
+    e.TaskEdited: _edited,
+    e.ResultAccepted: _accepted,
+    e.ReviewRejected: _rejected,
+    e.TaskCancelled: _finished,
+    e.TaskReset: _reset,
+    e.ChildrenAnnounced: _announced,
+    e.SubtasksSpawned: _spawned,
+    e.DependencyMet: _heard,
+    e.DependencyCancelled: _heard,
+    e.DependencyReopened: _heard,
+    e.ChildAdded: _heard,
+    e.ChildFinished: _heard,
+    e.ChildReopened: _heard,
+}

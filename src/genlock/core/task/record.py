@@ -1,0 +1,102 @@
+"""The registration of tasks, as every kind of record has one."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from genlock.core import commands as c
+from genlock.core.decision import RecordKind
+from genlock.core.events import TaskAdded
+from genlock.core.index import MET, Index, microseconds
+from genlock.core.keys import TASK
+from genlock.core.model import TaskRecord
+from genlock.core.reasons import ClaimState, Status
+from genlock.core.routing import order_of, pool_of
+from genlock.core.task import claims, due, observe, operate, progress, relate, review, spawn
+from genlock.core.task.fold import FOLDS
+from genlock.core.task.react import REACTIONS
+
+# The index fields of a task.
+
+
+def index_of_task(record: TaskRecord) -> Index:
+    """The index fields of this task."""
+    claim, state = record.claim, record.state
+    waits_on = waits_of(record) if record.dependencies else ()
+    session = claim.session if claim is not None and claim.state is ClaimState.ACTIVE else None
+    offered = state is Status.PENDING or state is Status.BACKLOG
+    return Index(
+        state=state,
+        pool=pool_of(record) if offered else None,
+        order=order_of(record) if offered else None,
+        due_at=_due_at(record),
+        session=session,
+        parent=record.task.parent,
+        waits_on=waits_on,
+    )
+
+
+def waits_of(record: TaskRecord) -> tuple[str, ...]:
+    """The task's dependencies as `waits_on` lists them."""
+    return tuple(
+        [MET + other if heard.finished else other for other, heard in record.dependencies.items()]
+    )
+
+
+def _due_at(record: TaskRecord) -> int | None:
+    claim, state = record.claim, record.state
+    held = claim is not None and claim.state is ClaimState.ACTIVE
+    if claim is not None and held and not record.early and record.hold is None:
+        # The commonest case by a shorter way.
+        return microseconds(
+            claim.expires_at + timedelta(seconds=claim.grace_seconds)
+            if claim.grace_seconds
+            else claim.expires_at
+        )
+    if state is Status.COMPLETED or state is Status.CANCELLED:
+        return None
+    instants = [
+        claim.expires_at + timedelta(seconds=claim.grace_seconds)
+        if claim is not None and held
+        else None,
+        record.hold.until if record.hold is not None and state is not Status.IN_REVIEW else None,
+        record.task.not_before if record.early else None,
+        record.assigned_until if not held else None,
+    ]
+    due = [instant for instant in instants if instant is not None]
+    return microseconds(min(due)) if due else None
+
+
+RECORD = RecordKind(
+    kind=TASK,
+    record=TaskRecord,
+    commands={
+        c.AddTask: operate.decide_add,
+        c.AnnounceChildren: spawn.decide_announce,
+        c.EditTask: operate.decide_edit,
+        c.ReorderTask: operate.decide_reorder,
+        c.ClaimTask: claims.decide_claim,
+        c.RenewLease: claims.decide_renew,
+        c.ReportProgress: progress.decide_progress,
+        c.ReleaseClaim: claims.decide_release,
+        c.SubmitResult: claims.decide_submit,
+        c.SpawnSubtasks: spawn.decide_spawn,
+        c.AdoptResult: spawn.decide_adopt,
+        c.ForceRelease: operate.decide_force_release,
+        c.AssignTask: operate.decide_assign,
+        c.ResetTask: operate.decide_reset,
+        c.CancelTask: operate.decide_cancel,
+        c.HoldTask: operate.decide_hold,
+        c.ReopenTask: operate.decide_reopen,
+        c.ApproveReview: review.decide_approve,
+        c.RejectReview: review.decide_reject,
+        c.ReportEvaluation: review.decide_evaluation,
+        c.CheckDue: due.decide_check_due,
+        c.CheckRelated: relate.decide_hear,
+        c.ObserveTask: observe.decide_observe,
+    },
+    begins=TaskAdded,
+    folds=FOLDS,
+    index_of=index_of_task,
+    reactions=REACTIONS,
+)

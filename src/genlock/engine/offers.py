@@ -1,0 +1,441 @@
+"""Offers: which tasks of a project a batch may hand out to requests for a next task.
+
+An offer takes the heads of all pools and the tasks that are due, and hands out the best task of the
+pools that suit the caller. The cost does not grow with the plan. After a conflict it chooses at
+random among the first 2, 4, … 64 tasks, so that many coordinators do not compete for the same one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Iterable, Set
+
+from msgspec.structs import replace
+
+from genlock.core.codec import decode_record
+from genlock.core.commands import DEFAULT_LEASE_SECONDS, CheckDue, ClaimTask
+from genlock.core.decision import Decision
+from genlock.core.facts import OutageGrace, inputs_of, keys_from_command
+from genlock.core.ids import parse_task_id
+from genlock.core.index import microseconds
+from genlock.core.keys import Key
+from genlock.core.model import TaskRecord
+from genlock.core.policy import Order, Overlapping, TrackOrder, Tracks
+from genlock.core.reasons import ClaimReason
+from genlock.core.results import ClaimRef, ClaimResult
+from genlock.core.routing import Pool, order_of, parse_pool, pool_of
+from genlock.core.rules import index_of
+from genlock.core.task.relate import SYSTEM
+from genlock.core.task.view import claimable, overdue, spared_until
+from genlock.engine.batch import BatchRound
+from genlock.engine.commit import LoadedRecord
+from genlock.engine.jobs import Item, NextTask, plain_item
+from genlock.engine.overlap import weight_of
+from genlock.engine.tracks import TrackView
+from genlock.store import MAX_DUE, Query, Stored
+
+WIDEST = 64
+_MOST_DUE = 64
+_MOST_HEADS = 512
+_MOST_LOOKED_AT = 512
+"""Tasks, of all pools together, whose modules are compared with those of work in flight."""
+_PAGES_IN_GRACE = 4
+"""After an outage most of the due claims are spared, and a task that can be claimed may be behind
+them."""
+
+
+class Offer:
+    """The tasks of one project that a round may hand out."""
+
+    def __init__(
+        self,
+        round: BatchRound,
+        place: tuple[str, str],
+        wanted: int,
+        attempt: int,
+        busy: Set[Key] = frozenset(),
+    ) -> None:
+        """`wanted` is the number of requests, and `busy` are tasks that are being committed. Those
+        are not offered."""
+        self._round = round
+        self._place = place
+        self._wanted = wanted
+        self._spread = _spread_of(attempt)
+        self.policy = round.settings(place)[0]
+        self._agent_roles = round.agent_roles(place)
+        self._taken_tracks: set[str] = set()
+        tenant, project = place
+        heads = heads_for(wanted, attempt, len(busy))
+        self._avoids_overlap = self.policy.overlap in (Overlapping.AVOID, Overlapping.FORBID)
+        if self._avoids_overlap:
+            heads = max(heads, WIDEST)
+        self.overlapping = 0
+        """How many ready tasks were looked at in vain for one that shares no modules."""
+        self._pools: dict[str, list[tuple[str, Stored]]] = {}
+        self.next_due: int | None = None
+        """When time will next change something here, or should have."""
+        self.has_more_due = False
+        """Are more tasks due than were looked at, and fewer of them once this round is written?"""
+        due = self._add_due(busy)
+        found = round.find(Query(tenant, project, heads=heads)).records
+        self._has_all = heads not in Tally(stored.pool for stored in found).values()
+        self._tried_in_vain = 0
+        """How many tasks were tried and granted to nobody."""
+        for stored in found:
+            if stored.key not in due and stored.key not in busy and not self._is_taken(stored.key):
+                self._add(stored.pool or "", stored.order or "", stored)
+        self._tracks = round.tracks(place)
+        if self._tracks is not None and self.policy.track_order is TrackOrder.ENFORCE:
+            self._keep_first_in_tracks(self._tracks, busy)
+        if due or self._tracks is not None:
+            for ready in self._pools.values():
+                ready.sort(key=lambda entry: entry[0])
+        self._parsed = {pool: parse_pool(pool) for pool in self._pools}
+
+    @property
+    def is_empty(self) -> bool:
+        """Is there nothing for anybody?"""
+        return not any(self._pools.values())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Was everything that was ready handed out? Then only a change makes another task ready,
+        unless what was handed out cannot be written."""
+        return self._has_all and not self._tried_in_vain and self.is_empty
+
+    @property
+    def size(self) -> int:
+        """The number of tasks on offer."""
+        return sum(map(len, self._pools.values()))
+
+    def _is_taken(self, key: Key) -> bool:
+        """Was the task handed out earlier in this round? The store does not know yet."""
+        loaded = self._round.loaded_records.get(key)
+        return (
+            loaded is not None
+            and bool(loaded.sealed)
+            and not (isinstance(loaded.record, TaskRecord) and claimable(loaded.record))
+        )
+
+    def _add(self, pool: str, order: str, stored: Stored) -> None:
+        self._pools.setdefault(pool, []).append((order, stored))
+
+    def _keep_first_in_tracks(self, tracks: TrackView, busy: Set[Key]) -> None:
+        """Offers of each track only the unfinished tasks with its lowest number, which may lie
+        behind the heads of their pools."""
+        first = {stored.key: stored for found in tracks.first.values() for stored in found}
+        offered: set[Key] = set()
+        for pool, ready in self._pools.items():
+            kept = [
+                (order, stored)
+                for order, stored in ready
+                if stored.key in first
+                or not parse_pool(pool).track
+                or parse_task_id(stored.key.id).sequence is None
+            ]
+            offered.update(stored.key for _, stored in kept)
+            self._pools[pool] = kept
+        for loaded in self._round.add_found(
+            stored for key, stored in first.items() if key not in offered and key not in busy
+        ):
+            record = loaded.record
+            if isinstance(record, TaskRecord) and claimable(record):
+                self._add(pool_of(record), order_of(record), first[loaded.key])
+
+    def _add_due(self, busy: Set[Key]) -> set[Key]:
+        """Writes down what time has changed, and offers the tasks that became ready by it."""
+        now = microseconds(self._round.now)
+        first = self._round.find(first_due(*self._place)).records
+        self.next_due = _due_at(first[0]) if first else None
+        if self.next_due is None or self.next_due > now:
+            return set()
+        outage_grace = self._round.outage_grace(self._place)
+        found, more = self._find_due(now, 1 if outage_grace is None else _PAGES_IN_GRACE)
+        due = [stored for stored in found if stored.key not in busy]
+        self.has_more_due = more and len(due) < len(found)
+        if not due:
+            return set()
+        loaded_records = self._round.add_found(due)
+        checks = [plain_item(CheckDue(loaded.key, SYSTEM)) for loaded in loaded_records]
+        self._round.load_related(checks)
+        for loaded, check, stored in zip(loaded_records, checks, due, strict=True):
+            self._round.decide(check)
+            if isinstance(loaded.record, TaskRecord) and claimable(loaded.record):
+                self._add(pool_of(loaded.record), order_of(loaded.record), stored)
+        self.has_more_due = more and (
+            self.has_more_due or any(loaded.sealed for loaded in loaded_records)
+        )
+        if outage_grace is not None:
+            self.next_due = _end_of_grace(loaded_records, outage_grace, self.next_due)
+        return {loaded.key for loaded in loaded_records}
+
+    def _find_due(self, now: int, pages: int) -> tuple[list[Stored], bool]:
+        """Due tasks, at most so many pages, and whether there are more."""
+        query = Query(*self._place, due_before=now, limit=_MOST_DUE)
+        found: list[Stored] = []
+        for _ in range(pages):
+            page = self._round.find(query)
+            found += page.records
+            if page.next is None:
+                return found, False
+            query = replace(query, after=page.next)
+        return found, True
+
+    def choose(self, request: NextTask) -> Iterable[LoadedRecord]:
+        """Yields candidates for this caller, best first. A task that was yielded is no longer on
+        offer."""
+        for _ in range(WIDEST):
+            place = self._least_overlap(request) if self._avoids_overlap else self._first(request)
+            if place is None:
+                return
+            ready, at = place
+            self._last = ready, at, ready.pop(at)
+            self._tried_in_vain += 1
+            loaded = self._round.add_found([self._last[2][1]])[0]
+            if self._lacks_inputs(loaded):
+                self._load_inputs(loaded)
+            yield loaded
+
+    def _first(self, request: NextTask) -> tuple[list[tuple[str, Stored]], int] | None:
+        """Where the best task for this caller stands; after a conflict one of the first few."""
+        pools = self._pools_for(request)
+        if not pools:
+            return None
+        ready = self._pools[pools[0]]
+        return ready, _any_of(min(self._spread, len(ready))) if self._spread > 1 else 0
+
+    def _least_overlap(self, request: NextTask) -> tuple[list[tuple[str, Stored]], int] | None:
+        """The same among the first tasks of each pool that share no modules with work in flight;
+        if every one does, the one that shares least, or none where the policy forbids it."""
+        view = self._round.modules_in_flight(self._place)
+        assert view is not None
+        free: list[tuple[list[tuple[str, Stored]], int]] = []
+        least: tuple[int, list[tuple[str, Stored]], int] | None = None
+        self.overlapping = looked_at = 0
+        for pool in self._pools_for(request):
+            ready = self._pools[pool]
+            for at, (_, stored) in enumerate(ready[:WIDEST]):
+                if looked_at == _MOST_LOOKED_AT:
+                    break
+                looked_at += 1
+                record = self._round.add_found([stored])[0].record
+                if not isinstance(record, TaskRecord):
+                    continue
+                weight = weight_of(view.overlaps(record.task, request.by))
+                if not weight:
+                    free.append((ready, at))
+                    if len(free) == self._spread:
+                        return free[_any_of(len(free))] if self._spread > 1 else free[0]
+                elif least is None or weight < least[0]:
+                    least = weight, ready, at
+        if free:
+            return free[_any_of(len(free))]
+        if least is None or self.policy.overlap is Overlapping.AVOID:
+            return None if least is None else (least[1], least[2])
+        self.overlapping = looked_at
+        return None
+
+    def _lacks_inputs(self, loaded: LoadedRecord) -> bool:
+        known = self._round.loaded_records
+        return isinstance(loaded.record, TaskRecord) and any(
+            key not in known for key in inputs_of(loaded.key, loaded.record)
+        )
+
+    def _load_inputs(self, first: LoadedRecord) -> None:
+        """Loads the dependencies and children of all tasks that this round is likely to grant, in
+        one load."""
+        pools = [ready for ready in self._pools.values() if ready]
+        share = -(-self._wanted // max(1, len(pools)))
+        likely = self._round.add_found(stored for ready in pools for _, stored in ready[:share])
+        records = [
+            (loaded.key, loaded.record)
+            for loaded in (first, *likely)
+            if isinstance(loaded.record, TaskRecord)
+        ]
+        self._round.load(
+            dict.fromkeys(key for at, record in records for key in inputs_of(at, record))
+        )
+
+    def put_back(self) -> None:
+        """Offers the last yielded task again: it was denied to this caller for the caller's own
+        sake."""
+        ready, at, entry = self._last
+        ready.insert(at, entry)
+        self._tried_in_vain -= 1
+
+    def granted(self, loaded: LoadedRecord) -> None:
+        """The task was granted: its track is no longer free for the next caller of this round."""
+        self._tried_in_vain -= 1
+        if isinstance(loaded.record, TaskRecord) and loaded.record.task.track:
+            self._taken_tracks.add(loaded.record.task.track)
+
+    def _pools_for(self, request: NextTask) -> list[str]:
+        """The pools that suit this caller, the best first."""
+        suiting = [
+            pool
+            for pool, ready in self._pools.items()
+            if ready and self._suits(self._parsed[pool], request)
+        ]
+        # Leaf-first orders all tasks, whatever their tracks.
+        spreads = self.policy.order is Order.TRACK
+        if (
+            not spreads
+            or len(suiting) <= 1
+            or len({self._parsed[pool].track for pool in suiting}) == 1
+        ):
+            return sorted(suiting, key=lambda pool: self._pools[pool][0][0])
+        busy = self._round.counts.busy_tracks(*self._place) | self._taken_tracks
+        return sorted(
+            suiting, key=lambda pool: (self._parsed[pool].track in busy, self._pools[pool][0][0])
+        )
+
+    def _suits(self, pool: Pool, request: NextTask) -> bool:
+        if not pool.suits(
+            agent=request.by.agent,
+            tracks=request.tracks,
+            backlog=self.policy.offer_backlog,
+            role=request.role,
+            table=self._agent_roles,
+        ):
+            return False
+        return (
+            self._tracks is None
+            or self.policy.tracks is not Tracks.STRICT
+            or not pool.track
+            or not self._tracks.is_full(pool.track, request.by.agent)
+        )
+
+
+def nothing_apart(examined: int) -> ClaimResult:
+    """What is ready shares modules with work in flight, which the policy forbids."""
+    detail = (
+        f"{examined} ready {'task was' if examined == 1 else 'tasks were'} examined, and each "
+        "shares modules with work in flight (policy overlap = forbid)"
+    )
+    return ClaimResult(False, ClaimReason.NOTHING_READY, limit="overlap", detail=detail)
+
+
+def _spread_of(attempt: int) -> int:
+    return min(2**attempt, WIDEST) if attempt else 1
+
+
+def heads_for(wanted: int, attempt: int, busy: int) -> int:
+    """How many tasks of each pool to look at for so many requests, the first of which is at this
+    attempt."""
+    return min(max(wanted, _spread_of(attempt)) + busy, _MOST_HEADS)
+
+
+def first_due(tenant: str, project: str) -> Query:
+    """Finds what time changes next in a project."""
+    return Query(tenant, project, due_before=MAX_DUE, limit=1)
+
+
+def claims_of_session(request: NextTask) -> Query:
+    """Finds what the caller's session has claimed."""
+    return Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)
+
+
+def as_claim(request: NextTask, loaded: LoadedRecord, round: BatchRound) -> ClaimTask:
+    """The claim that a request for a next task becomes. A lease that the caller did not ask for is
+    kept within the tenant's limits."""
+    lease = request.lease_seconds
+    if lease is None:
+        lease = (
+            loaded.record.task.lease_seconds if isinstance(loaded.record, TaskRecord) else None
+        ) or DEFAULT_LEASE_SECONDS
+        limits = round.settings(loaded.key.place)[1]
+        lease = min(
+            max(lease, limits.min_lease_duration_seconds),
+            limits.max_lease_duration_seconds or lease,
+        )
+    return ClaimTask(
+        loaded.key,
+        request.by,
+        lease_seconds=lease,
+        operation=request.operation,
+        role=request.role,
+        next=True,
+    )
+
+
+def repeat_claim(round: BatchRound, item: Item) -> bool:
+    """Answers a retry with the live claim that an earlier request under the same operation id was
+    granted. False if there is none."""
+    request = item.request
+    assert isinstance(request, NextTask)
+    round.find_claims(claims_of_session(request))
+    for loaded in list(round.loaded_records.values()):
+        claim = loaded.record.claim if isinstance(loaded.record, TaskRecord) else None
+        if claim is None or (claim.operation, claim.session) != (
+            request.operation,
+            request.by.session,
+        ):
+            continue
+        if overdue(claim, round.now, outage_grace=round.outage_grace(request.key.place)) is None:
+            again = as_claim(request, loaded, round)
+            # The lease of a caller who asked for none followed from the task and the limits, which
+            # may have changed since.
+            item.command = (
+                again
+                if request.lease_seconds is not None
+                else replace(again, lease_seconds=claim.lease_seconds)
+            )
+            item.wanted = keys_from_command(item.command)
+            round.load_related([item])
+            return round.decide(item) is not None
+    return False
+
+
+def list_held(round: BatchRound, item: Item) -> None:
+    """Adds to the answer what the session held before. An agent that asks for a task may have
+    forgotten it, and claim_next never hands it out again.
+
+    It is looked up only if nothing is granted, or if the operation id made a look-up necessary
+    anyway: for every grant it would cost a quarter of a cycle.
+    """
+    request, decision = item.request, item.decision
+    if (
+        not isinstance(request, NextTask)
+        or type(decision) is not Decision
+        or (decision.outcome.success and not request.operation)
+    ):
+        return
+    outage_grace = round.outage_grace(request.key.place)
+    held = []
+    for loaded in round.find_claims(claims_of_session(request), cached=True):
+        claim = loaded.read.claim if isinstance(loaded.read, TaskRecord) else None
+        if (
+            claim is None
+            or claim.session != request.by.session
+            or loaded.key.id == decision.outcome.task_id
+        ):
+            continue
+        if overdue(claim, round.now, outage_grace=outage_grace) is None:
+            held.append(ClaimRef(loaded.key.id, claim.generation, claim.expires_at))
+    if held:
+        outcome = replace(decision.outcome, held=tuple(sorted(held, key=lambda ref: ref.task_id)))
+        item.decision = Decision(outcome, decision.events, decision.record, decision.followups)
+
+
+def _due_at(stored: Stored) -> int | None:
+    return index_of(decode_record(stored.key.kind, stored.body)).due_at
+
+
+def _end_of_grace(
+    loaded_records: Iterable[LoadedRecord], outage_grace: OutageGrace, first: int | None
+) -> int | None:
+    """When the first of the spared claims is no longer spared. That they have been due for long is
+    no reason to look again before."""
+    claims = [
+        loaded.record.claim
+        for loaded in loaded_records
+        if isinstance(loaded.record, TaskRecord) and loaded.record.claim is not None
+    ]
+    ends = [end for claim in claims if (end := spared_until(claim, outage_grace)) is not None]
+    return microseconds(min(ends)) if ends else first
+
+
+def _any_of(count: int) -> int:
+    import random
+
+    return random.randrange(count)

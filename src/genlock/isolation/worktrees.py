@@ -1,0 +1,340 @@
+"""Git worktrees, one for each generation of a task: create, list, look into, remove.
+
+    trees = Worktrees.around(Path.cwd(), folder)
+    tree = trees.create("A-001", 3, base="main")     # branch genlock/A-001/gen3
+    trees.state(tree)                                # uncommitted changes, commits, merged
+    trees.remove(tree)                               # refuses to lose work
+
+A generation never writes where another one has written: a zombie may still be at work there. What a
+worktree was made for is noted in git's own folder for it, so it goes when the worktree goes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from genlock.errors import BadArgument, GenlockError
+
+BRANCHES: Final = "genlock"
+"""Branches are called genlock/<task>/gen<N>."""
+_BRANCH: Final = re.compile(BRANCHES + r"/([^/]+)/gen(0|[1-9][0-9]{0,18})")
+_NOTE: Final = "genlock.json"
+_LOCK: Final = "genlock-worktrees.lock"
+"""In the git folder. It is never removed."""
+_OF_A_REPOSITORY: Final = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_PREFIX",
+)
+"""Variables that would lead git elsewhere than where it is called, as within a git hook."""
+_MOST_NAMES: Final = 20
+
+
+class WorktreeError(GenlockError):
+    """Git could not do it; the message says what git said."""
+
+
+class WorkWouldBeLost(WorktreeError):
+    """The worktree has work that is nowhere else, so it is not removed."""
+
+
+class Worktree(NamedTuple):
+    """A worktree of one generation."""
+
+    path: Path
+    branch: str
+    task_id: str
+    generation: int
+    base: str
+    """What the branch began at and should be merged into: a branch's full name, or a commit."""
+    start: str
+    """The commit that it began at."""
+
+
+class WorktreeState(NamedTuple):
+    """What is in a worktree."""
+
+    uncommitted: tuple[str, ...]
+    """Files that were changed or added and not committed; at most 20."""
+    commits: int
+    """Commits on its branch since it began."""
+    merged: bool
+    """Is every commit in the base, too? True as well if there is none."""
+    head: str
+    """The last commit."""
+
+    @property
+    def is_disposable(self) -> bool:
+        """May the worktree be removed, and nothing is lost?"""
+        return self.merged and not self.uncommitted
+
+
+class _Note(msgspec.Struct):
+    """What a worktree was made for."""
+
+    task_id: str
+    generation: int
+    base: str
+    start: str
+
+
+class Worktrees:
+    """The worktrees of one repository that were made for tasks."""
+
+    def __init__(self, repository: Path, folder: Path) -> None:
+        """`repository` is a folder in it; `folder` is where new worktrees are put."""
+        self.repository = repository
+        self.folder = folder
+
+    @classmethod
+    def around(cls, here: Path, folder: Path) -> Worktrees:
+        """Those of the repository around `here`."""
+        if _git(here, "rev-parse", "--git-dir", check=False) is None:
+            raise BadArgument(f"{here} is in no git repository, so there can be no worktrees")
+        root = _git(here, "rev-parse", "--show-toplevel", check=False)
+        return cls(Path(root) if root else here, folder)
+
+    def check_base(self, base: str) -> str:
+        """The full name of this branch, or the commit; BadArgument if there is no such thing."""
+        commit = self._commit(base)
+        if commit is None:
+            empty = base == "HEAD"
+            raise BadArgument(
+                "the repository has no commit yet: a worktree begins at one"
+                if empty
+                else f"there is no branch or commit {base!r} for worktrees to begin at"
+            )
+        name = _git(
+            self.repository, "rev-parse", "--symbolic-full-name", "--verify", base, check=False
+        )
+        return name if name and name.startswith("refs/") else commit
+
+    def create(
+        self, task_id: str, generation: int, *, base: str = "HEAD", copy: Sequence[str] = ()
+    ) -> Worktree:
+        """A worktree with a branch for this generation. `copy` names files that git does not track
+        and that are needed all the same, such as `.env`."""
+        base = self.check_base(base)
+        start = self._commit(base) or base
+        branch = branch_of(task_id, generation)
+        path = self.folder / f"{_plain(task_id)}.gen{generation}"
+        with self._alone():
+            self._clear_leftover(branch, path)
+            self.folder.mkdir(0o700, parents=True, exist_ok=True)
+            _git(
+                self.repository, "worktree", "add", "--quiet", "--no-track",
+                "-b", branch, str(path), start,
+            )  # fmt: skip
+            note = _Note(task_id, generation, base, start)
+            self._note_file(path).write_bytes(msgspec.json.encode(note))
+        tree = Worktree(path, branch, task_id, generation, base, start)
+        for name in copy:
+            self._copy(name, path)
+        return tree
+
+    def list(self) -> list[Worktree]:
+        """All that there are, also those of other processes and those at work."""
+        with self._alone():
+            return self._list()
+
+    def _list(self) -> builtins.list[Worktree]:
+        shown = _git(self.repository, "worktree", "list", "--porcelain", "-z") or ""
+        found = []
+        for entry in shown.split("\0\0"):
+            fields = dict(line.partition(" ")[::2] for line in entry.strip("\0").split("\0"))
+            branch = fields.get("branch", "").removeprefix("refs/heads/")
+            path = Path(fields.get("worktree", ""))
+            if branch.startswith(f"{BRANCHES}/") and path.is_dir():
+                tree = self._noted(path, branch)
+                found += [tree] if tree is not None else []
+        return found
+
+    def find(self, task_id: str, generation: int) -> Worktree | None:
+        """That of this generation, if there is one."""
+        same = (
+            tree for tree in self.list() if (tree.task_id, tree.generation) == (task_id, generation)
+        )
+        return next(same, None)
+
+    def state(self, tree: Worktree) -> WorktreeState:
+        """What is in it now."""
+        head = _git(tree.path, "rev-parse", "HEAD") or ""
+        commits = int(_git(tree.path, "rev-list", "--count", f"{tree.start}..HEAD") or 0)
+        merged = commits == 0 or self._is_merged(head, tree.base)
+        return WorktreeState(self.uncommitted(tree), commits, merged, head)
+
+    def uncommitted(self, tree: Worktree) -> tuple[str, ...]:
+        """Files with changes that are in no commit, and files that git does not know and does not
+        ignore; at most 20."""
+        shown = _git(tree.path, "status", "--porcelain", "-z", "--untracked-files=normal") or ""
+        names = [entry[3:] for entry in shown.split("\0") if len(entry) > 3 and entry[2] == " "]
+        return tuple(names[:_MOST_NAMES])
+
+    def has_uncommitted_work(self, tree: Worktree) -> bool:
+        """Are there such files?"""
+        return bool(self.uncommitted(tree))
+
+    def commit_folders(self, tree: Worktree) -> tuple[str, ...]:
+        """The folders of git's to which a commit in the worktree writes: what a sandbox has to let
+        it write, besides the worktree. It cannot change another branch there, or git's settings."""
+        words = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir")
+        common, own = (_git(tree.path, *words) or "\n").split("\n")
+        names = ("objects", f"refs/heads/{BRANCHES}", f"logs/refs/heads/{BRANCHES}")
+        found = [*(os.path.join(common, name) for name in names), own]
+        return tuple(each for each in found if os.path.isdir(each))
+
+    def remove(self, tree: Worktree, *, force: bool = False) -> None:
+        """Removes the worktree and its branch. Without `force` this raises WorkWouldBeLost if it
+        has uncommitted changes or commits that are not in its base."""
+        with self._alone():
+            self._remove(tree, force=force)
+
+    def _remove(self, tree: Worktree, *, force: bool = False) -> None:
+        if tree.path.is_dir() and not force:
+            state = self.state(tree)
+            if state.uncommitted:
+                raise WorkWouldBeLost(
+                    f"{tree.path} has uncommitted changes: {', '.join(state.uncommitted[:5])}"
+                )
+            if not state.merged:
+                raise WorkWouldBeLost(
+                    f"{tree.branch} has {state.commits} commits that are not in {_short(tree.base)}"
+                )
+        if tree.path.is_dir():
+            # Files that git ignores, such as build output, are not work.
+            _git(self.repository, "worktree", "remove", "--force", "--force", str(tree.path))
+        else:
+            _git(self.repository, "worktree", "prune")
+        _git(self.repository, "branch", "--quiet", "-D", tree.branch, check=False)
+
+    # The rest
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While one process adds a worktree, git in another one trips over the half of it. So what
+        adds, lists or removes them takes turns."""
+        common = _git(self.repository, "rev-parse", "--path-format=absolute", "--git-common-dir")
+        with open(Path(common or ".git") / _LOCK, "wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _commit(self, name: str) -> str | None:
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return _git(self.repository, *words, check=False) or None
+
+    def _is_merged(self, commit: str, base: str) -> bool:
+        words = ("merge-base", "--is-ancestor", commit, base)
+        return _git(self.repository, *words, check=False) is not None
+
+    def _noted(self, path: Path, branch: str) -> Worktree | None:
+        try:
+            note = msgspec.json.decode(self._note_file(path).read_bytes(), type=_Note)
+        except (OSError, msgspec.MsgspecError, WorktreeError):
+            return None  # somebody else made a worktree with such a branch
+        return Worktree(path, branch, note.task_id, note.generation, note.base, note.start)
+
+    def _note_file(self, path: Path) -> Path:
+        return path / (_git(path, "rev-parse", "--git-path", _NOTE) or _NOTE)
+
+    def _clear_leftover(self, branch: str, path: Path) -> None:
+        """A worktree of the same name, if a process was killed while it made one, or the store was
+        made again. It goes if there is nothing in it."""
+        for tree in self._list():
+            if tree.branch == branch:
+                self._remove(tree)
+                return
+        commit = self._commit(f"refs/heads/{branch}")
+        if commit is not None and self._is_merged(commit, "HEAD"):
+            _git(self.repository, "worktree", "prune")
+            _git(self.repository, "branch", "--quiet", "-D", branch, check=False)
+        elif commit is not None:
+            raise WorkWouldBeLost(
+                f"there is a branch {branch} already, with commits that are not in HEAD; merge it, "
+                f"or delete it: git branch -D {branch}"
+            )
+        if path.is_dir():
+            with suppress(OSError):
+                path.rmdir()  # only if it is empty; else git says that it exists
+
+    def _copy(self, name: str, path: Path) -> None:
+        source = self.repository / check_copied(name)
+        target = path / name
+        if not source.exists():
+            return
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+            else:
+                shutil.copy2(source, target, follow_symlinks=False)
+        except (OSError, shutil.Error) as error:
+            raise WorktreeError(f"{source} cannot be copied to {target}: {error}") from None
+
+
+def branch_of(task_id: str, generation: int) -> str:
+    """The branch of this generation."""
+    return f"{BRANCHES}/{_plain(task_id)}/gen{generation}"
+
+
+def generation_of(branch: str) -> tuple[str, int] | None:
+    """The task and generation that a branch belongs to; None if it is no such branch."""
+    found = _BRANCH.fullmatch(branch)
+    if found is None:
+        return None
+    task_id = found[1].replace("%2E", ".").replace("+", ":")
+    return (task_id, int(found[2])) if branch_of(task_id, int(found[2])) == branch else None
+
+
+def check_copied(name: str) -> str:
+    """A path within the repository, or BadArgument."""
+    parts = Path(name).parts
+    if not parts or Path(name).is_absolute() or ".." in parts or ".git" in parts:
+        raise BadArgument(f"{name!r} is no path within the repository, such as .env")
+    return name
+
+
+def _plain(task_id: str) -> str:
+    """A task's id as part of a branch and as a file's name. Two ids never become the same."""
+    text = task_id.replace(":", "+")
+    return re.sub(r"\A\.|(?<=\.)\.|\.\Z|\.(?=lock\Z)", "%2E", text)
+
+
+def _short(base: str) -> str:
+    return base.removeprefix("refs/heads/").removeprefix("refs/")
+
+
+def _git(folder: Path, *words: str, check: bool = True) -> str | None:
+    """What git answers. None if it fails and `check` is not set."""
+    env = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *words],
+            env=env | {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise WorktreeError("git is not installed, and worktrees need it") from None
+    if done.returncode == 0:
+        return os.fsdecode(done.stdout).removesuffix("\n")
+    if not check:
+        return None
+    said = os.fsdecode(done.stderr).strip() or f"exit status {done.returncode}"
+    raise WorktreeError(f"git {' '.join(words[:2])} failed: {said}")

@@ -1,0 +1,173 @@
+"""The agent registry: who is there, and what each agent does.
+
+An agent is a name within a session. Those that hold tasks are known by their claims. One that
+holds nothing is known by its session, whose metadata may say more: `agent` (its name), `status`
+(waiting and stopping are the agent's own to say), `workspace` and `worktree`. Heartbeats set them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from genlock.core.keys import Scope
+from genlock.core.model import SessionRecord
+from genlock.core.reasons import AgentStatus, Status
+from genlock.core.records.session import is_active, last_activity
+from genlock.core.results import AgentInfo
+from genlock.reads.claims import HeldTask, active_claims
+from genlock.reads.progress import TaskCounts
+from genlock.reads.reader import PAGE, Reader, StoreReader
+from genlock.reads.sessions import active_sessions
+from genlock.store import Query
+
+AGENT: Final = "agent"
+STATUS: Final = "status"
+WORKSPACE: Final = "workspace"
+WORKTREE: Final = "worktree"
+"""What the metadata of a session may say of its agent."""
+TOLD: Final = (
+    AgentStatus.STARTING,
+    AgentStatus.IDLE,
+    AgentStatus.WORKING,
+    AgentStatus.WAITING,
+    AgentStatus.STOPPING,
+)
+"""What an agent may say of itself."""
+
+Completed = Mapping[tuple[str, str], int]
+"""Tasks by agent and session."""
+
+
+class _Project(NamedTuple):
+    """What is known of all agents of a project."""
+
+    sessions: Mapping[str, SessionRecord]
+    activity: Mapping[str, datetime]
+    completed: Completed | None
+
+
+def agents(reader: Reader, scope: Scope, *, idle: bool = False) -> tuple[AgentInfo, ...]:
+    """The agents that hold tasks. With `idle` also those of active sessions that hold none, and how
+    many tasks each has completed, which takes a look at every completed task."""
+    held: dict[tuple[str, str], list[HeldTask]] = {}
+    for one in active_claims(reader, scope).held:
+        held.setdefault((one.claim.agent, one.claim.session), []).append(one)
+    if not idle:
+        names = {session for _, session in held}
+        project = _Project(reader.sessions(scope, sorted(names)), {}, None)
+    else:
+        completed = completed_tasks(reader, scope)
+        found = {session.id: session for session in active_sessions(reader, scope)}
+        project = _Project(found, reader.activity(scope), completed)
+        held |= {name: [] for name in _idle(reader, scope, project, {name for _, name in held})}
+    return tuple(
+        _agent(agent, session, tasks, project) for (agent, session), tasks in sorted(held.items())
+    )
+
+
+def completed_tasks(reader: StoreReader, scope: Scope) -> Completed:
+    """How many accepted results each agent has in the plan."""
+    records = reader.find_tasks(Query(*scope, state=Status.COMPLETED), page=PAGE)
+    return Counter(
+        (record.result.agent, record.result.session)
+        for record in records
+        if record.result is not None
+    )
+
+
+def with_people(reader: StoreReader, scope: Scope, counts: TaskCounts) -> TaskCounts:
+    """The counts of a project with its active sessions and agents, where an engine is there to
+    ask."""
+    if not isinstance(reader, Reader):
+        return counts
+    policy, now, acted = reader.settings(scope).policy, reader.now(), reader.activity(scope)
+    held = active_claims(reader, scope).held
+    claimed = {one.claim.session: one.last_activity for one in held}
+    sessions = sum(
+        is_active(
+            session,
+            max(
+                last_activity(session, (), acted.get(session.id)),
+                claimed.get(session.id, session.updated_at),
+            ),
+            policy,
+            now,
+            gone=reader.is_gone(session),
+        )
+        for session in active_sessions(reader, scope)
+    )
+    live = {(one.claim.agent, one.claim.session) for one in held if one.cause is None}
+    return counts._replace(sessions=sessions, agents=len(live))
+
+
+def _idle(
+    reader: Reader, scope: Scope, project: _Project, at_work: set[str]
+) -> list[tuple[str, str]]:
+    """The agents of the active sessions that hold nothing."""
+    policy, now = reader.settings(scope).policy, reader.now()
+    by_session = {session: agent for agent, session in project.completed or ()}
+    return [
+        (_said(session, AGENT) or by_session.get(name) or name, name)
+        for name, session in project.sessions.items()
+        if name not in at_work
+        and is_active(
+            session, _last(session, (), project), policy, now, gone=reader.is_gone(session)
+        )
+    ]
+
+
+def _agent(agent: str, name: str, held: list[HeldTask], project: _Project) -> AgentInfo:
+    session = project.sessions.get(name)
+    current = held[-1].record.task if held else None
+    completed = None if project.completed is None else project.completed.get((agent, name), 0)
+    worktree = current.worktree_path if current is not None else ""
+    return AgentInfo(
+        agent_id=agent,
+        session_id=name,
+        status=_status(session, held, completed),
+        tasks=tuple(sorted(one.record.task.id for one in held)),
+        current_task=current.id if current is not None else None,
+        tasks_completed=completed,
+        started=session.created_at if session is not None else None,
+        last_heartbeat=_last(session, held, project) if session is not None else None,
+        user_id=session.user if session is not None else "",
+        instance_type=_type(session),
+        workspace=_said(session, WORKSPACE),
+        worktree=worktree or _said(session, WORKTREE),
+    )
+
+
+def _status(
+    session: SessionRecord | None, held: list[HeldTask], completed: int | None
+) -> AgentStatus:
+    live = [one for one in held if one.cause is None]
+    if held and not live:
+        return AgentStatus.LOST
+    said = _said(session, STATUS)
+    if said in (AgentStatus.WAITING, AgentStatus.STOPPING):
+        return AgentStatus(said)
+    if live:
+        unfinished = [
+            any(not child.finished for child in one.record.children.values()) for one in live
+        ]
+        return AgentStatus.WAITING if all(unfinished) else AgentStatus.WORKING
+    return AgentStatus.STARTING if said == "starting" and not completed else AgentStatus.IDLE
+
+
+def _last(session: SessionRecord, held: list[HeldTask] | tuple[()], project: _Project) -> datetime:
+    acted = project.activity.get(session.id)
+    return max(
+        [session.updated_at, *(one.last_activity for one in held), *([acted] if acted else [])]
+    )
+
+
+def _type(session: SessionRecord | None) -> str:
+    return "" if session is None else session.agent_type or _said(session, "agentType")
+
+
+def _said(session: SessionRecord | None, name: str) -> str:
+    value = session.metadata.get(name) if session is not None else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""Authenticates callers and decides which projects and sessions they may act for."""

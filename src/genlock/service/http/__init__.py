@@ -1,0 +1,1 @@
+"""HTTP/1.1 on one connection, below any framework."""

@@ -1,1 +1,0 @@
-"""What the service shows besides its operations."""

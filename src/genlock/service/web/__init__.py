@@ -1,0 +1,1 @@
+"""The status page, the sign-in page and the health checks."""

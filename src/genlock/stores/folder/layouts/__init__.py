@@ -1,0 +1,1 @@
+"""The layouts: how tasks lie in a folder as files of another tool."""

@@ -1,0 +1,1 @@
+"""Backup, restore and export of a store, and copies into a store of another kind."""

@@ -1,0 +1,231 @@
+"""Whose word counts: which settings of a project are obeyed, and which need the user's consent
+first.
+
+A project's folder may come from somebody else: with a clone, or because another user of the machine
+made it. So
+
+    its owner     must be the user (for root also the one who called sudo), as git wants it of a
+                  repository; so must each `.git` file or link that leads to it
+    its address   a store inside the project is used as it is; any other, a service or a database
+                  included, only with consent
+
+Consent is given once for a folder and its owner, or for a folder and an address, by `genlock
+trust`. It is kept in `trusted.json` beside the user's settings, readable by the user alone.
+Everything that reads settings asks `trusted_settings`, the command line's completion as well.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from genlock import project_folder
+from genlock.errors import AccessRefused
+from genlock.private_files import write_private
+from genlock.safe_text import without_password
+from genlock.settings import FILE, BadSetting, Setting, read_project, resolve, text_of, user_file
+
+_CONSENTS: Final = "trusted.json"
+
+
+class Untrusted(AccessRefused):
+    """A project says what its user has not agreed to; the message says what to type."""
+
+
+class Request(NamedTuple):
+    """Something a project wants of its user."""
+
+    wanted: str
+    """The address, or the folder."""
+    shown: str
+    """The same without a password."""
+    origin: str
+    """Where the project says so: a file and its line, or the folder."""
+    is_folder: bool
+
+
+def trusted_settings(flags: Mapping[str, Any], folder: Path) -> dict[str, Setting]:
+    """Every setting with its origin, for the project of this `.genlock` folder; `Untrusted` if one
+    of them needs consent."""
+    if os.path.lexists(folder / FILE):
+        check_owner(folder)
+    found = resolve(flags, folder)
+    url = found["url"]
+    if url.value is None:
+        check_owner(folder)
+    request = _address_request(folder, url)
+    if request is not None and not _has_consent(folder, request):
+        raise Untrusted(
+            f"{request.origin}: the project names {request.shown} as its store, which is outside "
+            "of the project and is not used without "
+            "your consent; if you trust it, type: genlock trust"
+        )
+    return found
+
+
+def check_owner(folder: Path) -> None:
+    """`Untrusted` if the project belongs to another user, who has no consent."""
+    for request in _owner_requests(folder):
+        if _has_consent(folder, request):
+            continue
+        raise Untrusted(
+            f"{request.origin} belongs to {_owner_of(Path(request.origin))}, and what another user "
+            "put there is not obeyed without "
+            f"your consent; if you trust it, type: genlock trust {request.shown}"
+        )
+
+
+def requests(folder: Path) -> list[Request]:
+    """What this project wants of its user and has no consent for."""
+    url = read_project(folder).get("url", Setting(None, "default"))
+    found = [*_owner_requests(folder), _address_request(folder, url)]
+    return [
+        request for request in found if request is not None and not _has_consent(folder, request)
+    ]
+
+
+def give_consent(folder: Path, request: Request) -> None:
+    """From now on the project gets what it wants."""
+    consents = _consents()
+    consents.setdefault(str(folder), {})[_name(folder, request)] = request.shown
+    _write(consents)
+
+
+def give_address_consent(folder: Path, url: str) -> None:
+    """The user has put this address into the project's file."""
+    request = _address_request(folder, Setting(url, str(folder / FILE), "project"))
+    if request is not None:
+        give_consent(folder, request)
+
+
+def consents() -> list[tuple[str, str]]:
+    """All that was consented to: the project's folder, and its address or again the folder."""
+    return [
+        (folder, shown)
+        for folder, given in sorted(_consents().items())
+        for shown in sorted(given.values())
+    ]
+
+
+def revoke(folder: Path) -> list[str]:
+    """Takes back all consent for this project; what it was for."""
+    found = _consents()
+    given = found.pop(str(folder), {})
+    if given:
+        _write(found)
+    return sorted(given.values())
+
+
+def _address_request(folder: Path, url: Setting) -> Request | None:
+    """What consent the store's address needs: one that the project chose, outside of itself."""
+    if url.source not in ("project", "default"):
+        return None
+    if url.value is None:
+        path: Path | None = folder / project_folder.FILE  # may be a link, or below one
+        address, origin = (
+            project_folder.sqlite_url(Path(os.path.realpath(folder / project_folder.FILE))),
+            str(folder / project_folder.FILE),
+        )
+    else:
+        path, address, origin = project_folder.sqlite_path(url.value), url.value, url.origin
+    root = folder.parent.parent if folder.parent.name == ".git" else folder.parent
+    if path is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        return None
+    return Request(address, without_password(address), origin, is_folder=False)
+
+
+def _owner_requests(folder: Path) -> list[Request]:
+    """What consent the project's folder needs: it, its settings or its repository belongs to other
+    users. One for each of them, and one for what leads to it from elsewhere."""
+    beside = folder.parent / ".git"
+    repository = (
+        [folder.parent, beside]
+        if os.path.lexists(beside)
+        else [folder.parent]
+        if project_folder.is_git_folder(folder.parent)
+        else []
+    )
+    own = (folder, folder / FILE, *repository)
+    found: dict[tuple[Path, int], Request] = {}
+    for path in (*own, *project_folder.followed_to(folder)):
+        if not os.path.lexists(path) or _is_ours(path):
+            continue
+        # Somebody whose file leads to the project has no say in the project itself.
+        trusted = folder.parent if path in own else path
+        found.setdefault(
+            (trusted, os.lstat(path).st_uid),
+            Request(str(trusted), str(trusted), str(path), is_folder=True),
+        )
+    return list(found.values())
+
+
+def _is_ours(path: Path) -> bool:
+    """As git decides it: the effective user's; root's, or that of the user who called sudo, if we
+    are root."""
+    owner, user = os.lstat(path).st_uid, os.geteuid()
+    if owner == user:
+        return True
+    caller = os.environ.get("SUDO_UID", "")
+    return user == 0 and caller.isascii() and caller.isdigit() and owner == int(caller)
+
+
+def _owner_of(path: Path) -> str:
+    import pwd
+
+    owner = os.lstat(path).st_uid
+    try:
+        return f"the user {pwd.getpwuid(owner).pw_name}"
+    except KeyError:
+        return f"the user {owner}"
+
+
+def _has_consent(folder: Path, request: Request) -> bool:
+    return _name(folder, request) in _consents().get(str(folder), {})
+
+
+def _name(folder: Path, request: Request) -> str:
+    """What a consent is found by. An address by its digest: it may have a password in it, which
+    belongs in no second file.
+
+    A folder by its owner: what another user puts in the same place later was not consented to. So
+    is what leads to the project from elsewhere, with its place.
+    """
+    import hashlib  # here: most projects want no consent, and nothing is looked up for them
+
+    if request.is_folder:
+        owner = os.lstat(request.origin).st_uid
+        is_project = request.wanted == str(folder.parent)
+        return f"folder of {owner}" if is_project else f"{request.wanted} of {owner}"
+    return hashlib.sha256(request.wanted.encode(errors="surrogateescape")).hexdigest()
+
+
+def _path() -> Path:
+    return user_file().with_name(_CONSENTS)
+
+
+def _consents() -> dict[str, dict[str, str]]:
+    """By the project's folder: what was consented to, with the text that was shown."""
+    text = text_of(_path())
+    if not text:
+        return {}
+    import json
+
+    try:
+        found = json.loads(text)
+        return {
+            str(folder): {str(name): str(shown) for name, shown in given.items()}
+            for folder, given in found.items()
+        }
+    except (ValueError, AttributeError) as error:
+        raise BadSetting(
+            f"{_path()} cannot be read: {error}; remove it, and give your consent again with: "
+            "genlock trust"
+        ) from None
+
+
+def _write(consents: Mapping[str, Mapping[str, str]]) -> None:
+    import json
+
+    write_private(_path(), json.dumps(consents, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,446 @@
+"""One agent at work on one task, from the grant to what becomes of it.
+
+The order of the end is what counts: first the agent and everything below it is gone, then the
+result is submitted or the claim released.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from genlock.core.model import Task
+from genlock.errors import GenlockError, ResultTooLarge
+from genlock.private_files import FILE_MODE
+from genlock.worker.agents.catalog import INHERITED, AgentClient
+from genlock.worker.agents.log import AgentLog
+from genlock.worker.agents.outcome import Outcome, Stop, Verdict, judge, result_of
+from genlock.worker.agents.output import AgentOutput
+from genlock.worker.agents.template import Template
+from genlock.worker.agents.transcript import Transcript
+from genlock.worker.block import given_back
+from genlock.worker.grant import Grant
+from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
+from genlock.worker.keeper import Keeper
+from genlock.worker.kept_claim import Loss
+from genlock.worker.nursery import Nursery, Streams
+from genlock.worker.script import AWAY, run
+from genlock.worker.task_run import read_result, refusal_text, save_file
+from genlock.worker.warded import Ended, WardedCommand
+from genlock.worker.warden import GRACE_SECONDS
+
+_TICK_SECONDS: Final = 0.5
+_STRAGGLER_SECONDS: Final = 2.0
+"""After the agent's end, for what is left in its streams."""
+_LONGEST_WORD: Final = 200
+_SETUP_FAILED: Final = 97
+_WITH_SETUP: Final = (
+    'sh -c "$1" </dev/null >&2 || { touch "${GENLOCK_RESULT%/*}/setup-failed"; exit 97; }; '
+    'shift; exec "$@"'
+)
+_COUNTED: Final = (Outcome.FAILED, Outcome.HUNG, Outcome.CUT_OFF)
+"""For these the task's circuit breaker counts a failure."""
+_LOST: Final = {
+    Loss.OUTAGE: "the lease could not be renewed in time",
+    Loss.TAKEN: "the claim was taken over, taken away or ended",
+}
+_ENDING: Final = (
+    "Work on this task alone, without asking questions. Genlock keeps the claim and hands in the "
+    "result, so claim, submit and release nothing yourself. When you are done, end with a short "
+    "summary: it is the task's result. If the result is data, write it as JSON to the file that "
+    "$GENLOCK_RESULT names instead."
+)
+
+
+class Limits(NamedTuple):
+    """What one agent may use for one task."""
+
+    timeout: float | None = None
+    idle_timeout: float = 900.0
+    linger: float = 30.0
+    """How long an agent may take to end after its result."""
+    max_turns: int | None = None
+
+
+class Workspace(NamedTuple):
+    """Where an agent works."""
+
+    folder: str
+    branch: str = ""
+    """Empty: the folder is not the agent's alone."""
+    git_folders: tuple[str, ...] = ()
+    """Where a commit writes, besides the folder."""
+
+
+class Workspaces(Protocol):
+    """Gives each generation its place."""
+
+    def isolates(self, task: Task) -> bool:
+        """Is the task's place its own?"""
+
+    def prepare(self, task: Task, generation: int) -> Workspace:
+        """Makes it."""
+
+    def commit_of(self, task: Task, generation: int) -> str:
+        """The last commit that was made there, if one was."""
+
+    def finish(self, task: Task, generation: int) -> str:
+        """Removes it if nothing is lost by that; else says where the work is."""
+
+
+class Job(NamedTuple):
+    """What all agents of a pool have in common."""
+
+    client: AgentClient
+    template: Template
+    limits: Limits
+    workspaces: Workspaces
+    logs: Path
+    env: Mapping[str, str]
+    instructions: str = ""
+    setup: str = ""
+    """A command for a shell that prepares a workspace."""
+
+
+class Report(Struct, kw_only=True, omit_defaults=True):
+    """What became of one generation's work."""
+
+    outcome: Outcome
+    agent: str
+    task_id: str
+    generation: int
+    detail: str = ""
+    refused_id: str | None = None
+    seconds: float = 0.0
+    turns: int = 0
+    cost_usd: float | None = None
+    agent_session: str = ""
+    log: str = ""
+    kept: str = ""
+    """Where the work is, if it was kept in a worktree."""
+    commit: str = ""
+    result_file: str = ""
+    """The result, if it could not be handed in."""
+    resets_at: float | None = None
+
+
+class AgentRun:
+    """One agent, one task, one generation."""
+
+    def __init__(
+        self,
+        job: Job,
+        fleet: Any,
+        keeper: Keeper,
+        nursery: Nursery,
+        slot: int,
+        budget: float | None = None,
+    ) -> None:
+        self.job = job
+        self._budget = budget
+        self.seen = Transcript()
+        self.began = time.monotonic()
+        self._fleet, self._keeper, self._nursery, self._slot = fleet, keeper, nursery, slot
+        self._wanted_stop: Stop | None = None
+        self._stopped: Stop | None = None
+        self._ended_for_loss = False
+        self._last_output = self._started = self.began
+        self._finished: float | None = None
+        self._command: WardedCommand | None = None
+
+    def run(self, grant: Grant, may_start: Callable[[], bool]) -> Report:
+        """All of it. `may_start` returns when it is this agent's turn: may it be started?"""
+        self.grant, self._task = grant, grant.task
+        self.generation = grant.claim.generation
+        with tempfile.TemporaryDirectory(
+            prefix="genlock-work-", ignore_cleanup_errors=True
+        ) as folder:
+            self._folder = Path(folder)
+            self._result = self._folder / "result"
+            (self._folder / "prompt").touch(FILE_MODE)
+            command, streams = self._warden()
+            try:
+                self.claim = GuardedClaim(self._fleet, self._keeper, grant, command)
+                self._command = command
+                self._log = AgentLog(log_path(self.job.logs, grant.task.id, self.generation))
+                self._output = AgentOutput(self.job.client, streams, self._log, self.seen)
+                try:
+                    return self._work(may_start)
+                finally:
+                    self._output.close()
+                    self._log.close()
+            finally:
+                command.close()
+
+    def _warden(self) -> tuple[WardedCommand, Streams]:
+        """With the prompt as stdin, which is written before the agent starts."""
+        on_stdin = not self.job.template.takes_prompt
+        stdin = os.open(self._folder / "prompt" if on_stdin else os.devnull, os.O_RDONLY)
+        try:
+            return self._nursery.warden(self._slot, stdin)
+        except OSError:
+            run(self._fleet, given_back(self.grant))
+            raise
+        finally:
+            os.close(stdin)
+
+    def stop(self, why: Stop, *, at_once: bool = False) -> None:
+        """Ends the agent soon, from any thread."""
+        self._wanted_stop = self._wanted_stop or why
+        if self._command is not None:
+            if at_once:
+                self._command.end(why, 0.0)
+            self._command.wake()
+
+    def report_progress(self) -> None:
+        """Tells the coordinator what the agent does and has cost."""
+        with suppress(GenlockError):
+            if self.seen.activity:
+                self.claim.work.progress(note=self.seen.activity, cost=self.seen.cost_usd)
+
+    # The work
+
+    def _work(self, may_start: Callable[[], bool]) -> Report:
+        try:
+            workspace = self.job.workspaces.prepare(self._task, self.generation)
+            argv, env = self._command_line(workspace)
+        except (GenlockError, OSError) as error:
+            return self._not_started(str(error))
+        if not may_start() or self._wanted_stop is not None or self.claim.must_end:
+            return self._end_unstarted()
+        assert self._command is not None
+        self._log.note(
+            "started",
+            task=self._task.id,
+            generation=self.generation,
+            argv=[word[:_LONGEST_WORD] for word in argv],
+            folder=workspace.folder,
+        )
+        self._started = self._last_output = time.monotonic()
+        why = self._command.start(argv, env, folder=workspace.folder)
+        if why:
+            return self._not_started(f"{argv[0]}: {why}")
+        ended = self._watch()
+        report = self._hand_in(ended)
+        self._log.note("ended", exit_status=ended.exit_code, why=ended.why, report=report.outcome)
+        return report
+
+    def _command_line(self, workspace: Workspace) -> tuple[list[str], dict[str, str]]:
+        prompt = self._prompt(workspace)
+        env = {name: value for name, value in self.job.env.items() if name not in INHERITED}
+        env |= environment_of(self.grant, self._folder, prompt)
+        env["GENLOCK_WORKTREE"] = workspace.folder
+        turns, cost = self.job.limits.max_turns, self._budget
+        values = {
+            "prompt": prompt,
+            "prompt_file": env["GENLOCK_PROMPT_FILE"],
+            "task": self._task.id,
+            "generation": str(self.generation),
+            "session": str(uuid.uuid4()),
+            "worktree": workspace.folder,
+            "branch": workspace.branch,
+            "git_folders": json.dumps(workspace.git_folders),
+            "result": env["GENLOCK_RESULT"],
+            "log": str(self._log.path),
+            "max_turns": "" if turns is None else str(turns),
+            "max_cost": "" if cost is None else f"{cost:.2f}",
+        }
+        argv = self.job.template.fill(values)
+        if self.job.setup:
+            argv = ["sh", "-c", _WITH_SETUP, "sh", self.job.setup, *argv]
+        return argv, env
+
+    def _prompt(self, workspace: Workspace) -> str:
+        parts = [prompt_of(self.grant).rstrip()]
+        if workspace.branch:
+            parts.append(
+                f"You work in a git worktree of your own, on the branch {workspace.branch}. Commit "
+                "what you have done: only commits are handed on."
+            )
+        parts += [_ENDING] + ([self.job.instructions] if self.job.instructions else [])
+        return "\n\n".join(parts) + "\n"
+
+    def _watch(self) -> Ended:
+        """Until the agent and everything below it is gone."""
+        command, output = self._command, self._output
+        assert command is not None
+        ended: Ended | None = None
+        while ended is None:
+            for ready in command.sleep([command.reports, *output.open], _TICK_SECONDS):
+                if ready == command.reports:
+                    ended = self._read_report(command)
+                else:
+                    self._last_output = time.monotonic()
+                    output.read(ready)
+            self._supervise(command)
+        until = time.monotonic() + _STRAGGLER_SECONDS
+        while output.open and time.monotonic() < until:
+            for ready in command.sleep(output.open, _TICK_SECONDS):
+                output.read(ready)
+        return ended
+
+    def _read_report(self, command: WardedCommand) -> Ended | None:
+        report = command.read_report()
+        if report is None:  # the warden was killed
+            self._nursery.settle()
+            return Ended(-signal.SIGKILL, "")
+        return Ended(report["ended"], report["why"]) if "ended" in report else None
+
+    def _supervise(self, command: WardedCommand) -> None:
+        if not self._ended_for_loss and self.claim.must_end:
+            self._ended_for_loss = True
+            command.end("lost", command.grace_for_loss())
+        if self._stopped is None:
+            self._stopped = self._wanted_stop or self._due_stop(time.monotonic())
+            if self._stopped is not None:
+                command.end(self._stopped, GRACE_SECONDS)
+
+    def _due_stop(self, now: float) -> Stop | None:
+        limits, seen = self.job.limits, self.seen
+        if seen.finished:
+            self._finished = now if self._finished is None else self._finished
+            return Stop.LINGERED if now - self._finished >= limits.linger else None
+        if now - self._last_output >= limits.idle_timeout:
+            return Stop.IDLE
+        if limits.timeout is not None and now - self._started >= limits.timeout:
+            return Stop.TIMEOUT
+        if limits.max_turns is not None and seen.turns > limits.max_turns:
+            return Stop.TURNS
+        return None
+
+    # The end
+
+    def _hand_in(self, ended: Ended) -> Report:
+        if self.claim.was_lost(ended):
+            return self._after_loss(ended)
+        try:
+            if self.claim.was_submitted():
+                self.claim.work._finish()
+                detail = "the agent has submitted it itself"
+                if self._has_result and self._differs(ended):
+                    detail += f", and something else to the file: {save_file(self._result)}"
+                return self._report(Outcome.ACCEPTED, detail)
+            verdict = judge(
+                self.job.client, self.seen, ended, self._stopped, has_result=self._has_result
+            )
+            if verdict.outcome is None:
+                return self._submit(ended)
+            return self._release(ended, verdict)
+        except AWAY as error:
+            report = self._report(Outcome.UNREACHABLE, str(error))
+            report.result_file = save_file(self._result)
+            return report
+
+    @property
+    def _has_result(self) -> bool:
+        try:
+            return self._result.stat().st_size > 0
+        except OSError:
+            return False
+
+    def _differs(self, ended: Ended) -> bool:
+        result = self._fleet.get_task_state(task_id=self._task.id).result
+        return result is None or result.result_data != read_result(self._result, ended)
+
+    def _outcome_of(self, ended: Ended) -> dict[str, Any]:
+        """What is handed in: the result, and how it came about."""
+        result = read_result(self._result, ended) if self._has_result else result_of(self.seen)
+        commit = self.job.workspaces.commit_of(self._task, self.generation)
+        about = {
+            "exit_status": ended.exit_code,
+            "seconds": round(time.monotonic() - self._started, 1),
+            "commit": commit,
+            "cost_usd": self.seen.cost_usd,
+            "turns": self.seen.turns,
+            "agent_session": self.seen.agent_session,
+        }
+        known = {name: value for name, value in about.items() if value not in (None, "")}
+        return {"result": result, "run": known}
+
+    def _submit(self, ended: Ended) -> Report:
+        data = self._outcome_of(ended)
+        ref = data["run"].get("commit", "")
+        self.report_progress()
+        try:
+            answer = self.claim.work.submit(data, ref=ref)
+        except ResultTooLarge:
+            data["result"] = {"truncated": True, "log": str(self._log.path)}
+            answer = self.claim.work.submit(data, ref=ref)
+        if answer.accepted:
+            return self._report(Outcome.ACCEPTED, commit=ref)
+        if not self.claim.work.finished:
+            self.claim.work.release(refusal_text(self.grant, answer))
+        report = self._report(Outcome.REFUSED, refusal_text(self.grant, answer), commit=ref)
+        report.refused_id = answer.refused_id
+        return report
+
+    def _release(self, ended: Ended, verdict: Verdict) -> Report:
+        outcome = verdict.outcome
+        assert outcome is not None
+        detail = verdict.detail
+        if ended.code == _SETUP_FAILED and (self._folder / "setup-failed").exists():
+            detail = f"the setup command failed: {self.job.setup}"
+        report = self._report(outcome, detail)
+        report.resets_at = self.seen.resets_at
+        counts = outcome in _COUNTED and self._stopped is not Stop.COST
+        note = f"{outcome}: {detail}"[:350] + (f"; work left in {report.kept}" * bool(report.kept))
+        self.report_progress()
+        with suppress(*AWAY):
+            self.claim.work.release(note, error=counts)
+        return report
+
+    def _after_loss(self, ended: Ended) -> Report:
+        why = _LOST[self.claim.kept.reason or Loss.OUTAGE]
+        report = self._report(Outcome.LOST, f"{why}, and the agent was ended")
+        if self._has_result or self.seen.answer is not None:
+            report.refused_id = self.claim.keep_refused(lambda: self._outcome_of(ended))
+            if report.refused_id is None and self._has_result:
+                report.result_file = save_file(self._result)
+        return report
+
+    def _not_started(self, error: str) -> Report:
+        self._log.note("not_started", error=error)
+        report = self._report(Outcome.NOT_STARTED, error)
+        with suppress(*AWAY):
+            self.claim.work.release(f"the agent could not be started: {error}"[:350])
+        return report
+
+    def _end_unstarted(self) -> Report:
+        if self.claim.must_end:
+            return self._report(Outcome.LOST, "the claim was lost before the agent was started")
+        report = self._report(Outcome.INTERRUPTED, "the fleet was stopped before it had started")
+        with suppress(*AWAY):
+            self.claim.work.release("the agent was not started")
+        return report
+
+    def _report(self, outcome: Outcome, detail: str = "", *, commit: str = "") -> Report:
+        kept = self.job.workspaces.finish(self._task, self.generation)
+        return Report(
+            outcome=outcome,
+            agent=self.grant.claim.agent_id,
+            task_id=self._task.id,
+            generation=self.generation,
+            detail=detail,
+            seconds=round(time.monotonic() - self.began, 1),
+            turns=self.seen.turns,
+            cost_usd=self.seen.cost_usd,
+            agent_session=self.seen.agent_session,
+            log=str(self._log.path),
+            commit=commit,
+            kept=kept,
+        )
+
+
+def log_path(folder: Path, task_id: str, generation: int) -> Path:
+    """The log of this generation."""
+    return folder / f"{task_id.replace(':', '+')}.gen{generation}.jsonl"

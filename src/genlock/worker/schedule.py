@@ -1,0 +1,78 @@
+"""When a lease is renewed, and how long it is trusted.
+
+A lease runs at the coordinator from the moment at which it decides. The holder knows only when it
+sent the request, which is earlier. So a holder that counts from there is always on the safe side,
+whatever its clock shows: only the speed of the two clocks matters, never their time.
+
+    sent                                              trusted until        the coordinator's end
+     |----- first renewal -----|                            |                      |
+     0        10 % … 40 %                     lease - margin                   lease (+ way)
+
+The first renewal comes at 10 to 40 % of the lease and each later one at 30 to 40 %, so agents that
+began together do not renew together. The margin is for what has to be ended when the claim is lost.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+FIRST_RENEWAL: Final = (0.10, 0.40)
+LATER_RENEWALS: Final = (0.30, 0.40)
+"""Shares of the lease, counted from when the last grant or renewal was sent."""
+
+MARGIN_SHARE: Final = 0.2
+LONGEST_MARGIN_SECONDS: Final = 10.0
+
+_FIRST_RETRY_SHARE: Final = 0.01
+_LONGEST_RETRY_SHARE: Final = 0.08
+_SHORTEST_RETRY_SECONDS: Final = 0.02
+_LONGEST_RETRY_SECONDS: Final = 5.0
+
+Clock = Callable[[], float]
+
+
+def _clock() -> Clock:
+    """Seconds that go on while the machine sleeps, as the coordinator's do. `time.monotonic` stands
+    still then, and a laptop that wakes up would trust a lease that is long over."""
+    if sys.platform == "win32":
+        return time.monotonic  # it counts the time asleep
+    number = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
+    try:
+        time.clock_gettime(number)
+    except OSError:
+        return time.monotonic
+    return lambda: time.clock_gettime(number)
+
+
+now: Final[Clock] = _clock()
+
+
+def margin(lease_seconds: float) -> float:
+    """How long before its end a lease is no longer trusted."""
+    return min(lease_seconds * MARGIN_SHARE, LONGEST_MARGIN_SECONDS)
+
+
+def trusted_until(sent: float, lease_seconds: float) -> float:
+    """Until when a lease that was asked for at `sent` can be relied on."""
+    return sent + lease_seconds - margin(lease_seconds)
+
+
+def first_renewal(sent: float, lease_seconds: float, random: Random) -> float:
+    """When a claim that was asked for at `sent` is renewed for the first time."""
+    return sent + lease_seconds * random.uniform(*FIRST_RENEWAL)
+
+
+def later_renewal(sent: float, lease_seconds: float, random: Random) -> float:
+    """When it is renewed again, after a renewal that was sent at `sent`."""
+    return sent + lease_seconds * random.uniform(*LATER_RENEWALS)
+
+
+def retry(at: float, attempt: int, lease_seconds: float, random: Random) -> float:
+    """When a renewal that failed at `at` is tried again. The first attempt is number 1."""
+    longest = min(lease_seconds * _LONGEST_RETRY_SHARE, _LONGEST_RETRY_SECONDS)
+    pause = min(lease_seconds * _FIRST_RETRY_SHARE * 2 ** min(attempt - 1, 10), longest)
+    return at + max(_SHORTEST_RETRY_SECONDS, random.uniform(pause / 2, pause))

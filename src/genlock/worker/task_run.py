@@ -1,0 +1,304 @@
+"""One task, one command: claim, run, and hand in what came of it. `genlock run` is this and its
+options.
+
+The order of the end is what counts: first the command and everything below it is gone, then the
+result is submitted or the claim released.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from genlock.core.results import SubmissionResult
+from genlock.errors import GenlockError
+from genlock.private_files import read_regular
+from genlock.worker.command import Command
+from genlock.worker.grant import Grant, NotGranted, NothingReady, Wanted, granted
+from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
+from genlock.worker.keeper import Keeper
+from genlock.worker.kept_claim import Loss
+from genlock.worker.script import AWAY, run
+from genlock.worker.warded import Ended
+from genlock.worker.work import Work
+
+NOTHING_READY: Final = 3
+DENIED: Final = 5
+CANNOT_RUN: Final = 127
+LOST: Final = 120
+REFUSED: Final = 121
+UNREACHABLE: Final = 122
+
+MOST_RESULT_BYTES: Final = 10 * 1024 * 1024
+_CLOSE_SECONDS: Final = 2.0
+
+
+class Report(Struct, kw_only=True, omit_defaults=True):
+    """What became of it: the status file."""
+
+    outcome: str
+    """accepted, refused, failed, interrupted, lost, denied, nothing_ready, unreachable or
+    not_started."""
+    exit_code: int
+    detail: str = ""
+    task_id: str | None = None
+    generation: int | None = None
+    command_exit: int | None = None
+    """The command's exit code, or minus the number of the signal that ended it."""
+    reason: str = ""
+    refused_id: str | None = None
+    seconds: float | None = None
+    result_file: str = ""
+    """The result, if it could not be handed in."""
+
+
+class TaskRun:
+    """A command under a claim."""
+
+    def __init__(
+        self,
+        command: Command,
+        open_fleet: Callable[[], Any],
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        *,
+        conflict_exit_code: int = DENIED,
+    ) -> None:
+        self._command = command
+        self._open_fleet = open_fleet
+        self._argv = argv
+        self._env = env
+        self._conflict_exit_code = conflict_exit_code
+        self._fleet: Any = None
+
+    def run(self, wanted: Wanted) -> Report:
+        """All of it."""
+        found = self._claim(wanted)
+        if isinstance(found, Report):
+            return found
+        with tempfile.TemporaryDirectory(
+            prefix="genlock-run-", ignore_cleanup_errors=True
+        ) as folder:
+            return self._work(found, Path(folder))
+
+    # The claim
+
+    def _claim(self, wanted: Wanted) -> Grant | Report:
+        """Claims in a thread of its own, so that a signal ends the wait."""
+        claiming = _Claiming(self._open_fleet, wanted, self._command.wake)
+        number = self._command.sleep_until(lambda: claiming.done)
+        if number is not None:
+            claiming.give_up()
+            return Report(
+                outcome="interrupted",
+                exit_code=128 + number,
+                detail=f"ended by {signal.Signals(number).name} before a task was granted",
+            )
+        self._fleet = claiming.fleet
+        if claiming.grant is not None:
+            return claiming.grant
+        return self._not_granted(claiming.error)
+
+    def _not_granted(self, error: Exception | None) -> Report:
+        if isinstance(error, NotGranted):
+            nothing = isinstance(error, NothingReady)
+            return Report(
+                outcome="nothing_ready" if nothing else "denied",
+                exit_code=NOTHING_READY if nothing else self._conflict_exit_code,
+                task_id=error.result.task_id,
+                reason="ALREADY_HELD" if error.result.already_held else str(error.result.reason),
+                detail=str(error),
+            )
+        if isinstance(error, AWAY):
+            return Report(outcome="unreachable", exit_code=UNREACHABLE, detail=str(error))
+        assert error is not None
+        raise error
+
+    # The work
+
+    def _work(self, grant: Grant, folder: Path) -> Report:
+        keeper = Keeper(self._fleet)
+        claim = GuardedClaim(self._fleet, keeper, grant, self._command)
+        began = time.monotonic()
+        try:
+            env = {**self._env, **environment_of(grant, folder, prompt_of(grant))}
+            error = self._command.launch(self._argv, env)
+            if error:
+                claim.work.release(f"the command could not be started: {error}")
+                return self._report(
+                    grant,
+                    "not_started",
+                    CANNOT_RUN,
+                    detail=f"{self._argv[0]}: {error}",
+                )
+            ended = self._command.wait(lambda: claim.must_end)
+            report = self._hand_in(claim, grant, ended, folder / "result")
+            report.seconds = round(time.monotonic() - began, 3)
+            return report
+        finally:
+            keeper.close()
+
+    # The end
+
+    def _hand_in(self, claim: GuardedClaim, grant: Grant, ended: Ended, file: Path) -> Report:
+        if claim.was_lost(ended):
+            return self._after_loss(claim, grant, ended, file)
+        try:
+            if claim.was_submitted():
+                claim.work._finish()
+                return self._report(grant, "accepted", ended.exit_code, ended, reason="ACCEPTED")
+            if ended.code != 0 or self._command.interrupted:
+                return self._release(claim.work, grant, ended)
+            answer = claim.work.submit(read_result(file, ended))
+        except GenlockError as error:  # whatever it is, the result is not to be lost
+            return self._report(
+                grant,
+                "unreachable",
+                UNREACHABLE if ended.code == 0 else ended.exit_code,
+                ended,
+                detail=str(error),
+                result_file=save_file(file),
+            )
+        return self._submission(grant, ended, answer)
+
+    def _submission(self, grant: Grant, ended: Ended, answer: SubmissionResult) -> Report:
+        return self._report(
+            grant,
+            "accepted" if answer.accepted else "refused",
+            0 if answer.accepted else REFUSED,
+            ended,
+            reason=str(answer.reason),
+            refused_id=answer.refused_id,
+            detail="" if answer.accepted else refusal_text(grant, answer),
+        )
+
+    def _release(self, work: Work, grant: Grant, ended: Ended) -> Report:
+        if self._command.interrupted:
+            work.release("interrupted by a signal")
+            return self._report(grant, "interrupted", ended.exit_code, ended)
+        how = ended.told
+        work.release(how, error=True)
+        return self._report(grant, "failed", ended.exit_code, ended, detail=how)
+
+    def _after_loss(self, claim: GuardedClaim, grant: Grant, ended: Ended, file: Path) -> Report:
+        report = self._report(
+            grant,
+            "lost",
+            LOST,
+            ended,
+            reason=str(claim.kept.reason or Loss.OUTAGE),
+            detail="the claim was lost, and the command was ended",
+        )
+        if file.exists():
+            report.refused_id = claim.keep_refused(lambda: read_result(file, ended))
+        if report.refused_id is None and file.exists():
+            report.result_file = save_file(file)
+        return report
+
+    def _report(
+        self,
+        grant: Grant,
+        outcome: str,
+        exit_code: int,
+        ended: Ended | None = None,
+        **more: Any,
+    ) -> Report:
+        return Report(
+            outcome=outcome,
+            exit_code=exit_code,
+            task_id=grant.claim.task_id,
+            generation=grant.claim.generation,
+            command_exit=None if ended is None else ended.code,
+            **more,
+        )
+
+
+class _Claiming:
+    """A claim in a thread of its own."""
+
+    def __init__(self, open_fleet: Callable[[], Any], wanted: Wanted, wake: Callable[[], None]):
+        import threading
+
+        self.fleet: Any = None
+        self.grant: Grant | None = None
+        self.error: Exception | None = None
+        self.done = False
+        self._open_fleet, self._wanted, self._wake = open_fleet, wanted, wake
+        self._given_up = threading.Event()
+        self._thread = threading.Thread(target=self._claim, name="genlock-claim", daemon=True)
+        self._thread.start()
+
+    def _claim(self) -> None:
+        try:
+            self.fleet = self._open_fleet()
+            self.grant = run(self.fleet, granted(self._wanted))
+            if self._given_up.is_set():
+                self._give_back(self.grant)
+        except Exception as error:  # noqa: BLE001 - it is raised again in the main thread
+            self.error = error
+        finally:
+            self.done = True
+            self._wake()
+
+    def _give_back(self, grant: Grant) -> None:
+        self.fleet.release_claim(
+            task_id=grant.claim.task_id,
+            expected_generation=grant.claim.generation,
+            session_id=grant.claim.session_id,
+        )
+
+    def give_up(self) -> None:
+        """Nobody wants the task any more: what is granted is given back."""
+        self._given_up.set()
+        if self.grant is not None and self.done:
+            with suppress(GenlockError):
+                self._give_back(self.grant)
+        elif self.fleet is not None:
+            self._thread.join(0.05)
+            if not self.done:
+                self.fleet.close()  # ends the wait; what is granted from now on is given back
+        self._thread.join(_CLOSE_SECONDS)
+
+
+def refusal_text(grant: Grant, answer: SubmissionResult) -> str:
+    """Why a result was refused."""
+    from genlock.messages import Context, describe
+
+    return describe(answer, Context(grant.task.id, grant.claim.generation)).text
+
+
+def read_result(file: Path, ended: Ended) -> Any:
+    """What the command has written to $GENLOCK_RESULT, as JSON if it is JSON, else as text; if it
+    has written nothing, its exit status."""
+    try:
+        data = read_regular(file, most=MOST_RESULT_BYTES + 1)
+    except OSError:
+        return {"exit_status": ended.exit_code}
+    if not data:
+        return {"exit_status": ended.exit_code}
+    if len(data) > MOST_RESULT_BYTES:
+        return {"exit_status": ended.exit_code, "result_file": str(file), "truncated": True}
+    text = data.decode("utf-8", errors="replace")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def save_file(file: Path) -> str:
+    """The result in a place that outlives this process, if there is one."""
+    try:
+        data = read_regular(file)
+    except OSError:
+        return ""
+    with tempfile.NamedTemporaryFile(prefix="genlock-result-", delete=False) as copy:
+        copy.write(data)
+        return copy.name

@@ -1,0 +1,226 @@
+"""A claimed task in a worker's hands: report, submit, release, and notice when the claim is lost.
+
+    with fleet.next_task(track="A", wait=30) as work:
+        work.progress(0.4, "tests pass")
+        work.submit({"files": ["app.py"]})
+
+Leaving the block without a submission releases the claim. An exception releases it with the error,
+which the next holder finds in `work.previous`.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from genlock.core.model import Task
+from genlock.core.reasons import ProgressReason, SubmitReason
+from genlock.core.results import ProgressResult, ReleaseResult, SubmissionResult
+from genlock.worker.grant import PATIENCE_SECONDS, Grant, Previous
+from genlock.worker.keeper import Keeper
+from genlock.worker.kept_claim import ClaimLost, KeptClaim, Loss
+from genlock.worker.script import AWAY, Call, Script, persistent, run, run_async
+
+if TYPE_CHECKING:
+    import threading
+
+LONGEST_NOTE: Final = 500
+SUBMIT_PATIENCE_SECONDS: Final = 300.0
+"""A result is worth more patience than anything else: it counts as long as nobody has taken
+over."""
+_RELEASE_PATIENCE_SECONDS: Final = 5.0
+_REPORT_SECONDS: Final = 1.0
+"""Figures without a note are sent at most so often."""
+
+
+class BaseWork:
+    """What both kinds of work have: what the task is, and whether the claim is still ours."""
+
+    def __init__(self, fleet: Any, keeper: Keeper, kept: KeptClaim, grant: Grant) -> None:
+        self._fleet = fleet
+        self._keeper = keeper
+        self._kept = kept
+        self._unsent: dict[str, Any] = {}
+        self._reported = float("-inf")
+        self.claim = grant.claim
+        self.id = grant.task.id
+        self.generation = grant.claim.generation
+        self.task: Task = grant.task
+        self.attempt = grant.attempt
+        """How often the task was granted, this time included."""
+        self.previous: Previous = grant.previous
+        """What earlier generations left: notes, errors, refused results."""
+        self.inputs_changed = grant.inputs_changed
+        self.finished = False
+        """Has the claim been ended, by a submission or a release?"""
+        self.outcome = "released"
+        """How it was ended: `accepted`, `refused` or `released`."""
+        # Work that its user has dropped is not renewed for ever.
+        weakref.finalize(self, kept.drop)
+
+    @property
+    def lost(self) -> threading.Event:
+        """Set when the claim is lost."""
+        return self._kept.lost
+
+    @property
+    def is_lost(self) -> bool:
+        """Is the claim lost?"""
+        return self._kept.is_lost
+
+    def check(self) -> None:
+        """Raises ClaimLost if the claim is lost. To be called between steps of long work."""
+        self._kept.check()
+
+    def _report(
+        self, fraction: float | None, note: str, cost: float | Mapping[str, float] | None
+    ) -> Script[None]:
+        """Sends a report. That the coordinator is away does not end the work: what could not be
+        sent goes along with the next report."""
+        self.check()
+        figures = {"fraction": fraction, "cost": {"usd": cost} if _is_number(cost) else cost}
+        self._unsent |= {name: value for name, value in figures.items() if value is not None}
+        self._unsent |= {"note": _shortened(note)} if note else {}
+        now = time.monotonic()
+        if not note and now - self._reported < _REPORT_SECONDS:
+            return
+        self._reported = now
+        yield from self._send_report()
+
+    def _send_report(self) -> Script[None]:
+        sent, self._unsent = self._unsent, {}
+        if not sent:
+            return
+        try:
+            answer: ProgressResult = yield Call("report_progress", {**self._fence(), **sent})
+        except AWAY:
+            self._unsent = sent | self._unsent
+            return
+        if not answer.success:
+            outage = answer.reason is ProgressReason.ALREADY_EXPIRED
+            self._keeper.lose(self._kept, Loss.OUTAGE if outage else Loss.TAKEN)
+            self.check()
+
+    def _submit(self, result: Any, ref: str) -> Script[SubmissionResult]:
+        """Hands in the result, also when the claim seems lost: whether it counts is for the
+        coordinator to say, and what it refuses it keeps."""
+        with self._keeper.ending(self._kept):
+            answer: SubmissionResult = yield from persistent(
+                "submit_result",
+                SUBMIT_PATIENCE_SECONDS,
+                **self._fence(),
+                result_data=result,
+                work_product_ref=ref,
+            )
+            self.outcome = "accepted" if answer.accepted else "refused"
+            if answer.accepted or answer.reason is not SubmitReason.CHILDREN_UNFINISHED:
+                self._finish()
+        return answer
+
+    def _release(self, reason: str, note: str, patience: float) -> Script[ReleaseResult]:
+        with self._keeper.ending(self._kept):
+            answer: ReleaseResult = yield from persistent(
+                "release_claim",
+                patience,
+                task_id=self.id,
+                expected_generation=self.generation,
+                session_id=self.claim.session_id,
+                reason=reason,
+                note=_shortened(note),
+                operation_id=f"release-{self.claim.id}",
+            )
+            self._finish()
+        return answer
+
+    def _leave(self, error: BaseException | None) -> Script[None]:
+        """The end of the block. It never hides the block's own exception."""
+        if self.finished:
+            return
+        try:
+            if self._kept.reason is not Loss.TAKEN:
+                yield from self._send_report()
+                failed = isinstance(error, Exception) and not isinstance(error, ClaimLost)
+                reason, note = ("ERROR", _told(error)) if failed else ("VOLUNTARY", "")
+                yield from self._release(reason, note, _RELEASE_PATIENCE_SECONDS)
+        except (*AWAY, ClaimLost):
+            pass  # the lease ends by itself
+        finally:
+            self._finish()
+
+    def _finish(self) -> None:
+        self.finished = True
+        self._keeper.remove(self._kept)
+
+    def _fence(self) -> dict[str, Any]:
+        return {
+            "task_id": self.id,
+            "generation": self.generation,
+            "session_id": self.claim.session_id,
+            "agent_id": self.claim.agent_id,
+        }
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} generation {self.generation}>"
+
+
+class Work(BaseWork):
+    """A claimed task, in a thread."""
+
+    def progress(
+        self,
+        fraction: float | None = None,
+        note: str = "",
+        *,
+        cost: float | Mapping[str, float] | None = None,
+    ) -> None:
+        """Report how far the work is, from 0 to 1, and what operators and successors should know.
+        `cost` counts from the beginning of this generation: dollars, or {unit: amount}. Raises
+        ClaimLost if the claim is lost."""
+        run(self._fleet, self._report(fraction, note, cost))
+
+    def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
+        """Hand in the result. During an outage this is repeated for up to five minutes."""
+        return run(self._fleet, self._submit(result, ref))
+
+    def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:
+        """Give the task back, with a note for the next holder. `error` counts as a failure."""
+        reason = "ERROR" if error else "VOLUNTARY"
+        return run(self._fleet, self._release(reason, note, PATIENCE_SECONDS))
+
+
+class AsyncWork(BaseWork):
+    """A claimed task, in an event loop. When the claim is lost, the block is cancelled at its next
+    await and ends with ClaimLost."""
+
+    async def progress(
+        self,
+        fraction: float | None = None,
+        note: str = "",
+        *,
+        cost: float | Mapping[str, float] | None = None,
+    ) -> None:
+        """As `Work.progress`."""
+        await run_async(self._fleet, self._report(fraction, note, cost))
+
+    async def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
+        """As `Work.submit`."""
+        return await run_async(self._fleet, self._submit(result, ref))
+
+    async def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:
+        """As `Work.release`."""
+        reason = "ERROR" if error else "VOLUNTARY"
+        return await run_async(self._fleet, self._release(reason, note, PATIENCE_SECONDS))
+
+
+def _is_number(cost: object) -> bool:
+    return isinstance(cost, (int, float)) and not isinstance(cost, bool)
+
+
+def _told(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}".strip().removesuffix(":")
+
+
+def _shortened(note: str) -> str:
+    return note if len(note) <= LONGEST_NOTE else note[: LONGEST_NOTE - 1] + "…"

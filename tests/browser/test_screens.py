@@ -1,0 +1,125 @@
+"""Every screen, with tasks in each state and on a new project."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from genlock.service.auth.browser_sessions import LocalToken
+from tests.browser.conftest import OpenPage, Sample
+from tests.browser.sample import NEW, SHOP
+from tests.servers.service import Service
+
+
+@pytest.fixture
+def service(sample: Sample) -> Service:
+    return sample.service
+
+
+@pytest.fixture
+def token(sample: Sample) -> LocalToken:
+    return sample.token
+
+
+def test_the_overview_says_who_works_what_needs_a_person_and_what_is_next(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(SHOP)
+    work = page.get_by_role("region", name="At work")
+    expect(work).to_contain_text("bob")
+    expect(work).to_contain_text("in flight")
+    expect(work).to_contain_text("wiring it up")
+    expect(work).to_contain_text("40%")
+    needs = page.get_by_role("region", name="Needs you")
+    expect(needs.get_by_role("listitem")).to_have_count(4)
+    expect(needs).to_contain_text("held: waits for the licence")
+    expect(needs).to_contain_text("waits for a review")
+    expect(page.get_by_role("region", name="Next")).to_contain_text("B-001-schema")
+    expect(page.get_by_label("all tasks by state")).to_contain_text("2 refused, kept")
+    expect(page).to_have_title("(4) default · genlock")
+
+
+def test_the_list_of_tasks_has_each_in_its_state(open_page: OpenPage) -> None:
+    page = open_page(f"{SHOP}/tasks")
+    table = page.get_by_role("table", name="tasks")
+    for task, state, more in [
+        ("A-001-core", "done", "bob"),
+        ("A-002-container", "working", "in flight"),
+        ("A-003-events", "blocked", "A-002-container"),
+        ("B-001-schema", "ready", "available"),
+        ("B-002-zombie", "working", "bob"),
+        ("B-003-held", "held", "waits for the licence"),
+        ("B-004-review", "in review", "B-004-review"),
+        ("B-005-cancelled", "cancelled", "Stored procedures"),
+        ("B-006-backlog", "backlog", "Sharding"),
+    ]:
+        row = table.get_by_role("row").filter(has_text=task).first
+        if task == "A-002-container":
+            row = table.get_by_role("row").filter(has_text="Inject")
+        expect(row).to_contain_text(state)
+        expect(row).to_contain_text(more)
+
+
+def test_a_task_shows_why_it_stands_so_its_generations_and_what_was_refused(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(f"{SHOP}/task/A-001-core")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Set up the core")
+    lanes = page.get_by_role("region", name="Generations").get_by_role("listitem")
+    expect(lanes).to_have_count(2)
+    expect(lanes.nth(0)).to_contain_text("an operator took it away")
+    expect(lanes.nth(0)).to_contain_text("a result was refused")
+    expect(lanes.nth(1)).to_contain_text("its result was accepted")
+    result = page.get_by_role("region", name="Result")
+    expect(result).to_contain_text('"files"')
+    expect(result).to_contain_text("Refused: generation 1 by zed")
+    result.get_by_role("button", name="Compare").click()
+    both = page.get_by_label("both results side by side")
+    expect(both).to_contain_text('"made by": "zed"')
+    expect(both).to_contain_text('"made by": "bob"')
+    page.get_by_role("button", name="Close").click()
+
+    page.goto(page.url.replace("A-001-core", "A-003-events"))
+    expect(page.locator("main")).to_contain_text("Why: ")
+    expect(page.locator("main")).to_contain_text("A-002-container")
+    expect(page.get_by_label("command: genlock explain A-003-events")).to_be_visible()
+
+
+def test_agents_graph_history_and_settings_show_what_there_is(open_page: OpenPage) -> None:
+    page = open_page(f"{SHOP}/agents")
+    expect(page.locator("main")).to_contain_text("2 agents, 1 at work")
+    expect(page.get_by_role("img", name="2 agents from")).to_be_visible()
+
+    page.keyboard.press("4")
+    box = page.get_by_role("button", name="A-002-container, working, bob")
+    box.click()
+    chosen = page.get_by_label("the chosen box")
+    expect(chosen).to_contain_text("bob holds it at generation 1")
+    expect(chosen).to_contain_text("Waits for 1")
+
+    page.keyboard.press("5")
+    history = page.get_by_role("region", name="History")
+    expect(history.get_by_role("listitem").filter(has_text="not wanted any more")).to_be_visible()
+    page.get_by_label("kind of event").select_option("RESULT_REJECTED")
+    expect(history.get_by_role("listitem").filter(has_text="GEN 1")).to_have_count(2)
+
+    page.keyboard.press("6")
+    expect(page.get_by_role("region", name="Policy")).to_contain_text("four eyes")
+    expect(page.get_by_role("region", name="Tracks")).to_contain_text("Application")
+    expect(page.get_by_role("region", name="You")).to_contain_text("look and act")
+
+
+@pytest.mark.parametrize("path", ["", "/tasks", "/agents", "/graph", "/history"])
+def test_a_new_project_says_what_to_type(open_page: OpenPage, path: str) -> None:
+    page = open_page(NEW + path)
+    empty = page.locator(".none-box").first
+    expect(empty).to_be_visible()
+    expect(empty.get_by_role("textbox")).to_contain_text("genlock ")
+    expect(page.locator(".skeleton")).to_have_count(0)
+
+
+def test_what_is_not_there_is_said(open_page: OpenPage) -> None:
+    page = open_page(f"{SHOP}/task/Z-404-nothing")
+    expect(page.locator("main")).to_contain_text("There is no task Z-404-nothing here")
+    page.goto(page.url.replace("/task/Z-404-nothing", "/nowhere"))
+    expect(page.get_by_text("There is no such screen")).to_be_visible()

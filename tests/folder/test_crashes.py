@@ -1,0 +1,471 @@
+"""A folder store after a crash: kills at every write, torn journals, full disks, read-only
+folders."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from genlock.engine.replay_check import check
+from genlock.errors import (
+    BadArgument,
+    Closed,
+    OutcomeUnknown,
+    StoreCorrupt,
+    StoreForeign,
+    StoreFull,
+    StoreMissing,
+    StoreReadOnly,
+)
+from genlock.store import Change, Committed, Conflict, EventQuery
+from genlock.stores.folder import FolderStore, open_folder
+from genlock.stores.folder import journal as journals
+from genlock.testing.contract_base import commit, must_conflict
+from genlock.testing.sample import facts_of, make_change, make_key, read_feed, recorded_of
+from tests.folder.workspace import Workspace, granted, ready, state_of, submitted
+
+CLAIM = """if True:
+    import sys, genlock
+    fleet = genlock.connect(sys.argv[1], create=True, session_id="killed", agent_id="killed")
+    print("claims", flush=True)
+    claim = fleet.claim_task(task_id="task").claim
+    print("claimed", flush=True)
+    fleet.submit_result(task_id="task", generation=claim.generation, result_data={"x": 1})
+    print("submitted", flush=True)
+"""
+
+
+def run_until_killed(workspace: Workspace, failpoint: str) -> list[str]:
+    """Claims and submits `task` in another process, and gives what it said before it was killed."""
+    done = subprocess.run(
+        [sys.executable, "-c", CLAIM, workspace.url],
+        env={
+            **os.environ,
+            "GENLOCK_FAILPOINT": failpoint,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL, (failpoint, done.returncode, done.stdout)
+    return done.stdout.split()
+
+
+# The journal entries of the child: the new task, the claim with its session, the result. Each
+# failpoint is counted over all of them.
+CLAIM_KILLED = {
+    "journal.intended:1": "PENDING",
+    "journal.reserved:2": "PENDING",
+    "journal.piece:2": "IN_PROGRESS",
+    "journal.written:2": "IN_PROGRESS",
+    "journal.synced:2": "IN_PROGRESS",
+    "journal.committed:2": "IN_PROGRESS",
+    "journal.projected:2": "IN_PROGRESS",
+}
+
+
+@pytest.mark.parametrize("failpoint", CLAIM_KILLED)
+def test_claim_that_is_killed_at_any_write_is_made_or_not_made(
+    workspace: Workspace, failpoint: str
+) -> None:
+    workspace.add("task", x_mine="kept")
+    said = run_until_killed(workspace, failpoint)
+    assert said == ["claims"], said
+    fleet = workspace.connect()
+    ready(fleet)  # whoever comes next repairs
+    fleet.add_tasks(tasks=["another"])
+    state = CLAIM_KILLED[failpoint]
+    lock, values = workspace.lock_of("task"), workspace.values("task")
+    assert values["x_mine"] == "kept"
+    if state == "PENDING":
+        assert (lock, values["state"]) == (None, "todo")
+    else:
+        assert lock is not None
+        assert (lock["worker"], values["state"], values["assigned_to"]) == (
+            "killed",
+            "active",
+            "killed",
+        )
+    # The process is gone, so whoever comes next has the task; and nothing looks like an edit.
+    generation = granted(fleet, "task")
+    assert submitted(fleet, "task", generation) == "ACCEPTED"
+    events = [event.event_type for event in fleet.read_events(limit=1000).events]
+    assert "EXTERNAL_CHANGE" not in events
+    assert check(fleet.engine.store) == []
+
+
+@pytest.mark.parametrize("failpoint", ["journal.synced:3", "journal.projected:3"])
+def test_result_that_is_killed_behind_its_journal_entry_is_in_the_file(
+    workspace: Workspace, failpoint: str
+) -> None:
+    workspace.add("task")
+    assert run_until_killed(workspace, failpoint) == ["claims", "claimed"]
+    fleet = workspace.connect()
+    assert state_of(fleet, "task") == "COMPLETED"
+    fleet.add_tasks(tasks=["another"])
+    assert workspace.values("task")["state"] == "done"
+    assert workspace.lock_of("task") is None
+    assert "EXTERNAL_CHANGE" not in [
+        event.event_type for event in fleet.read_events(limit=1000).events
+    ]
+
+
+def test_lock_of_a_killed_claim_is_foreign_once_another_tool_has_refreshed_it(
+    workspace: Workspace,
+) -> None:
+    workspace.add("task")
+    run_until_killed(workspace, "journal.reserved:2")
+    workspace.lock("task", "killed")  # gptodo lock -w killed: the same worker, another time
+    denied = workspace.connect().claim_task(task_id="task")
+    assert (denied.reason, denied.current_holder) == ("DENIED_ACTIVE_CLAIM", "killed")
+
+
+# Torn journals
+
+
+def opened(place: Path, **options: str) -> FolderStore:
+    text = "".join(f"&{name}={value}" for name, value in options.items())
+    return open_folder(f"folder://{place}?layout=none{text}")
+
+
+def journal_of(place: Path) -> Path:
+    return place / "state" / "genlock" / "journal"
+
+
+def filled(place: Path, number: int = 6) -> list[Change]:
+    """A store with some changes."""
+    store = opened(place)
+    changes: list[Change] = []
+    for at in range(number):
+        change = make_change(make_key(f"A-{at % 3}"), changes[at - 3] if at > 2 else None)
+        commit(store, change)
+        changes.append(change)
+    store.close()
+    return changes
+
+
+def test_torn_tail_is_cut_off_at_any_byte(tmp_path: Path) -> None:
+    changes = filled(tmp_path)
+    path, dice = journal_of(tmp_path), random.Random(3)
+    whole = path.read_bytes()
+    starts = [at for at in range(len(whole)) if whole.startswith(journals._MARK, at)]
+    for _ in range(200):
+        cut = dice.randrange(starts[1], len(whole))
+        kept = sum(start <= cut for start in starts[1:]) - 1
+        kept += cut == len(whole)
+        torn = whole[:cut]
+        if dice.random() < 0.3:
+            torn += bytes(dice.randrange(1, 400))  # the length was written, and not the data
+        path.write_bytes(torn)
+        store = opened(tmp_path)
+        assert facts_of(read_feed(store)) == recorded_of(changes[:kept])
+        late = make_change(make_key("late"))
+        commit(store, late)
+        assert facts_of(read_feed(store)) == recorded_of([*changes[:kept], late])
+        store.close()
+
+
+def test_damage_before_a_sound_entry_is_an_error_and_nothing_is_cut_off(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = journal_of(tmp_path)
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    path.write_bytes(whole)
+    store = opened(tmp_path)
+    with pytest.raises(StoreCorrupt, match="damaged at byte"):
+        store.load([])
+    with pytest.raises(StoreCorrupt):
+        store.commit([make_change(make_key("late"))])
+    store.close()
+    assert path.read_bytes() == bytes(whole)
+
+
+def test_journal_that_was_put_back_to_an_older_copy_is_noticed(tmp_path: Path) -> None:
+    filled(tmp_path, 3)
+    older = journal_of(tmp_path).read_bytes()
+    store = opened(tmp_path)
+    commit(store, make_change(make_key("late")))
+    journal_of(tmp_path).write_bytes(older)
+    with pytest.raises(StoreCorrupt, match="older copy"):
+        store.load([])
+    store.close()
+
+
+# Compaction
+
+
+def test_compaction_keeps_everything_and_other_handles_follow(tmp_path: Path) -> None:
+    changes = filled(tmp_path)
+    one, two = opened(tmp_path), opened(tmp_path)
+    cursor = two.read_events(EventQuery("acme", "apollo")).cursor
+    before = read_feed(two)
+    one.compact()
+    late = make_change(changes[-1].key, changes[-1])
+    commit(two, late)
+    must_conflict(one, make_change(changes[-1].key, changes[-1], mark="too late"))
+    for store in (one, two, opened(tmp_path)):
+        events = read_feed(store)
+        assert events[:-1] == before
+        assert facts_of(events[-1:]) == recorded_of([late])
+        assert facts_of(read_feed(store, after=cursor)) == recorded_of([late])
+        assert store.load([late.key]).records[late.key].digest == late.digest
+        store.close()
+
+
+def test_large_journal_is_compacted_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genlock.stores.folder.store._COMPACT_BYTES", 20_000)
+    store, other = opened(tmp_path), opened(tmp_path)
+    change: Change | None = None
+    for _ in range(300):
+        change = make_change(make_key(), change, body=bytes(1000))
+        commit(store, change)
+    assert journal_of(tmp_path).stat().st_size < 150_000
+    assert len(read_feed(other)) == 300
+    store.close()
+    other.close()
+
+
+@pytest.mark.parametrize("failpoint", ["journal.compacted", "journal.replaced"])
+def test_compaction_that_is_killed_loses_nothing(tmp_path: Path, failpoint: str) -> None:
+    changes = filled(tmp_path)
+    code = "import sys; from genlock.stores.folder import open_folder; open_folder(sys.argv[1]).compact()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"folder://{tmp_path}?layout=none"],
+        env={
+            **os.environ,
+            "GENLOCK_FAILPOINT": failpoint,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL
+    store = opened(tmp_path)
+    assert facts_of(read_feed(store)) == recorded_of(changes)
+    commit(store, make_change(make_key("late")))
+    store.close()
+
+
+# Disks
+
+
+def test_full_disk_is_named_and_nothing_is_written(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.add("task")
+    fleet = workspace.connect()
+    ready(fleet)
+    pwrite = os.pwrite
+
+    def full(fd: int, data: bytes, at: int) -> int:
+        if data.startswith(journals._MARK):
+            pwrite(fd, data[: len(data) // 2], at)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(StoreFull, match="no room left"):
+        fleet.claim_task(task_id="task")
+    assert (workspace.lock_of("task"), workspace.values("task")["state"]) == (None, "todo")
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    assert granted(fleet, "task") > 0
+
+
+def test_file_that_cannot_be_written_now_is_written_later(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.add("task")
+    fleet = workspace.connect()
+    ready(fleet)
+    replace = os.replace
+
+    def full(source: Any, target: Any) -> None:
+        if str(target).endswith(".md"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    generation = granted(fleet, "task")
+    assert workspace.values("task")["state"] == "todo"
+    assert fleet.renew_lease(task_id="task", generation=generation).success
+    assert state_of(fleet, "task") == "IN_PROGRESS"
+    monkeypatch.setattr(os, "replace", replace)
+    fleet.add_tasks(tasks=["another"])
+    assert workspace.values("task")["state"] == "active"
+    assert submitted(fleet, "task", generation) == "ACCEPTED"
+
+
+def test_sync_that_fails_leaves_the_outcome_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path)
+    commit(store, make_change(make_key("one")))
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OutcomeUnknown):
+        store.commit([make_change(make_key("two"))])
+    store.close()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder_can_be_read(tmp_path: Path) -> None:
+    changes = filled(tmp_path)
+    state = journal_of(tmp_path).parent
+    for path in state.iterdir():
+        path.chmod(0o400 if path.is_file() else 0o500)
+    state.chmod(0o500)
+    try:
+        store = opened(tmp_path)
+        assert facts_of(read_feed(store)) == recorded_of(changes)
+        with pytest.raises(StoreReadOnly):
+            store.commit([make_change(make_key("late"))])
+        store.close()
+    finally:
+        state.chmod(0o700)
+
+
+# Files
+
+
+def test_files_are_for_this_user_alone(workspace: Workspace) -> None:
+    workspace.add("task")
+    fleet = workspace.connect()
+    granted(fleet, "task")
+    state = workspace.root / "state" / "genlock"
+    modes = {
+        path.name: stat.S_IMODE(path.stat().st_mode)
+        for path in state.rglob("*")
+        if path.name not in (".gitignore", "task")
+    }
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert {name for name, mode in modes.items() if mode & 0o077} == set()
+    assert modes["journal"] == 0o600
+
+
+@pytest.mark.parametrize("name", ["tasks", "state", "state/locks", "state/genlock"])
+def test_folder_that_is_a_link_is_refused(tmp_path: Path, name: str) -> None:
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    (root / name).parent.mkdir(parents=True)
+    elsewhere.mkdir()
+    (root / name).symlink_to(elsewhere)
+    with pytest.raises(StoreForeign, match="symbolic link"):
+        open_folder(f"folder://{root}?layout=gptodo")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_task_file_that_is_a_link_is_not_followed(workspace: Workspace, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.md"
+    secret.write_text("---\nstate: todo\ntitle: secret\n---\n")
+    (workspace.tasks / "link.md").symlink_to(secret)
+    workspace.add("task")
+    assert ready(workspace.connect()) == ["task"]
+
+
+def test_journal_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = journal_of(tmp_path)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreForeign):
+        opened(tmp_path).load([])
+
+
+# Without flock
+
+
+def test_writer_that_was_stopped_cannot_overwrite_what_others_have_written(tmp_path: Path) -> None:
+    """Its lock was broken meanwhile: both believe to be alone."""
+    one, two = opened(tmp_path, lock="link"), opened(tmp_path, lock="link")
+    first = make_change(make_key())
+    commit(one, first)
+    two.load([])
+    append, others = type(two._journal).append, iter([make_change(make_key(), first, mark="won")])
+
+    def late(self: Any, entry: Any) -> None:
+        for change in others:
+            (tmp_path / "state" / "genlock" / "lock.link").unlink()
+            commit(one, change)
+        append(self, entry)
+
+    two._journal.append = late.__get__(two._journal)  # type: ignore[method-assign]
+    answers = two.commit([make_change(make_key(), first, mark="lost")])
+    assert [type(answer) for answer in answers] == [Conflict]
+    assert isinstance(two.commit([make_change(make_key("other"))])[0], Committed)
+    assert len(read_feed(one)) == 3
+    one.close()
+    two.close()
+
+
+def test_left_over_lock_of_a_dead_process_is_broken(tmp_path: Path) -> None:
+    code = """if True:
+        import os, signal, sys
+        from genlock.stores.folder import open_folder
+        store = open_folder(sys.argv[1])
+        store.lock._acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    url = f"folder://{tmp_path}?layout=none&lock=link"
+    subprocess.run(
+        [sys.executable, "-c", code, url],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+    )
+    assert (tmp_path / "state" / "genlock" / "lock.link").exists()
+    store = opened(tmp_path, lock="link")
+    commit(store, make_change(make_key()))
+    store.close()
+
+
+# URLs
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("folder://relative", "names no folder"),
+        ("folder:///tmp?layout=spoon", "no layout"),
+        ("folder:///tmp/no-such-folder", "layout"),
+        ("folder:///tmp?layout=none&colour=red", "no option 'colour'"),
+        ("folder:///tmp?layout=gptodo&unclaimed_state=red", "unclaimed_state"),
+    ],
+)
+def test_url_that_cannot_be_meant_is_refused(url: str, words: str) -> None:
+    with pytest.raises(BadArgument, match=words):
+        open_folder(url)
+
+
+def test_journal_that_is_missing_is_not_made_by_accident(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    with pytest.raises(StoreMissing, match="genlock db create"):
+        open_folder(f"folder://{tmp_path}", create=False)
+    assert list(tmp_path.iterdir()) == [tmp_path / "tasks"]
+
+
+def test_journal_beside_existing_tasks_begins_in_an_epoch_never_used(workspace: Workspace) -> None:
+    workspace.add("task")
+    first = workspace.connect()
+    generation = granted(first, "task")
+    first.close()
+
+    shutil.rmtree(workspace.root / "state")
+    workspace.edit("task", state="todo", assigned_to=None)
+    second = workspace.connect("s2", "a2")
+    assert granted(second, "task") > generation
+    with pytest.raises(Closed):
+        submitted(first, "task", generation)
+    assert submitted(second, "task", generation) == "STALE_GENERATION"
