@@ -118,6 +118,11 @@ def test_an_agent_is_listed_with_its_work_and_its_place(
         "workspace": "/home/bob/bob",
         "worktree": "worktree/two",
     }
+    fleet.report_progress(
+        task_id="two", generation=1, session_id="s", worktree_path="/work/two.gen1"
+    )
+    (agent,) = fleet.list_agents()
+    assert agent.worktree == "/work/two.gen1", "what a generation reports goes before the plan's"
     for task in ("two", "three"):
         fleet.release_claim(task_id=task, generation=1, session_id="s")
     (agent,) = fleet.list_agents(include_idle=True)

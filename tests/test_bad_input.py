@@ -303,6 +303,7 @@ BAD: dict[str, list[Any]] = {
         None,
     ],
     "note": [*TEXT, None],
+    "worktree_path": [*TEXT, "x" * 4097],
     "fraction": [-0.1, 1.1, math.nan, math.inf, True, "0.5", [1]],
     "cost": [
         *[5, "x", ["usd"], {5: 1}, {"usd": -1}, {"usd": "x"}, {"usd": None}, {"usd": math.nan}],

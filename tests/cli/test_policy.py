@@ -48,6 +48,7 @@ def test_every_key_of_the_policy_is_shown_with_its_default(call: Call) -> None:
         "track_order": "prefer",
         "overlap": "off",
         "four_eyes": False,
+        "worktree_start": "base",
     }
     assert (found["tracks"]["A"], "max_concurrent_claims" in found["limits"]) == (
         "Core Architecture",
@@ -178,5 +179,6 @@ def test_on_a_terminal_the_policy_is_a_table_that_says_what_each_key_takes(tmp_p
             "track_order               prefer  prefer    one of prefer, enforce",
             "overlap                   off     off       one of off, warn, avoid, forbid",
             "four_eyes                 false   false     true or false",
+            "worktree_start            base    base      one of base, predecessor",
         ],
     )

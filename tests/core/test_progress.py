@@ -69,6 +69,29 @@ def test_a_report_is_in_the_record_with_who_and_when() -> None:
     assert note.at == at
 
 
+def test_the_worktree_of_a_generation_is_in_the_record_and_not_its_successors() -> None:
+    world = a_world()
+    assert report(world, worktree_path="/work/T.gen1") == "RECORDED"
+    assert report(world, fraction=0.5) == "RECORDED"
+    assert progress(world).worktree_path == "/work/T.gen1"
+    before = events(world)
+    assert report(world, worktree_path="/work/T.gen1") == "RECORDED"
+    assert events(world) == before, "it said nothing new"
+    world.ask(c.ForceRelease(T, take_over=True))
+    world.ask(c.ClaimTask(T, by("s2", "bob"), 60.0))
+    assert report(world, worktree_path="/work/zombie") == "GENERATION_MISMATCH"
+    assert progress(world).worktree_path == "/work/T.gen1"
+    assert report(world, "s2", record(world).generation, note="begun") == "RECORDED"
+    assert progress(world).worktree_path == "", "a zombie may still be at work in the first one"
+
+
+def test_a_worktree_that_is_gone_is_reported_as_gone() -> None:
+    world = a_world()
+    report(world, worktree_path="/work/T.gen1")
+    assert report(world, worktree_path="") == "RECORDED"
+    assert progress(world).worktree_path == ""
+
+
 def test_a_report_of_a_stale_generation_changes_nothing() -> None:
     world = a_world()
     world.ask(c.ForceRelease(T, take_over=True))

@@ -897,6 +897,7 @@ export interface ReportProgress {
   fraction?: number | null;
   note?: string;
   cost?: Record<string, number> | null;
+  worktree_path?: string | null;
   session_id?: string | null;
   agent_id?: string | null;
 }
@@ -1053,7 +1054,7 @@ export interface SessionMemory {
   track_progress: Record<string, Progress>;
 }
 export interface SetPolicy {
-  policy?: { order: "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean } | null;
+  policy?: { order: "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor" } | null;
   tracks?: Record<string, string> | null;
   agent_roles?: Record<string, unknown> | null;
   profile?: "local" | "default" | "enterprise" | null;
@@ -1212,6 +1213,7 @@ export interface TaskProgress {
   fraction: number | null;
   cost: Record<string, number>;
   notes: (ProgressNote)[];
+  worktree_path: string;
 }
 /** A submitted result, accepted or refused (GC 4.2.1). */
 export interface TaskResult {

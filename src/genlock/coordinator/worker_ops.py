@@ -14,6 +14,7 @@ from genlock.coordinator import payloads
 from genlock.coordinator.arguments import (
     LEASE_SECONDS,
     LONGEST_NOTE,
+    LONGEST_PATH,
     LONGEST_REFERENCE,
     MOST_WAIT_SECONDS,
     check_cost,
@@ -116,16 +117,18 @@ class Working(Base):
         fraction: float | None = None,
         note: str = "",
         cost: Mapping[str, float] | None = None,
+        worktree_path: str | None = None,
         session_id: str | None = None,
         agent_id: str | None = None,
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[ProgressResult]:
-        """Say how far the work is, what was found, or what it has cost up to now. It does not renew
-        the lease.
+        """Say how far the work is, what was found, what it has cost up to now, or where it is done.
+        It does not renew the lease.
 
         `fraction` is from 0 to 1. `cost` is by unit, as {"usd": 0.12}, and counts from the
-        beginning of this generation.
+        beginning of this generation. `worktree_path` is where this generation works; "" if that
+        place is gone.
         """
         command = c.ReportProgress(
             self.task_key(tenant_id, project_id, task_id),
@@ -134,6 +137,9 @@ class Working(Base):
             None if fraction is None else check_number("fraction", fraction, 0, 1),
             check_text("note", note, LONGEST_NOTE),
             check_cost(cost),
+            None
+            if worktree_path is None
+            else check_text("worktree_path", worktree_path, LONGEST_PATH),
         )
         result: ProgressResult = yield from self.ask_one(command)
         return result

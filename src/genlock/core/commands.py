@@ -117,6 +117,8 @@ class ReportProgress(Command, frozen=True):
     cost: dict[str, float] = {}
     """What this generation has cost up to now. Not what was added since the last report: a repeat
     then counts nothing twice."""
+    worktree_path: str | None = None
+    """Where this generation works; "" if its worktree is gone, None if that was not reported."""
 
 
 class ReleaseClaim(Command, frozen=True):

@@ -147,6 +147,8 @@ class ProgressReported(Occurrence, frozen=True):
     note: str = ""
     cost: dict[str, float] = {}
     """What this generation has cost up to now, by unit."""
+    worktree_path: str | None = None
+    """Where this generation works; None if that was not reported."""
 
 
 class ClaimReleased(Occurrence, frozen=True):

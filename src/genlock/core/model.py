@@ -284,6 +284,9 @@ class ProgressLog(Struct, frozen=True, gc=False, omit_defaults=True):
     """The sum over the generations before."""
     notes: tuple[ProgressNote, ...] = ()
     """The oldest first, at most `MOST_NOTES`."""
+    worktree_path: str = ""
+    """Where this generation works, if it has a worktree of its own. A plan may name another place,
+    `task.worktree_path`, for all generations."""
 
 
 MOST_NOTES = 20

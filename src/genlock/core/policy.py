@@ -74,6 +74,13 @@ class Ids(StrEnum):
     HIERARCHICAL = "hierarchical"
 
 
+class WorktreeStart(StrEnum):
+    """Where the worktree of a generation begins."""
+
+    BASE = "base"
+    PREDECESSOR = "predecessor"
+
+
 class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A project's choices; every field can be set by `set_policy`."""
 
@@ -112,6 +119,9 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     offers the least overlap first, `forbid` grants none."""
     four_eyes: bool = False
     """Nobody approves the result of a session that belongs to the same user."""
+    worktree_start: WorktreeStart = WorktreeStart.BASE
+    """`predecessor`: a worktree begins at the last commit of the generation before it, if there is
+    one. `base`: each begins at the base branch."""
 
     def most_agents_on(self, track: str) -> int:
         """How many agents may work on a track where `tracks` is `strict`."""

@@ -296,6 +296,8 @@ class TaskProgress(Struct, frozen=True, gc=False):
     """What all generations have cost together, by unit."""
     notes: tuple[ProgressNote, ...] = ()
     """The last ones, the oldest first."""
+    worktree_path: str = ""
+    """Where that generation works, if it has reported a worktree."""
 
 
 class TaskState(Struct, frozen=True, gc=False, kw_only=True):

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from genlock.core.keys import Scope
-from genlock.core.model import SessionRecord
+from genlock.core.model import SessionRecord, TaskRecord
 from genlock.core.reasons import AgentStatus, Status
 from genlock.core.records.session import is_active, last_activity
 from genlock.core.results import AgentInfo
@@ -121,9 +121,10 @@ def _idle(
 
 def _agent(agent: str, name: str, held: list[HeldTask], project: _Project) -> AgentInfo:
     session = project.sessions.get(name)
-    current = held[-1].record.task if held else None
+    record = held[-1].record if held else None
+    current = record.task if record is not None else None
     completed = None if project.completed is None else project.completed.get((agent, name), 0)
-    worktree = current.worktree_path if current is not None else ""
+    worktree = worktree_of(record) if record is not None else ""
     return AgentInfo(
         agent_id=agent,
         session_id=name,
@@ -138,6 +139,13 @@ def _agent(agent: str, name: str, held: list[HeldTask], project: _Project) -> Ag
         workspace=_said(session, WORKSPACE),
         worktree=worktree or _said(session, WORKTREE),
     )
+
+
+def worktree_of(record: TaskRecord) -> str:
+    """Where the present generation works: as it has reported, else as the plan says."""
+    log = record.progress
+    reported = log.worktree_path if log is not None and log.generation == record.generation else ""
+    return reported or record.task.worktree_path
 
 
 def _status(

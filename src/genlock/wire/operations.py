@@ -252,14 +252,15 @@ class RenewLease(InProject[RenewalResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/progress", AGENT, fenced=True)
 class ReportProgress(InProject[ProgressResult], kw_only=True):
-    """Say how far the work is, what was found, or what it has cost up to now. It does not renew the
-    lease."""
+    """Say how far the work is, what was found, what it has cost up to now, or where it is done. It
+    does not renew the lease."""
 
     task_id: str
     generation: int
     fraction: float | None = None
     note: str = ""
     cost: Mapping[str, float] | None = None
+    worktree_path: str | None = None
     session_id: str | None = None
     agent_id: str | None = None
 

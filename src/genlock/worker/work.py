@@ -75,12 +75,20 @@ class BaseWork:
         self._kept.check()
 
     def _report(
-        self, fraction: float | None, note: str, cost: float | Mapping[str, float] | None
+        self,
+        fraction: float | None,
+        note: str,
+        cost: float | Mapping[str, float] | None,
+        worktree_path: str | None,
     ) -> Script[None]:
         """Sends a report. That the coordinator is away does not end the work: what could not be
         sent goes along with the next report."""
         self.check()
-        figures = {"fraction": fraction, "cost": {"usd": cost} if _is_number(cost) else cost}
+        figures = {
+            "fraction": fraction,
+            "cost": {"usd": cost} if _is_number(cost) else cost,
+            "worktree_path": worktree_path,
+        }
         self._unsent |= {name: value for name, value in figures.items() if value is not None}
         self._unsent |= {"note": _shortened(note)} if note else {}
         now = time.monotonic()
@@ -174,11 +182,13 @@ class Work(BaseWork):
         note: str = "",
         *,
         cost: float | Mapping[str, float] | None = None,
+        worktree_path: str | None = None,
     ) -> None:
         """Report how far the work is, from 0 to 1, and what operators and successors should know.
-        `cost` counts from the beginning of this generation: dollars, or {unit: amount}. Raises
-        ClaimLost if the claim is lost."""
-        run(self._fleet, self._report(fraction, note, cost))
+        `cost` counts from the beginning of this generation: dollars, or {unit: amount}.
+        `worktree_path` is where it works, if that is a place of its own. Raises ClaimLost if the
+        claim is lost."""
+        run(self._fleet, self._report(fraction, note, cost, worktree_path))
 
     def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
         """Hand in the result. During an outage this is repeated for up to five minutes."""
@@ -200,9 +210,10 @@ class AsyncWork(BaseWork):
         note: str = "",
         *,
         cost: float | Mapping[str, float] | None = None,
+        worktree_path: str | None = None,
     ) -> None:
         """As `Work.progress`."""
-        await run_async(self._fleet, self._report(fraction, note, cost))
+        await run_async(self._fleet, self._report(fraction, note, cost, worktree_path))
 
     async def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
         """As `Work.submit`."""

@@ -329,7 +329,8 @@ def _progress_fields(progress: TaskProgress) -> list[tuple[str, str]]:
         (f"note at generation {note.generation}", note.text)
         for note in progress.notes[-_MOST_NOTES:]
     ]
-    return [("progress", share), ("cost", _cost(progress.cost)), *notes]
+    works_in = ("works in", progress.worktree_path)
+    return [("progress", share), ("cost", _cost(progress.cost)), works_in, *notes]
 
 
 _MOST_NOTES = 5

@@ -159,7 +159,7 @@ def merged_progress(log: ProgressLog | None, event: e.ProgressReported) -> Progr
     if log.generation != generation:
         units = (*log.earlier_cost, *(unit for unit in log.cost if unit not in log.earlier_cost))
         total = {unit: log.earlier_cost.get(unit, 0.0) + log.cost.get(unit, 0.0) for unit in units}
-        log = replace(log, generation=generation, fraction=None, cost={}, earlier_cost=total)
+        log = ProgressLog(generation, at, earlier_cost=total, notes=log.notes)
     fraction = log.fraction if event.fraction is None else event.fraction
     notes = log.notes
     if event.note:
@@ -168,9 +168,9 @@ def merged_progress(log: ProgressLog | None, event: e.ProgressReported) -> Progr
             notes = notes[:-1]
         note = ProgressNote(at, generation, event.agent_id, event.note, fraction)
         notes = (*notes, note)[-MOST_NOTES:]
-    return replace(
-        log, updated_at=at, fraction=fraction, cost={**log.cost, **event.cost}, notes=notes
-    )
+    path = log.worktree_path if event.worktree_path is None else event.worktree_path
+    cost = {**log.cost, **event.cost}
+    return ProgressLog(generation, at, fraction, cost, log.earlier_cost, notes, path)
 
 
 def _renewed(record: TaskRecord, event: e.LeaseRenewed) -> TaskRecord:

@@ -4,9 +4,10 @@ They are fenced like a renewal, in the same order: another generation → GENERA
 claim at it → NO_CLAIM; another session → SESSION_MISMATCH; overdue → ALREADY_EXPIRED; else
 RECORDED. A report extends no lease. One that says nothing new writes nothing.
 
-What is kept is bounded: one fraction, the cost by unit, and the last notes. A generation reports
-what it has cost *up to now*, so that a repeated report counts nothing twice. The costs of all
-generations are added up.
+What is kept is bounded: one fraction, the cost by unit, the last notes, and the place where the
+generation works. A generation reports what it has cost *up to now*, so that a repeated report
+counts nothing twice. The costs of all generations are added up. The place is that of one
+generation: a later one must not write where a zombie may still be at work.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def decide_progress(record: TaskRecord | None, command: c.ReportProgress, facts:
         fraction=command.fraction,
         note=command.note,
         cost=command.cost,
+        worktree_path=command.worktree_path,
     )
     return draft.decided(answer)
 
@@ -58,9 +60,12 @@ def _refusal(record: TaskRecord, command: c.ReportProgress, facts: Facts) -> Pro
 
 
 def _says_nothing_new(log: ProgressLog | None, command: c.ReportProgress) -> bool:
-    if command.fraction is None and not command.note and not command.cost:
+    told = (command.fraction, command.worktree_path)
+    if told == (None, None) and not command.note and not command.cost:
         return True
     if log is None or log.generation != command.generation:
+        return False
+    if command.worktree_path not in (None, log.worktree_path):
         return False
     last = log.notes[-1] if log.notes else None
     same_note = not command.note or (
@@ -78,4 +83,6 @@ def task_progress(log: ProgressLog | None) -> TaskProgress | None:
         unit: round(log.earlier_cost.get(unit, 0.0) + log.cost.get(unit, 0.0), 9)
         for unit in {**log.earlier_cost, **log.cost}
     }
-    return TaskProgress(log.generation, log.updated_at, log.fraction, cost, log.notes)
+    return TaskProgress(
+        log.generation, log.updated_at, log.fraction, cost, log.notes, log.worktree_path
+    )

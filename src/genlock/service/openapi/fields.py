@@ -138,6 +138,7 @@ FIELDS: Final[dict[str, Schema]] = {
     "hours": _number(0, a.MOST_HOURS),
     "fraction": _number(0, 1),
     "note": _text(a.LONGEST_NOTE),
+    "worktree_path": _text(a.LONGEST_PATH),
     "cost": {
         "type": "object",
         "maxProperties": a.MOST_UNITS,
@@ -292,6 +293,7 @@ MEANINGS: Final[dict[str, str]] = {
     ),
     "hours": "How long the reservation lasts.",
     "fraction": "How much of the work is done, from 0 to 1.",
+    "worktree_path": "Where this generation works; empty if that place is gone.",
     "note": "What operators and the next holder should know.",
     "cost": 'What this generation has cost up to now, by unit: `{"usd": 0.12}`.',
     "keep": "Keep the claim while the subtasks are worked on.",
