@@ -253,8 +253,13 @@ def _generation(number: int) -> str:
     return f"generation {number}"
 
 
+def _was_never(given: int | None, current: int) -> bool:
+    """Is a generation one at which nobody can ever have held the task?"""
+    return given is not None and (given > current or given == 0)
+
+
 def _never_reached(task: str, current: int) -> str:
-    """Of a generation above the task's own."""
+    """Of a generation above the task's own, or of 0."""
     return (
         f"{sentence('FUTURE_GENERATION', task=task)}; did you mean {current}?"
         if current
@@ -273,7 +278,7 @@ def _renewal(result: RenewalResult | ReleaseResult | ProgressResult, context: Co
     if result.success:
         return Message(told)
     look = _look(task, current, context)
-    if reason == "GENERATION_MISMATCH" and (context.generation or 0) > current:
+    if reason == "GENERATION_MISMATCH" and _was_never(context.generation, current):
         return Message(_never_reached(task, current), (look,))
     if reason == "SESSION_MISMATCH":
         return Message(told + _you(context), (command("agents", context=context),))
@@ -296,9 +301,12 @@ def _submission(result: SubmissionResult | SpawnResult, context: Context) -> Mes
     not for its submitter to decide: nothing here proposes to adopt it."""
     task, reason, current = context.task_id, result.reason.value, result.current_generation
     waits = getattr(result, "waits_for", ())
+    never = reason == "FUTURE_GENERATION" or (
+        reason == "STALE_GENERATION" and _was_never(context.generation, current)
+    )
     told = (
         _never_reached(task, current)
-        if reason == "FUTURE_GENERATION"
+        if never
         else sentence(reason, task=task, generation=_generation(current), waits=", ".join(waits))
     )
     if reason == "ACCEPTED":
@@ -319,7 +327,7 @@ def _submission(result: SubmissionResult | SpawnResult, context: Context) -> Mes
     match reason:
         case "CHILDREN_UNFINISHED":
             return Message(f"{told}{kept}. Submit again when they are finished", (look,))
-        case "FUTURE_GENERATION":
+        case _ if never:
             return Message(f"{told}{kept}", (look,))
         case _:
             return Message(

@@ -156,7 +156,7 @@ def run(arguments: list[str]) -> int:
         wrong.show()
         return exit_codes.USAGE
     except click.ClickException as wrong:
-        _refuse(wrong, _answers(context, arguments))
+        _refuse(wrong, _answers(context, arguments), arguments)
         return wrong.exit_code
     except (click.Abort, KeyboardInterrupt):
         tell("genlock: broken off")
@@ -207,16 +207,12 @@ def _fail(error: OSError, answers: Answers) -> int:
     return exit_codes.code_of(shortage)
 
 
-def _refuse(wrong: click.ClickException, answers: Answers) -> None:
+def _refuse(wrong: click.ClickException, answers: Answers, arguments: list[str]) -> None:
     """A call that was typed wrongly: what is wrong, and where it says how it is right."""
-    message = wrong.format_message()
+    from genlock.cli.usage_hints import explain_usage
+
+    message = explain_usage(wrong, arguments)
     try_next = wrong.try_next if isinstance(wrong, UnknownCommand) else []
-    if (
-        isinstance(wrong, click.MissingParameter)
-        and isinstance(wrong.param, click.Option)
-        and wrong.param.help
-    ):
-        message = f"{message.rstrip('.')}: {wrong.param.help}"
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None and "--help" not in message:
         message += (
             f"{'' if message.endswith(('.', '?', '!')) else '.'} To see how: "

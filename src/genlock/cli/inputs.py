@@ -147,7 +147,9 @@ def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
 def read_assignments(texts: Sequence[str], what: str, form: str) -> dict[str, Any]:
     """Several of them, each name once; `none` and `unlimited` are None."""
     found: dict[str, Any] = {}
-    for text in texts:
+    for at, text in enumerate(texts):
+        if "=" not in text and len(texts) > at + 1 and "=" not in texts[at + 1]:
+            raise BadArgument(f"{what} {text!r} has no '=': write {text}={texts[at + 1]}")
         name, value = read_assignment(text, what, form)
         if name in found:
             raise BadArgument(f"{name} is given twice")

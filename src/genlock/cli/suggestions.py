@@ -133,12 +133,23 @@ def _ids(app: App) -> list[str]:
 
 
 def _near(wrong: str, names: list[str]) -> list[str]:
-    """What begins with it, else what looks like it."""
+    """What begins with it, else what has its track and number, else what looks like it."""
     from difflib import get_close_matches
 
     folded = wrong.casefold()
     longer = [name for name in names if name.casefold().startswith(folded)]
-    return longer[:3] or get_close_matches(wrong, names, 3, 0.8)
+    place = _place_in_track(wrong)
+    there = [name for name in names if place is not None and _place_in_track(name) == place]
+    return longer[:3] or there[:3] or get_close_matches(wrong, names, 3, 0.8)
+
+
+def _place_in_track(name: str) -> tuple[str, int] | None:
+    """The track and number with which a name begins, however many zeros and dashes it has: B-01,
+    b1."""
+    import re
+
+    found = re.match(r"([A-Za-z]+)-?0*([0-9]{1,4})(?![0-9])", name)
+    return (found[1].casefold(), int(found[2])) if found else None
 
 
 # Where nothing can be claimed: is the plan finished, is somebody at work, or has somebody to see

@@ -172,6 +172,26 @@ def check_tracks(tracks: Any) -> frozenset[str] | None:
     )
 
 
+_STATES_ELSEWHERE = {
+    "ACTIVE": "IN_PROGRESS",
+    "CLOSED": "COMPLETED",
+    "DOING": "IN_PROGRESS",
+    "DONE": "COMPLETED",
+    "OPEN": "PENDING",
+    "READY": "PENDING",
+    "REVIEW": "IN_REVIEW",
+    "TODO": "PENDING",
+    "WAITING": "BLOCKED",
+}
+"""What other tools call them."""
+
+
+def _state_meant(given: Any) -> str:
+    word = given.strip().upper().replace("-", "_") if isinstance(given, str) else ""
+    meant = _STATES_ELSEWHERE.get(word) or (word if word in STATES else None)
+    return f"; did you mean {meant}?" if meant else ""
+
+
 def check_states(states: Any) -> frozenset[Status]:
     """Some states, or one; none of them for all."""
     if states is None:
@@ -181,6 +201,7 @@ def check_states(states: Any) -> frozenset[Status]:
     if unknown:
         raise BadArgument(
             f"states are of {', '.join(STATES)}; {describe_value(unknown[0])!s:.60} is none of them"
+            f"{_state_meant(unknown[0])}"
         )
     return frozenset(map(Status, given))
 

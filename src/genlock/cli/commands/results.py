@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -199,13 +201,21 @@ def spawn(
     app.answers.give(answer, text=say, bare=answer.children)
 
 
+def _other_than_json(given: str) -> str:
+    """How to hand in what was given as JSON and is none."""
+    path = given.removeprefix("@")
+    if given.startswith("@") or os.path.isfile(path):
+        return f"; if it is a file, use --result-file {shlex.quote(path)}"
+    return "; if it is a plain text, use --text"
+
+
 def _result(result: str | None, path: str | None, text: str | None) -> Any:
     if sum(given is not None for given in (result, path, text)) > 1:
         raise BadArgument("give the result by one of --result, --result-file and --text")
     if text is not None:
         return text
     if result is not None:
-        return parse_json(result, "--result", "; if it is a plain text, use --text")
+        return parse_json(result, "--result", _other_than_json(result))
     return (
         None
         if path is None

@@ -84,13 +84,14 @@ def heartbeat(app: App, **told: Any) -> None:
 
 
 @session.command()
+@click.argument("name", required=False, metavar="[SESSION]")
 @verb(worker=True)
-def end(app: App) -> None:
-    """End a session and release what it holds.
+def end(app: App, name: str | None) -> None:
+    """End a session and release what it holds; your own unless another is named.
 
     It does not come back: the next claim needs another session.
     """
-    ended = app.fleet.end_session()
+    ended = app.fleet.end_session(session_id=app.who.session if name is None else name)
 
     def text(console: Console) -> None:
         from genlock.cli.render.tables import print_lines

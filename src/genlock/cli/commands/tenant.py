@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from genlock.cli.app import App, verb
+from genlock.errors import BadArgument
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,6 +82,12 @@ def set_(app: App, name: str, limits: tuple[str, ...], profile: str | None) -> N
     """
     from genlock.cli.inputs import read_assignments
 
+    if "=" in name:
+        meant = app.setting("tenant")
+        raise BadArgument(
+            "which tenant? Its name stands before its limits, type: "
+            f"{app.command('tenant set', meant, name, *limits)}"
+        )
     _give(
         app,
         app.fleet.set_tenant(
