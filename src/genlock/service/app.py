@@ -1,8 +1,7 @@
-"""The whole service as one ASGI application: who asks, which part answers, and what is said when
-something goes wrong.
+"""The whole service as one ASGI application: authentication, routing, and errors as answers.
 
-Operations go a short way, since every claim goes it: host, key, route, call, answer. Everything
-else is Starlette's.
+Operations take a short path, because every claim takes it: host, key, route, call, answer.
+Starlette serves everything else.
 """
 
 from __future__ import annotations
@@ -56,9 +55,9 @@ _PROTOCOL: Final = PROTOCOL_HEADER.encode()
 _LONGEST_REQUEST_ID: Final = 64
 _BEGINNINGS: Final = ("http.response.start", WHOLE)
 _OPEN_ON_LOOPBACK: Final = frozenset({"/healthz", "/readyz", SIGN_IN, SIGN_OUT, *FAVICONS})
-"""What anyone may ask: whoever restarts the service has no key; who signs in brings it along."""
+"""Open to everyone: health checks have no key, and a sign-in carries its own proof."""
 _OPEN_PATHS: Final = _OPEN_ON_LOOPBACK | {"/openapi.json", "/docs"}
-"""Where there are keys alone, whoever reads how to use it has none yet."""
+"""Where only keys admit callers, the documentation is open too: its readers have no key yet."""
 
 
 _ONCE: Final = frozenset(
@@ -75,11 +74,11 @@ _ONCE: Final = frozenset(
     }
     | {name.encode() for name in IDENTITY_HEADERS}
 )
-"""What may be said only once."""
+"""Headers that a request may have only once."""
 
 
 class Watch(Protocol):
-    """Told of every request when it is over: for metrics and the log."""
+    """Called at the end of every request, for metrics and the log."""
 
     def __call__(self, what: HttpExchange) -> None: ...
 
@@ -120,7 +119,7 @@ class App:
                 answer = self._refused(error, exchange)
             except ClientGone:
                 raise
-            # Whatever it is, the caller is answered, and the log has it
+            # Any fault becomes a 500 for the caller, and a log entry.
             except Exception as error:  # noqa: BLE001
                 answer = self._failed(error, exchange)
             if answer is not None:
@@ -144,8 +143,8 @@ class App:
         return f"{self._start}-{next(self._numbers):x}"
 
     def _refused(self, error: GenlockError, exchange: HttpExchange) -> Answer:
-        # Where it was raised is no longer of use, and holds on to all that was there, a body of
-        # megabytes perhaps.
+        # The traceback is of no more use, and its frames keep everything alive, perhaps a body of
+        # megabytes.
         error.__context__ = error.__traceback__ = None
         exchange.error = error
         page = (
@@ -171,8 +170,8 @@ class App:
     def _part(
         self, exchange: HttpExchange, receive: Receive, send: Send
     ) -> Awaitable[Answer | None]:
-        """What answers, or None if it has sent the answer itself. Up to there nobody is awaited,
-        nor is a coroutine made for it."""
+        """The coroutine that makes the answer; it returns None if it has sent the answer itself.
+        This method is not a coroutine, which would cost time on every claim."""
         scope, headers = exchange.scope, exchange.headers
         if b"upgrade" in headers and _has_body(headers):
             return _not_upgraded(exchange)
@@ -197,8 +196,8 @@ class App:
         receive: Receive,
         send: Send,
     ) -> Answer | None:
-        """By key, and no more often than allowed. A key that is not good is counted against the
-        address that it came from."""
+        """Authenticates by key and applies the rate limit. A wrong key counts against its
+        address."""
         rates = self.running.rates
         try:
             exchange.grant = await self._door.admit(exchange.headers, exchange.scope["method"])
@@ -216,7 +215,7 @@ class App:
         receive: Receive,
         send: Send,
     ) -> Awaitable[Answer | None]:
-        """That of the part that the path is of."""
+        """Answers by the part of the service that the path belongs to."""
         if isinstance(found, tuple):
             return self._v1.answer(found, exchange, receive)
         if found is not None and not isinstance(found, RouteNotFound):
@@ -224,8 +223,8 @@ class App:
         return self._page(exchange, receive, send)
 
     def _sought(self, exchange: HttpExchange) -> Found | GenlockError:
-        """The operation that is asked for, or why there is none: the log is to name it also of
-        those who are not let in."""
+        """The requested operation, or the error. It is looked up before authentication, so that the
+        log names the operation of refused callers, too."""
         try:
             found = self._v1.find(exchange.scope)
         except GenlockError as error:
@@ -234,8 +233,7 @@ class App:
         return found
 
     async def _page(self, exchange: HttpExchange, receive: Receive, send: Send) -> None:
-        """Starlette answers by itself; what it has not begun to answer is a problem like any
-        other."""
+        """Lets Starlette answer. A fault before its answer begins becomes a problem document."""
         begun = False
 
         async def sending(message: dict[str, object]) -> None:
@@ -256,7 +254,7 @@ class App:
 
 
 def _refusal(error: GenlockError, exchange: HttpExchange) -> Answer:
-    """An error in the shape that its path has."""
+    """An error in the format of its path."""
     return (
         refusal(error)
         if exchange.scope["path"].startswith(API)
@@ -269,9 +267,8 @@ def _has_body(headers: dict[bytes, bytes]) -> bool:
 
 
 async def _not_upgraded(exchange: HttpExchange) -> LastAnswer:
-    """The parser takes the head of a request that asks for another protocol for the whole, and its
-    body for what comes next: for another request, which whoever is in front of us has never
-    seen."""
+    """Refuses a request with a body that asks for another protocol. The parser would take its body
+    for the next request, one that a proxy in front of us has never seen (request smuggling)."""
     exchange.error = error = BadArgument(
         "this service speaks HTTP/1.1 alone, and takes no request with a body that asks for "
         "another protocol; send it without the header "
@@ -282,8 +279,7 @@ async def _not_upgraded(exchange: HttpExchange) -> LastAnswer:
 
 
 def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
-    """Whoever is in front of us may go by the one host or key, and we by the other; and whoever
-    says two things means one of them."""
+    """Refuses repeated headers: a proxy in front of us may use one value and we the other."""
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in _ONCE:

@@ -1,18 +1,16 @@
-"""How much one caller may ask, and how much one tenant may have under way: nobody is slow because
-of somebody else.
+"""Rate limits per caller and concurrency limits per tenant: no caller slows another one down.
 
-Rates are counted per key, or per address where there are no keys. Of each only one number is kept:
-the instant at which its last request would have been due at the even pace; who is ahead of the pace
-by more than the burst is told to come again.
+Rates are counted per key, or per address where there are no keys. The counter is one number per
+caller: the time at which its last request would have been due at an even pace. A caller that is
+ahead of that pace by more than the burst gets 429.
 
-Turns are per tenant: so many of its operations are with the engine at once, the others wait in a
-queue of the tenant's own, in order. What an operation waits for then is its own tenant's, however
-many others have sent. A tenant that has the service to itself may have eight times as many under
-way: large batches are what makes it fast, and there is nobody to wait for them.
+Concurrency is limited per tenant. The engine works on a fixed number of a tenant's operations; the
+rest wait in that tenant's own queue, in order. So an operation waits only for its own tenant. A
+tenant that is alone on the service may have eight times as many operations in the engine, because
+large batches are fast and nobody else has to wait for them.
 
-Those who only look have turns of their own, and so have plans. What comes in a large body has a
-turn before it is read as JSON, and threads of its own. Of each a few are enough to keep the
-interpreter busy.
+Reads and plan imports have limits of their own. A large body waits for its turn before it is parsed
+as JSON, and is parsed in a separate thread. A few threads of each kind keep the interpreter busy.
 """
 
 from __future__ import annotations
@@ -29,26 +27,24 @@ RATE: Final = 1000
 """Requests a second of one key, unless set otherwise."""
 BURST_SECONDS: Final = 2.0
 HOLD_SECONDS: Final = 0.5
-"""So long a refusal for the rate is held back: it costs us what any answer costs, and should not be
-had for nothing."""
+"""A 429 is delayed by this long. It costs the service as much as any answer, so it must not be
+free for the client."""
 WRONG_KEY_COUNTS: Final = 10
-"""As many requests, of the address it came from: who has none that is good need not try a thousand
-a second."""
+"""A wrong key counts as this many requests of its address, so that guessing keys is slow."""
 AT_ONCE: Final = 256
 READS_AT_ONCE: Final = 16
-"""Fewer, since a read takes a thread, and many of them take the interpreter from those who
-answer."""
+"""Fewer than writes: a read occupies a thread, and many threads starve the event loop."""
 PLANS_AT_ONCE: Final = 1
 ALL_PLANS_AT_ONCE: Final = 2
-"""Of all tenants together: to read one may keep a thread busy for seconds, and two that compute are
-as many as nobody notices."""
+"""Across all tenants. Parsing a plan may keep a thread busy for seconds; two such threads do not
+slow other callers noticeably."""
 LARGE_AT_ONCE: Final = 8
 LARGE_THREADS: Final = 4
 LARGE_BYTES: Final = 128 * 1024
-"""From here on a body is large."""
+"""A body of at least this size is large."""
 LONG_THREADS: Final = 2
-"""For answers that may be long: more of them would only take the interpreter from each other, and
-from the event loop."""
+"""For long answers. More threads would only compete with each other, and with the event loop, for
+the interpreter."""
 MOST_WAITING: Final = 10_000
 _SHARES: Final = 8
 _RESTS: Final = 2
@@ -57,7 +53,7 @@ _MOST_CALLERS: Final = 50_000
 
 
 class Rates:
-    """So many requests a second from each caller, and a burst of two seconds' worth."""
+    """A rate limit per caller, with a burst of two seconds' worth of requests."""
 
     def __init__(
         self, per_second: int = RATE, monotonic: Callable[[], float] = time.monotonic
@@ -69,7 +65,7 @@ class Rates:
         self._due: dict[str, float] = {}
 
     def take(self, who: str, counts: int = 1) -> None:
-        """One request of this caller, or one that counts as many; or TooManyRequests."""
+        """Counts a request of this caller, with weight `counts`. Raises TooManyRequests."""
         now = self._monotonic()
         due = self._due.get(who, now)
         if due <= now:
@@ -84,17 +80,16 @@ class Rates:
             self._forget(now)
 
     def _forget(self, now: float) -> None:
-        """Who is not ahead of the pace need not be remembered; if all are, the oldest half is
-        forgotten."""
+        """Drops callers that are not ahead of the pace. If all are, drops the oldest half."""
         ahead = {who: due for who, due in self._due.items() if due > now}
         self._due = dict(list(ahead.items())[-_MOST_CALLERS // 2 :])
 
 
 class Pace:
-    """One step each time the event loop goes round, whoever asks for them: a claim comes by between
-    any two.
+    """Runs one queued step per iteration of the event loop, so that other requests, such as claims,
+    are served between any two steps.
 
-    Nobody holds anything while its client dawdles.
+    A step must not hold resources while it waits for its client.
     """
 
     def __init__(self) -> None:
@@ -102,7 +97,7 @@ class Pace:
         self._going = False
 
     def add(self, step: Callable[[], bool]) -> None:
-        """To be taken in its turn; one that says False was nothing, and the next one is taken at
+        """Queues a step. If the step returns False it did nothing, and the next one runs at
         once."""
         self._waiting.append(step)
         if not self._going:
@@ -111,7 +106,7 @@ class Pace:
             loop.call_soon(self._next, loop)
 
     async def wait(self) -> None:
-        """Until it is our turn."""
+        """Waits for a turn."""
         turn = asyncio.get_running_loop().create_future()
         self.add(lambda: _taken(turn))
         await turn
@@ -132,8 +127,8 @@ def _taken(turn: asyncio.Future[None]) -> bool:
 
 
 class Sharing:
-    """Is more than one tenant at work? So it is for a second after another one than the last has
-    come."""
+    """Is more than one tenant at work? True for a second after each change from one tenant to
+    another."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -141,7 +136,7 @@ class Sharing:
         self._until = 0.0
 
     def note(self, tenant: str) -> None:
-        """This one has come."""
+        """Records a request of this tenant."""
         if tenant != self._last:
             if self._last:
                 self._until = self._monotonic() + _SHARED_SECONDS
@@ -152,8 +147,8 @@ class Sharing:
 
 
 class Turns:
-    """So many operations of each tenant at once, and fewer while more than one tenant is at work: a
-    batch should not be all of one."""
+    """Limits the operations of each tenant that run at once, and limits them further while several
+    tenants are at work, so that no batch belongs to one tenant alone."""
 
     def __init__(
         self,
@@ -169,7 +164,8 @@ class Turns:
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def enter(self, tenant: str) -> asyncio.Future[None] | None:
-        """None: go on. Else what to wait for first. Whoever has entered must leave."""
+        """Returns None if the operation may start, else a future to wait for first. Each `enter`
+        needs a `leave`."""
         self.sharing.note(tenant)
         busy = self._busy.get(tenant, 0)
         if busy < self._share or (busy < self._limit() and tenant not in self._waiting):
@@ -189,7 +185,7 @@ class Turns:
         return self._share if self.sharing else self._at_once
 
     async def wait(self, tenant: str, turn: asyncio.Future[None]) -> None:
-        """Until it is our turn. Who is called off meanwhile hands a turn that has come on."""
+        """Waits for the turn. A waiter that is cancelled passes on a turn that it already has."""
         try:
             await turn
         except asyncio.CancelledError:
@@ -198,16 +194,16 @@ class Turns:
             raise
 
     def rest(self, tenant: str, seconds: float) -> None:
-        """The operation is over, and took so long; the turn is free after the tenant has let others
-        work for as long again, and again."""
+        """Ends an operation that took `seconds`. While tenants share the service, its slot stays
+        empty for twice as long, so that other tenants get to work."""
         if self.sharing:
             asyncio.get_running_loop().call_later(_RESTS * seconds, self.leave, tenant)
         else:
             self.leave(tenant)
 
     def leave(self, tenant: str) -> None:
-        """The operation is over; as many as may of the same tenant begin. Until now it was at work,
-        also if it has sent nothing more."""
+        """Ends an operation, and starts as many of the tenant's as the limit allows. The tenant
+        counts as at work until now."""
         self.sharing.note(tenant)
         busy = self._busy[tenant] - 1
         queue = self._waiting.get(tenant)

@@ -1,32 +1,27 @@
-"""HTTP on one connection: uvicorn's protocol, with patience that ends.
+"""HTTP on one connection: uvicorn's protocol, with limits on time and size.
 
 Implementation notes:
-- A request that arrives in one piece, as almost all do, costs no timer. One is set when a piece has
-  been read and the request is not
-  whole: ten seconds for the head, and for the body as long as something comes every thirty.
-- The size of a head is looked at only when a piece, or what came before it, is larger than a head
-  may be.
-- An answer to a request that has not been read to its end is followed by the end of the connection:
-  what is still to come would be read
-  for nothing.
-- What cannot be parsed is answered as a problem like any other.
-- The first request of a connection, and one that was sent before the one ahead of it was answered,
-  wait until the event loop comes round
-  to them, one each time: however many connect at once, or send without listening, those who talk
-  with us pass between any two of them.
-- A connection has one task for all its requests, one after the other, where uvicorn has a task for
-  each: to make one, and to keep account
-  of it, took a tenth of what a request costs here. uvicorn's own coroutine around the application
-  is run only if that has failed.
-- A connection that stays open between two requests has one timer for that, which looks when it runs
-  out whether it has been quiet for so
-  long. uvicorn makes and cancels one for each request.
-- A stream is the last answer of its connection if anything is sent behind its request. That is
-  thrown away, so that reading goes on and the end of the client is noticed at once.
-- Requests that come before the one ahead of them is answered are parsed only as far as one piece
-  goes. The rest stays as bytes, and nothing
-  more is read meanwhile: uvicorn alone would read on after every answer, and a client that sends
-  without reading would fill the memory.
+- A request that arrives in one piece, as almost all do, needs no timer. A timer starts when a piece
+  has been read and the request is incomplete: ten seconds for the whole head, thirty seconds
+  between two pieces of the body.
+- The size of a head is checked only if a piece, together with what came before it, exceeds the
+  limit.
+- If a request is answered before it has been read completely, the connection closes after the
+  answer. The rest would be read for nothing.
+- A request that cannot be parsed is answered with a problem document, like any other error.
+- The first request of a connection, and any pipelined request, waits for `Pace`, which starts one
+  per iteration of the event loop. However many clients connect at once or pipeline, requests on
+  established connections are served between any two of them.
+- A connection has one task for all its requests. uvicorn makes one task per request, which cost a
+  tenth of a request's time here. uvicorn's own coroutine around the application runs only to handle
+  a failure.
+- A kept-alive connection has one timer, which checks on expiry how long the connection has been
+  idle. uvicorn makes and cancels a timer for each request.
+- If a client sends anything behind the request of a stream, the stream is the connection's last
+  answer. Those bytes are read and dropped, so that a disconnect is noticed at once.
+- Pipelined requests are parsed one piece at a time. The rest stays as bytes, and nothing more is
+  read meanwhile. uvicorn would read on after every answer, so a client that sends without reading
+  could fill the memory.
 """
 
 from __future__ import annotations
@@ -56,8 +51,7 @@ BODY_IDLE_SECONDS: Final = 30.0
 _PIECE_BYTES: Final = 16 * 1024
 _BODY_PIECE_BYTES: Final = 64 * 1024
 _UNREAD_BYTES: Final = 256 * 1024
-"""So much is read and thrown away of what comes after its answer; the client that goes on has to
-wait for the end."""
+"""At most this much of a request is read and dropped after its answer was sent."""
 _LINGER_SECONDS: Final = 2.0
 _EXTENSIONS: Final[dict[str, dict[str, Any]]] = {WHOLE: {}}
 _CLOSE_SECONDS: Final = 5.0
@@ -66,8 +60,8 @@ _KEEPING: Final = (b"connection", b"proxy-connection")
 
 
 class Bounds:
-    """What connections may take, and whether the service still wants any. One for all
-    connections."""
+    """The limits of connections, and whether the service is shutting down. All connections share
+    one."""
 
     def __init__(
         self,
@@ -83,7 +77,7 @@ class Bounds:
         self.ending = False
         self.pace = Pace()
         self.empty = asyncio.Event()
-        """Set when the last connection has gone, once the end has begun."""
+        """During shutdown: set when the last connection has closed."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -99,19 +93,19 @@ class Protocol(HttpToolsProtocol):
         self._patience: asyncio.TimerHandle | None = None
         self._rest, self._unread = b"", 0
         self._at_pace = True
-        """Does the next request wait for its turn?"""
+        """Must the next request wait for `Pace`?"""
         self._next: tuple[RequestResponseCycle, Any] | None = None
-        """The request that the task is to see to when it is done with the last."""
+        """The request that the task serves next."""
         self._task: asyncio.Task[None] | None = None
         self._idle: asyncio.Future[None] | None = None
-        """What the task waits for while there is nothing to do."""
+        """The future that the idle task waits for."""
         self._answering: RequestResponseCycle | None = None
         self._streaming: RequestResponseCycle | None = None
-        """The stream that is being written: nothing is parsed meanwhile."""
+        """The stream that is being written. Nothing is parsed meanwhile."""
         self._gone = False
         self._quiet_since = math.inf
-        """When the last answer was given, on the loop's clock; endless while there is something to
-        answer."""
+        """When the last answer was sent, on the loop's clock; infinite while a request is being
+        served."""
         self._blank: dict[str, Any] = {
             "type": "http",
             "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
@@ -127,8 +121,8 @@ class Protocol(HttpToolsProtocol):
             "raw_path": None,
             "query_string": None,
         }
-        """What is the same for all requests of a connection, and room for the rest: to let it grow
-        would take longer than to fill it."""
+        """A template for the scope of each request. It has all keys, because filling a dict is
+        faster than growing it."""
         self.flow = _Flow(transport, self)
         open_now, most = len(self.connections), self.bounds.connections
         if open_now > most + most // 10 + 10:  # room_for counts on it
@@ -147,9 +141,9 @@ class Protocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         self._gone = True
         self._wake()
-        # What a connection is made of refers to each other. Parted, it goes at once; left to the
-        # collector, thousands that come and go would be heaped up, and everybody waits when they
-        # are cleared away.
+        # A connection's objects refer to each other in cycles. Breaking the cycles frees them at
+        # once; otherwise thousands of closed connections would wait for the garbage collector, and
+        # every caller would wait while it frees them.
         for cycle, _ in self.pipeline:
             cycle.on_response = _nothing
         self.pipeline.clear()
@@ -167,7 +161,7 @@ class Protocol(HttpToolsProtocol):
             self._take_rest()
 
     def begin_stream(self, cycle: RequestResponseCycle) -> None:
-        """A stream is about to be written. What was sent behind its request is not answered."""
+        """Called before a stream is written. Requests pipelined behind it are not answered."""
         if self.transport.is_closing():
             return
         self._streaming, self._unread = cycle, 0
@@ -188,11 +182,11 @@ class Protocol(HttpToolsProtocol):
 
     @property
     def is_behind(self) -> bool:
-        """Is there more to do than the request that is being answered?"""
+        """Are there requests behind the one that is being served?"""
         return bool(self.pipeline or self._rest)
 
     def _take_rest(self) -> None:
-        """Piece by piece, until a request has to wait."""
+        """Parses what is left, piece by piece, until a request has to wait."""
         rest, at = memoryview(self._rest), 0
         while at < len(rest) and not self.pipeline and not self._refused:
             size = _PIECE_BYTES if self._in_head or self._whole else _BODY_PIECE_BYTES
@@ -249,8 +243,8 @@ class Protocol(HttpToolsProtocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """As uvicorn does, for what can come here: no websockets, no path that we are mounted at,
-        no limit of its own."""
+        """Does what uvicorn does, without websockets, root paths and uvicorn's own concurrency
+        limit."""
         self._in_head = False
         if self._size > self.bounds.head_bytes and self._head_size() > self.bounds.head_bytes:
             self.app = large_head
@@ -311,7 +305,8 @@ class Protocol(HttpToolsProtocol):
             self._patience = None
 
     def _lose_patience(self) -> None:
-        """Nothing more came in time. If it is we who do not read, the client is not to blame."""
+        """Closes a connection that sent nothing in time, unless it is this side that paused
+        reading."""
         self._patience = None
         if self.flow.read_paused:
             self._patience = self.loop.call_later(
@@ -323,14 +318,14 @@ class Protocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         if self._at_pace:
             self._at_pace = False
-            # Not before the loop has been round once: the client's end, if it has left at once, is
-            # read by then.
+            # One iteration later, so that the disconnect of a client that left at once has been
+            # read.
             self.loop.call_soon(self.bounds.pace.add, lambda: self._begin(cycle, app))
         else:
             self._run(cycle, app)
 
     def _begin(self, cycle: RequestResponseCycle, app: Any) -> bool:
-        """Unless the client has gone meanwhile."""
+        """Starts the request unless the client has gone; returns whether it did."""
         if self.transport.is_closing():
             cycle.on_response = _nothing
             return False
@@ -338,8 +333,8 @@ class Protocol(HttpToolsProtocol):
         return True
 
     def _run(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Has the task see to it. There is never more than one that waits for it: the next is begun
-        when this one is answered."""
+        """Gives the request to the connection's task. At most one request waits for it, because the
+        next one starts when this one is answered."""
         self._next, self._answering = (cycle, app), cycle
         if self._task is None:
             self._task = self.loop.create_task(self._work())
@@ -356,7 +351,7 @@ class Protocol(HttpToolsProtocol):
                     fault: Exception | None = None
                     try:
                         await app(cycle.scope, cycle.receive, cycle.send)
-                    # Uvicorn logs whatever it is, and answers for it
+                    # uvicorn's coroutine below logs the fault and answers 500.
                     except Exception as error:  # noqa: BLE001
                         fault = error
                     if fault is not None or not cycle.response_complete:
@@ -367,7 +362,7 @@ class Protocol(HttpToolsProtocol):
                 self._idle = self.loop.create_future()
                 await self._idle
         except BaseException:
-            self.transport.abort()  # nobody would see to what comes next
+            self.transport.abort()  # nothing would serve the next request
             raise
         finally:
             self._task = None
@@ -400,8 +395,8 @@ class Protocol(HttpToolsProtocol):
             self.loop.call_later(_LINGER_SECONDS, self._end_unread, self.cycle)
 
     def _end_unread(self, cycle: RequestResponseCycle) -> None:
-        """Unless the rest has come after all: then the client may have gone on to its next
-        request."""
+        """Closes the connection, unless the rest of the request arrived after all: then the client
+        may have sent its next request."""
         if self.cycle is cycle and not self._whole:
             self.end()
 
@@ -418,22 +413,22 @@ class Protocol(HttpToolsProtocol):
             self.end()
 
     def answer_and_close(self) -> None:
-        """The answer that is under way, if any, is the last."""
+        """Closes the connection after the current answer, if there is one."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.keep_alive = False
 
     def end(self) -> None:
-        """Closes; if the client does not take what is left for it, it is left untaken."""
+        """Closes the connection. Waits a few seconds for the client to read what is buffered."""
         if self.transport.get_write_buffer_size():
             self.loop.call_later(_CLOSE_SECONDS, self.transport.abort)
         self.transport.close()
 
-    # What is said below ASGI
+    # Answers below ASGI
 
     def send_400_response(self, msg: str) -> None:
-        """What is said to garbage. If it follows good requests that are not answered yet, they are,
-        and then the connection ends."""
+        """Answers bytes that are not HTTP. Requests before them are answered first, and then the
+        connection closes."""
         cycle: RequestResponseCycle | None = self.cycle
         if (self._whole or self._in_head) and cycle is not None and not cycle.response_complete:
             self._refused = True
@@ -456,7 +451,7 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Flow(FlowControl):
-    """uvicorn's, but nothing is read while there are requests that wait."""
+    """uvicorn's flow control, but nothing is read while requests wait."""
 
     def __init__(self, transport: asyncio.Transport, protocol: Protocol) -> None:
         super().__init__(transport)
@@ -472,28 +467,28 @@ class _Flow(FlowControl):
             self._protocol.begin_stream(cycle)
 
     def part(self) -> None:
-        """The connection is gone."""
+        """Breaks the reference cycle when the connection is lost."""
         self._protocol = None
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
-    """What comes behind a body in the form of headers: who is let in for what has been decided by
-    those before it."""
+    """Drops the trailers behind a body. Access has been decided by the headers, and trailers must
+    not change it."""
 
     def append(self, _: tuple[bytes, bytes]) -> None:
-        """Not kept."""
+        """Drops the trailer."""
 
 
 _NOBODYS: Final = _Trailers()
 
 
 def _nothing() -> None:
-    """For those whose answer concerns nobody."""
+    """The `on_response` of requests that nobody waits for."""
 
 
 def _ending_with(fault: Exception | None) -> Any:
-    """An application that ends as another has ended, for uvicorn, which knows what to do when there
-    is no answer or only half of one."""
+    """An application that fails as another one did, so that uvicorn's own handling of missing and
+    incomplete answers applies."""
 
     async def ending(*_: object) -> None:
         if fault is not None:
@@ -503,5 +498,5 @@ def _ending_with(fault: Exception | None) -> Any:
 
 
 def protocol_with(bounds: Bounds) -> type[Protocol]:
-    """The protocol under these bounds, for uvicorn, which makes one for each connection."""
+    """A protocol class with these bounds. uvicorn makes an instance for each connection."""
     return type("BoundProtocol", (Protocol,), {"bounds": bounds})
