@@ -1,4 +1,4 @@
-"""Events on their way to many clients: read, decoded and encoded once, then shared."""
+"""Batches of events for many clients: read, decoded and encoded once, then shared."""
 
 from __future__ import annotations
 
@@ -30,20 +30,19 @@ from genlock.service.events.formats import (
 if TYPE_CHECKING:
     from asyncio import Future
 
-# Which events a client wants: of these tasks, of these sessions, of these types. What is not named
-# is not asked about.
+# A client may filter events by task, session and type. A filter that is not given admits all.
 
 
 SESSION_TYPES = frozenset(
     str(kind.__struct_config__.tag) for kind in (events.SessionRegistered, events.SessionHeartbeat)
 )
 EVENT_TYPES = frozenset(kind.__struct_config__.tag for kind in get_args(events.Event))
-"""By their names on the wire."""
+"""The names of all event types on the wire."""
 _TYPES = EVENT_TYPES | {alias for alias, _ in (*SC_TYPES.values(), *DDB_TYPES.values())}
 
 
 class Subject(NamedTuple):
-    """What filters look at in an event."""
+    """The fields of an event that filters check."""
 
     event_type: str
     aliases: tuple[str, ...]
@@ -52,7 +51,7 @@ class Subject(NamedTuple):
 
 
 def subject_of(event: FeedEvent) -> Subject:
-    """What of an event filters look at."""
+    """The fields of this event that filters check."""
     fields = event.event
     tasks = (fields.get("task_id"), event.id if event.kind == "task" else None)
     sessions = (fields.get("session_id"), fields.get("holder_session_id"))
@@ -65,15 +64,15 @@ def subject_of(event: FeedEvent) -> Subject:
 
 
 class Filters(Struct, frozen=True):
-    """An event passes if it suits each of the three that is given. Types may be named by their
-    aliases too."""
+    """An event passes if it matches each filter that is given. Types may be given by their
+    aliases."""
 
     tasks: frozenset[str] = frozenset()
     sessions: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        """Is anything filtered out at all?"""
+        """Is any filter given?"""
         return bool(self.tasks or self.sessions or self.types)
 
     def pass_on(self, subject: Subject) -> bool:
@@ -91,7 +90,7 @@ EVERYTHING = Filters()
 def check_filters(
     tasks: Collection[str] = (), sessions: Collection[str] = (), types: Collection[str] = ()
 ) -> Filters:
-    """Filters from what somebody has typed; `BadArgument` if it can never be met."""
+    """Makes filters from a client's parameters; `BadArgument` if no event can ever match them."""
     return Filters(
         frozenset(map(check_task_id, tasks)),
         frozenset(map(check_session, sessions)),
@@ -108,8 +107,8 @@ def _check_type(name: str) -> str:
 
 
 class Item:
-    """One event as text in every shape, and what filters look at. The decoded event would take five
-    times as much memory."""
+    """One event as text in every shape, with the fields that filters check. The decoded event would
+    take five times as much memory."""
 
     __slots__ = ("_texts", "cursor", "place", "position", "subject")
 
@@ -127,28 +126,29 @@ class Item:
 
     @property
     def size(self) -> int:
-        """Bytes, more or less, that it takes on a stream."""
+        """Its approximate size on a stream in bytes."""
         return len(self._texts[GENLOCK])
 
     def text(self, shape: str) -> bytes:
-        """All but its id; empty if the shape has no such event."""
+        """The event without its id; empty if the shape has no such event."""
         return self._texts[shape]
 
     def with_row(self, row: bytes | None) -> bytes:
-        """The same with the row of its task, as JSON."""
+        """The event in the shape `row`, with the row of its task as JSON."""
         return as_row(self._texts[GENLOCK], row)
 
 
 class Rows(NamedTuple):
-    """The rows of a batch, as JSON: by task, and of what sessions hold that said something."""
+    """The task rows that belong to a batch, as JSON: by task, and by session for the tasks that a
+    session holds."""
 
     of_tasks: dict[str, bytes]
     held_by: dict[str, list[bytes]]
 
 
 class Batch:
-    """Events of one feed in order, up to a position. `cursor` continues behind them, and behind
-    what is left out."""
+    """Events of one feed in order, up to a position. `cursor` continues after them, and after
+    events that a filter has dropped."""
 
     __slots__ = ("_texts", "cursor", "items", "place", "position", "rows", "size", "whole")
 
@@ -166,14 +166,14 @@ class Batch:
         self.cursor = cursor
         self.position = position
         self.whole = whole
-        """Does it go to all who listen, as it was read? Then its text is made once."""
+        """Do all listeners get the whole batch? Then its text is made once."""
         self.size = sum(item.size for item in items)
         self._texts: dict[str, bytes] = {}
         self.rows: Future[Rows] | None = None
-        """The rows of its tasks, once a stream has asked for them."""
+        """The rows of its tasks, as soon as a stream has asked for them."""
 
     def tasks(self) -> dict[str, Item]:
-        """The tasks that its events have changed, each with the last of these events."""
+        """The changed tasks, each with the last event that changed it."""
         found = {}
         for item in self.items:
             task = task_of(item.subject.event_type, item.subject.tasks)
@@ -182,7 +182,7 @@ class Batch:
         return found
 
     def sessions(self) -> dict[str, Item]:
-        """The sessions that said something of themselves, each with the last such event."""
+        """The sessions with events of their own, each with its last one."""
         return {
             session: item
             for item in self.items
@@ -191,7 +191,7 @@ class Batch:
         }
 
     def text(self, shape: str) -> bytes:
-        """All of it, each event with its own cursor for an id."""
+        """The whole batch, each event with its cursor as the id."""
         found = self._texts.get(shape)
         if found is None:
             texts = ((item.cursor, item.text(shape)) for item in self.items)
@@ -201,17 +201,16 @@ class Batch:
         return found
 
     def after(self, position: int) -> Batch:
-        """What comes behind this position."""
+        """The events after this position."""
         return self._less(tuple(item for item in self.items if item.position > position))
 
     def until(self, position: int) -> Batch:
-        """What comes up to this position, which an event has; and nothing is known of what comes
-        behind it."""
+        """The events up to this one's position, as if nothing after it had been read."""
         items = tuple(item for item in self.items if item.position <= position)
         return Batch(self.place, items, items[-1].cursor if items else "", position, whole=False)
 
     def wanted(self, filters: Filters) -> Batch:
-        """What passes."""
+        """The events that pass the filters."""
         return (
             self._less(tuple(item for item in self.items if filters.pass_on(item.subject)))
             if filters
@@ -225,15 +224,15 @@ class Batch:
 
 
 def batch_of(place: Place, page: EventPage) -> Batch:
-    """A page, ready for clients. It takes a while: not for the event loop."""
+    """Prepares a page for clients. Slow: do not call it in the event loop."""
     return Batch(
         place, tuple(Item(place, event) for event in feed_events(page)), page.cursor, page.position
     )
 
 
 def part_of(place: Place, page: EventPage, filters: Filters, most_bytes: int) -> tuple[Batch, bool]:
-    """The beginning of a page for one client alone: so many bytes of what passes, one event at
-    least. And does more come behind it?"""
+    """Prepares the beginning of a page for one client: at most `most_bytes` of the events that
+    pass, but at least one event. Also returns whether more events follow."""
     items: list[Item] = []
     size = 0
     cursor, position = page.cursor, page.position

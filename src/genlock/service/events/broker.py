@@ -1,8 +1,8 @@
-"""The hub: all streams of a service. It counts them, keeps them alive, and ends them.
+"""The broker: all event streams of a service. It counts them, keeps them alive, and ends them.
 
-Whatever many streams need now and then is done for all of them by one task each: a sign of life,
-the question whether a stream is still allowed, the look for new projects of a tenant. The tasks
-begin with the first stream and end with the last: an idle service does nothing.
+Each periodic job runs as one task for all streams: heartbeats, checks whether a stream is still
+permitted, and the search for new projects of a tenant. The tasks start with the first stream and
+end with the last one, so an idle service does nothing.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from genlock.service.events.settings import (
 from genlock.service.events.subscription import Subscription
 
 READERS = 4
-"""Threads that read what clients have missed: however many come back at once, other work goes
-on."""
+"""Threads that read missed events. The number is small, so that other work goes on while many
+clients reconnect at once."""
 CLOSE_SECONDS = 1.0
 
 Allowed = Callable[[], Awaitable[bool]]
 
 
 class TooSlow(GenlockError):
-    """The reader let its queue overflow. Subscribe again after the last id it has got, and nothing
-    is missed."""
+    """The reader's queue has overflowed. A new subscription after the last received id misses
+    nothing."""
 
 
 class StreamEvent(Struct, frozen=True):
-    """An event of a subscription; `id` continues the subscription behind it."""
+    """An event of a subscription. A subscription after its `id` continues with the next event."""
 
     id: str
     tenant_id: str
@@ -60,22 +60,22 @@ class StreamEvent(Struct, frozen=True):
 
 
 class StreamRequest(Struct, frozen=True, kw_only=True):
-    """What somebody wants to listen to: these projects, or all of a tenant that are visible, those
-    to come included."""
+    """The projects to stream: those listed, or all visible projects of a tenant, including
+    projects made later."""
 
     places: tuple[Place, ...] = ()
     tenant: str | None = None
     visible: Callable[[str], bool] | None = None
-    """Of a project's name."""
+    """Says by its name whether a project is visible."""
     after: str | None = None
     filters: Filters = EVERYTHING
     still_allowed: Allowed | None = None
     caller: str = ""
-    """Whose streams are counted together, such as "key k1"; "": nobody's."""
+    """The caller for the limit of streams per caller, such as "key k1". "" is not limited."""
 
     @property
     def several(self) -> bool:
-        """Does its cursor hold several?"""
+        """Does its cursor cover several projects?"""
         return self.tenant is not None or len(self.places) > 1
 
 
@@ -97,23 +97,23 @@ class EventBroker:
 
     @property
     def clients(self) -> int:
-        """How many streams there are now."""
+        """The number of streams."""
         return len(self._open)
 
     def clients_of(self, tenant: str) -> int:
-        """How many of them are this tenant's."""
+        """The number of this tenant's streams."""
         return self._tenants[tenant]
 
     async def idle(self) -> None:
-        """Returns when there is no stream."""
+        """Waits until there is no stream."""
         await self._empty.wait()
 
     # Opening
 
     async def open(self, wish: StreamRequest) -> Subscription:
-        """A subscription, ready to be read. Who opens it hands it to `release` in the end.
+        """Opens a subscription. The caller passes it to `release` in the end.
 
-        Raises what is wrong before anything is streamed: `BadArgument`, `CursorLost`,
+        Raises any error before the first event is streamed: `BadArgument`, `CursorLost`,
         `TooManyStreams`, `Closed`, `StoreUnavailable`.
         """
         tenant = _tenant_of(wish)
@@ -130,7 +130,7 @@ class EventBroker:
         return subscription
 
     def release(self, subscription: Subscription) -> None:
-        """The stream is over. Calling it again is fine."""
+        """Ends the stream. Further calls have no effect."""
         subscription.end(LEFT)
         wish = self._open.pop(subscription, None)
         if wish is not None:
@@ -145,8 +145,7 @@ class EventBroker:
             self._chores.clear()
 
     async def rows(self, batch: Batch) -> Rows:
-        """The rows of what a batch has changed, as they are by now. They are made once, however
-        many streams want them."""
+        """The current rows of the tasks that a batch has changed, computed once for all streams."""
         if batch.rows is None:
             batch.rows = asyncio.ensure_future(
                 self._look(
@@ -159,12 +158,12 @@ class EventBroker:
                     )
                 )
             )
-        # A client that leaves must not take them away from the others.
+        # Shielded: a client that disconnects must not cancel the rows of the others.
         return await asyncio.shield(batch.rows)
 
     async def subscribe(self, wish: StreamRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Events as they come, for use without HTTP. Ends with the hub or with the permission;
-        raises `CursorLost` and `TooSlow`."""
+        """Yields events as they happen, without HTTP. Ends when the broker closes or the permission
+        ends. Raises `CursorLost` and `TooSlow`."""
         subscription = await self.open(wish)
         try:
             while (batches := await subscription.take()) is not None:
@@ -182,10 +181,10 @@ class EventBroker:
     async def close(
         self, reason: str = "the service is closing; connect again", retry_ms: int | None = None
     ) -> None:
-        """Ends every stream with a last event and a hint when to come back. Returns when they have
+        """Ends every stream with a last event that says when to reconnect. Returns when they have
         ended, after a second at most.
 
-        The hints are spread from `retry_ms` to twice that, so that clients do not all come back at
+        The delays are spread from `retry_ms` to twice that, so that clients do not all reconnect at
         once.
         """
         self._closing = True
@@ -198,14 +197,14 @@ class EventBroker:
             self.release(subscription)
         if self._followers is not None:
             self._followers.close()
-        # Not gone before they are: who reads then calls a loop that is closed. If it takes long,
-        # the loop waits for its own executor.
+        # Wait for the reading threads: afterwards they would call a closed loop. If they take
+        # long, the loop waits for its executor by itself.
         ended = asyncio.get_running_loop().run_in_executor(
             None, partial(self._readers.shutdown, cancel_futures=True)
         )
         await asyncio.wait([ended], timeout=CLOSE_SECONDS)
 
-    # How it is done
+    # Internals
 
     def _check_room(self, tenant: str, caller: str) -> None:
         if self._closing:
@@ -263,7 +262,7 @@ class EventBroker:
         return subscription
 
     async def _look(self, function: Callable[[], Any]) -> Any:
-        """Reads off the loop; a store that is away is waited for, as everywhere."""
+        """Reads in a thread, and waits for a store that is unavailable."""
         return await asyncio.get_running_loop().run_in_executor(
             self._readers, self._reader.retry, function
         )
@@ -278,12 +277,12 @@ class EventBroker:
         ]
 
     def _projects(self, tenant: str) -> list[Place]:
-        """All projects of a tenant, by name."""
+        """All projects of a tenant, ordered by name."""
         return list(self._reader.scopes(tenant))
 
     def _chore_ended(self, chore: asyncio.Task[None]) -> None:
-        """They end only with the last stream. If one breaks, nobody would be asked about the
-        others' permission any more."""
+        """Called when a periodic task ends. If it failed, ends all streams: without it, permissions
+        would no longer be checked."""
         error = None if chore.cancelled() else chore.exception()
         if error is not None:
             for subscription in tuple(self._open):
@@ -294,7 +293,7 @@ class EventBroker:
                 {"message": "a chore of the streams has failed", "exception": error, "task": chore}
             )
 
-    # What is done for all of them, now and then
+    # Periodic jobs
 
     async def _beat(self) -> None:
         pause = self.settings.heartbeat_seconds
@@ -309,8 +308,7 @@ class EventBroker:
     async def _check_allowed(self) -> None:
         while True:
             await asyncio.sleep(self.settings.look_seconds)
-            # Streams of one key may be given the same thing to ask: then it is asked once for all
-            # of them.
+            # Streams of one key have equal checks, and each distinct check runs once.
             for ask in {
                 wish.still_allowed for wish in self._open.values() if wish.still_allowed is not None
             }:
@@ -328,14 +326,14 @@ class EventBroker:
                 try:
                     places = await self._look(partial(self._projects, tenant))
                 except GenlockError:
-                    continue  # the next look finds them
+                    continue  # the next search finds them
                 for subscription, wish in list(self._open.items()):
                     if wish.tenant == tenant:
                         self._add(subscription, [place for place in places if _sees(wish, place)])
 
     def _add(self, subscription: Subscription, places: list[Place]) -> None:
-        """What is new. A stream that cannot hold it ends, and says why: it must not leave out what
-        it is asked for."""
+        """Adds new projects to a stream. If the stream cannot take them, it ends and says why,
+        because it must not skip projects that were requested."""
         try:
             self._check_few(places)
         except BadArgument as error:
@@ -357,7 +355,7 @@ def _encoded_rows(reader: Reader, place: Place, names: list[str], sessions: list
 
 
 def _tenant_of(wish: StreamRequest) -> str:
-    """All projects of a stream are of one tenant, and named as projects are."""
+    """Checks the projects of a stream, which must all belong to one tenant; returns the tenant."""
     tenants = {check_tenant(tenant) for tenant, _ in wish.places}
     for _, project in wish.places:
         check_project(project)
@@ -375,7 +373,7 @@ async def _is_allowed(ask: Allowed) -> bool:
     try:
         return await ask()
     except StoreError:
-        return True  # it cannot be known now; it is asked again in a moment
+        return True  # unknown while the store is unavailable; the next check follows soon
 
 
 def _sees(wish: StreamRequest, place: Place) -> bool:

@@ -1,8 +1,8 @@
-"""Where a stream stands: one cursor for one project, or one that holds those of several.
+"""The cursors of streams: one for one project, or a combined cursor for several.
 
-A cursor is the store's, and opaque here too. That of several projects has what all of them begin
-with once, then each project's rest; a project that is to be read from its first kept event has
-none. Base64 of a compressed text, whose check sum tells a piece from a whole.
+A project's cursor comes from the store and is opaque here. A combined cursor has the common prefix
+of all cursors once, then the rest of each. A project that is read from its first kept event has no
+cursor. The encoding is Base64 of a compressed text; its checksum reveals truncation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genlock.errors import BadArgument
 from genlock.typed_json import decode
 
 START = "start"
-"""What a client types to read from the first kept event on."""
+"""A client sends this to read from the first kept event on."""
 _SEVERAL = "~"
 _LONGEST = 64 * 1024
 
@@ -26,26 +26,25 @@ Place = tuple[str, str]
 
 
 class Cursors:
-    """A stream's place in each of its projects' feeds; None is the first kept event."""
+    """A stream's cursor in the feed of each project; None means before the first kept event."""
 
     def __init__(self, *, several: bool) -> None:
         self.several = several
         self._at: dict[Place, str | None] = {}
 
     def set(self, place: Place, cursor: str | None) -> None:
-        """The stream has come so far."""
+        """Moves the stream's cursor in this project."""
         self._at[place] = cursor
 
     def id(self) -> str | None:
-        """What a client sends to go on from here. None: it has nothing to send yet, and its address
-        says the rest."""
+        """The id with which a client resumes. None: the client resumes by its URL alone."""
         if self.several:
             return encode_several({project: cursor for (_, project), cursor in self._at.items()})
         return next(iter(self._at.values()), None)
 
 
 def encode_several(cursors: Mapping[str, str | None]) -> str:
-    """One cursor of many."""
+    """Encodes a combined cursor."""
     common = _common([cursor for cursor in cursors.values() if cursor is not None])
     rests = {
         project: None if cursor is None else cursor[len(common) :]
@@ -58,7 +57,7 @@ def encode_several(cursors: Mapping[str, str | None]) -> str:
 
 
 def decode_several(cursor: str) -> dict[str, str | None]:
-    """The many; `BadArgument` if this is no such cursor."""
+    """Decodes a combined cursor; `BadArgument` if it is none."""
     try:
         unpacked = zlib.decompressobj()
         text = unpacked.decompress(
@@ -73,11 +72,11 @@ def decode_several(cursor: str) -> dict[str, str | None]:
 
 
 def starts(after: str | None, places: Iterable[Place], *, several: bool) -> dict[Place, str | None]:
-    """Where each project is to be read from, as the client has said; those that are not in it begin
+    """The cursor from which each project is read, as the client asked. Projects without one begin
     now.
 
-    A project that the cursor of several does not know was made since, or was not visible: all of it
-    is new to the client.
+    A project that a combined cursor does not name was made since, or was not visible: it is read
+    from its beginning, because all of it is new to the client.
     """
     if after is None:
         return {}
@@ -95,7 +94,7 @@ def starts(after: str | None, places: Iterable[Place], *, several: bool) -> dict
 
 
 def _common(texts: list[str]) -> str:
-    """What all of them begin with: as much as the first and the last in order do."""
+    """The common prefix of all texts, which is that of the first and the last in sorted order."""
     if not texts:
         return ""
     first, last = min(texts), max(texts)

@@ -1,10 +1,9 @@
-"""Followers: threads that wait on the store for all who listen, read what has come, and hand it to
-the event loop.
+"""Followers: threads that wait on the store, read new events, and pass them to the event loop.
 
-A feed that somebody listens to is followed by one thread, whoever and however many listen. Threads
-share the work as it comes: a new feed gets a thread at once, since one that waits cannot be told;
-whoever is awake takes over the feeds of those who sleep, as long as they are not too many for one;
-and who wakes up without a feed ends. So ten feeds cost one waiting thread, and none cost nothing.
+One thread follows a feed, however many listeners it has. A new feed gets a new thread at once,
+because a thread that waits in the store cannot be interrupted. A thread that wakes up takes over
+the feeds of sleeping threads, up to a limit, and a thread that wakes up without a feed ends. So ten
+feeds soon need one waiting thread, and no feeds need none.
 """
 
 from __future__ import annotations
@@ -24,61 +23,61 @@ from genlock.service.events.cursors import Place
 from genlock.threads import started
 
 PAGE = 200
-"""Events that are read at once."""
+"""Events per read."""
 WAIT_SECONDS = 1.0
-"""So long a thread sleeps at most. Stores tell us earlier; it is only in case they cannot."""
+"""The longest wait in the store. Stores return earlier when a feed moves; this is the fallback."""
 MOST_FEEDS = 16
-"""Feeds of one thread: when one moves, all are looked at."""
+"""Feeds of one thread. When one of them moves, the thread reads them all."""
 PAUSE_PER_CLIENT = 0.0001
-"""Seconds for each listener between two deliveries: so that a busy feed with many listeners leaves
-the loop to others."""
+"""Seconds per listener between two deliveries, so that a busy feed with many listeners leaves time
+in the event loop."""
 LONGEST_PAUSE = 0.25
 AWAY_SECONDS = 0.2
-"""Between two looks at a store that is away."""
+"""The pause between two attempts while the store is unavailable."""
 NOTHING_SECONDS = 0.005
-"""Between being woken for nothing and sleeping again: a store may say that a feed has moved before
-what moved it can be read."""
+"""The pause after a wake-up without events. A store may wake a thread before the events can be
+read."""
 MOST_UNDER_WAY = 4
-"""Batches that the loop has not taken up yet; then a thread waits for it."""
+"""Batches that the event loop has not processed yet. At this number a thread waits."""
 
 
 class Listener(Protocol):
-    """The callbacks, in the event loop."""
+    """The callbacks of a listener, called in the event loop."""
 
     def offer(self, batch: Batch) -> None:
-        """Something has happened."""
+        """Takes new events."""
 
     def fail(self, error: GenlockError) -> None:
-        """The feed cannot be followed any further."""
+        """The feed can no longer be followed."""
 
 
 class Feed:
-    """A project's feed, as far as it has come."""
+    """A project's feed and how far it has been read and delivered."""
 
     def __init__(self, place: Place, cursor: str, position: int) -> None:
         self.place = place
         self.cursor = cursor
-        """Of the loop: what is behind has been offered to all who listen."""
+        """Owned by the event loop: everything before it has been offered to all listeners."""
         self.position = position
         self.listeners: set[Listener] = set()
         self.read_to = cursor
-        """Of the thread: what it has read so far."""
+        """Owned by the thread: everything before it has been read."""
 
     def deliver(self, batch: Batch) -> None:
-        """In the loop: everybody gets it."""
+        """Event loop: offers the batch to all listeners."""
         self.cursor, self.position = batch.cursor, batch.position
         if batch.items:
             for listener in tuple(self.listeners):
                 listener.offer(batch)
 
     def fail(self, error: GenlockError) -> None:
-        """In the loop: this was all."""
+        """Event loop: tells all listeners that the feed is lost."""
         for listener in tuple(self.listeners):
             listener.fail(error)
 
 
 class Follower:
-    """One thread's share. Guarded by the lock of all."""
+    """The feeds of one thread. Guarded by the lock that all threads share."""
 
     def __init__(self, feed: Feed) -> None:
         self.feeds = [feed]
@@ -86,7 +85,7 @@ class Follower:
 
 
 class Followers:
-    """All threads of one hub. What the loop calls and what the threads do is told apart below."""
+    """All threads of one broker."""
 
     def __init__(self, reader: Reader, loop: AbstractEventLoop) -> None:
         self._reader = reader
@@ -94,22 +93,22 @@ class Followers:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._calling = threading.Lock()
-        """Held while the loop is called: one that is closed at that moment can crash."""
+        """Held during calls into the event loop, which can crash if it is closed meanwhile."""
         self._feeds: dict[Place, Feed] = {}
         self._followers: list[Follower] = []
         self._room = threading.BoundedSemaphore(MOST_UNDER_WAY)
 
-    # The loop's part
+    # Called by the event loop
 
     def feed(self, place: Place) -> Feed | None:
-        """The feed, if somebody listens to it."""
+        """The feed if it has listeners."""
         return self._feeds.get(place)
 
     def join(self, place: Place, cursor: str, position: int, listener: Listener) -> int:
-        """From now on `listener` is offered what happens there. The answer is where the offers
-        begin: behind this position.
+        """Offers new events of a feed to `listener` from now on. Returns the position after which
+        the offers begin.
 
-        If that is behind the caller's own, what is between has to be read.
+        If that is beyond the caller's own position, the caller has to read the events between them.
         """
         feed = self._feeds.get(place)
         if feed is None:
@@ -119,7 +118,7 @@ class Followers:
         return feed.position
 
     def leave(self, place: Place, listener: Listener) -> None:
-        """Nothing more for this one. A feed without listeners is not followed any more."""
+        """Removes a listener. A feed without listeners is no longer followed."""
         feed = self._feeds.get(place)
         if feed is not None:
             feed.listeners.discard(listener)
@@ -127,8 +126,8 @@ class Followers:
                 self._drop(feed)
 
     def close(self) -> None:
-        """Ends the threads, as soon as each wakes up. From now on none of them calls the loop,
-        which may be gone by then."""
+        """Ends each thread when it next wakes up. From now on none of them calls the event loop,
+        which may be closed by then."""
         with self._calling:
             self._closing.set()
         for feed in list(self._feeds.values()):
@@ -165,7 +164,7 @@ class Followers:
                 if feed in follower.feeds:
                     follower.feeds.remove(feed)
 
-    # The threads' part
+    # Run by the threads
 
     def _run(self, follower: Follower) -> None:
         error: GenlockError = Closed("the service has stopped to follow this feed; connect again")
@@ -176,7 +175,7 @@ class Followers:
                     self._sleep(feeds)
                 more, moved = self._advance_all(self._awake(follower))
                 if not moved:
-                    # Woken for nothing: not at once again.
+                    # There was nothing to read: pause before the next wait.
                     self._closing.wait(NOTHING_SECONDS)
         except (Closed, _LoopClosed):
             error = Closed("the coordinator is closed")
@@ -190,11 +189,11 @@ class Followers:
                     self._post(self._failed, feed, error)
 
     def _share(self, me: Follower) -> list[Feed]:
-        """The feeds to see to now, those of sleepers among them. None: the thread has nothing left
-        to do."""
+        """The feeds that this thread reads now, including those of sleeping threads. Empty: the
+        thread has nothing left to do."""
         with self._lock:
             if not me.feeds:
-                return []  # who was left without goes, or feeds would wander to and fro
+                return []  # a thread without feeds ends; otherwise feeds would move to and fro
             for other in self._followers:
                 if (
                     other is not me
@@ -207,7 +206,7 @@ class Followers:
             return list(me.feeds)
 
     def _awake(self, me: Follower) -> list[Feed]:
-        """What is still one's own. From now on nobody takes it away."""
+        """Marks the thread as awake and returns its feeds, which no other thread takes over now."""
         with self._lock:
             me.asleep = False
             return list(me.feeds)
@@ -223,8 +222,8 @@ class Followers:
             self._closing.wait(AWAY_SECONDS)
 
     def _advance_all(self, feeds: list[Feed]) -> tuple[bool, bool]:
-        """One page of each, so that none waits for another. Is there more, and was there
-        anything?"""
+        """Reads one page of each feed, so that no feed waits for another. Returns whether there is
+        more to read, and whether anything was read."""
         pages = [(feed, page) for feed in feeds if (page := self._advance(feed)) is not None]
         clients = sum(len(feed.listeners) for feed, page in pages if page.events)
         if clients:
@@ -232,7 +231,7 @@ class Followers:
         return any(page.more for _, page in pages), bool(pages)
 
     def _advance(self, feed: Feed) -> EventPage | None:
-        """Reads a page and hands it over, if there is anything."""
+        """Reads a page and passes it to the event loop if it has events."""
         try:
             page = self._reader.retry(
                 lambda: self._reader.events(feed.place, feed.read_to, PAGE, cursors=True)
@@ -267,4 +266,4 @@ class Followers:
 
 
 class _LoopClosed(Exception):
-    """Whom we would tell is gone, or about to go."""
+    """The event loop is closed or closing."""

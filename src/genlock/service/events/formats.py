@@ -25,39 +25,39 @@ from genlock.typed_json import decode
 
 
 BEAT = b": beat\n\n"
-"""A comment: keeps the connection open through proxies, and shows both sides that it is."""
+"""A comment: keeps the connection open through proxies and shows both sides that it works."""
 
 
 def retry_line(milliseconds: int) -> bytes:
-    """When to come back if the connection is lost."""
+    """The delay before the client reconnects."""
     return b"retry: %d\n" % milliseconds
 
 
 def id_line(cursor: str) -> bytes:
-    """Where to go on behind this event."""
+    """The id from which a client resumes after this event."""
     return b"id: %s\n" % cursor.encode()
 
 
 def event_lines(event: str, data: bytes) -> bytes:
-    """The rest of an event. Without a name it is a `message`. JSON has no bare line ends, so the
-    data is one line."""
+    """The event without its id. Without a name it is a `message`. JSON has no raw line breaks, so
+    the data is one line."""
     data = safe_json(data)
     return b"event: %s\ndata: %s\n\n" % (event.encode(), data) if event else b"data: %s\n\n" % data
 
 
 def data_of(text: bytes) -> bytes:
-    """The data of an event that was written so."""
+    """The data of an event in this format."""
     return text[text.index(b"data: ") + len(b"data: ") : -2]
 
 
 def mark(cursor: str) -> bytes:
-    """An id without data: nothing is shown to the client's program, but it resumes from here."""
+    """An id without data. The client's program sees nothing, but the client resumes from here."""
     return id_line(cursor) + b"\n"
 
 
 def notice(name: str, **data: Any) -> bytes:
-    """What the stream says of itself, as `genlock:<name>`. It has no id: nothing is to be skipped
-    for it."""
+    """A message about the stream itself, named `genlock:<name>`. It has no id, so it does not move
+    the client's cursor."""
     return event_lines(f"genlock:{name}", encode_json(data))
 
 
@@ -68,7 +68,7 @@ ROW = "row"
 
 
 def lapse_reason(event: Mapping[str, Any]) -> str:
-    """Why a claim was found lost, in SC's words; `session_silent` is ours."""
+    """The reason why a claim was lost, in SC's words; `session_silent` is our own."""
     if event["event_type"] == "CLAIM_EXPIRED":
         return "expired"
     return "session_silent" if event["cause"] == Cause.SESSION_SILENT else "session_dead"
@@ -76,7 +76,8 @@ def lapse_reason(event: Mapping[str, Any]) -> str:
 
 Fields: TypeAlias = Mapping[str, Any]
 Alias: TypeAlias = tuple[str, Callable[[FeedEvent], dict[str, Any] | None]]
-"""An event's type elsewhere, and its data there; None: this one is not told."""
+"""An event's type in another document, and a function for its data there; the function returns
+None for an event that is not sent."""
 
 
 def _claimed(found: FeedEvent) -> dict[str, Any]:
@@ -84,7 +85,7 @@ def _claimed(found: FeedEvent) -> dict[str, Any]:
 
 
 def _completed(found: FeedEvent) -> dict[str, Any] | None:
-    """Nothing of an approval: the claim ended when the review began."""
+    """The data of a completion. An approval has none: the claim ended when the review began."""
     if found.event.get("author_session_id"):
         return None
     return {"taskId": found.id, "reason": "completed"}
@@ -103,7 +104,7 @@ def _released(found: FeedEvent) -> dict[str, Any]:
 
 
 def _taken_away(found: FeedEvent) -> dict[str, Any] | None:
-    """Of a claim that an operator has ended, by which verb; nothing if there was no claim."""
+    """The data of a claim that an operator has ended, with the verb; None if there was no claim."""
     verb = taken_by(found.event)
     return None if verb is None else {"taskId": found.id, "reason": verb}
 
@@ -121,7 +122,7 @@ def _orphaned(found: FeedEvent) -> dict[str, Any]:
 
 
 def taken_by(event: Fields) -> str | None:
-    """The operator's verb that took a claim away, or None if nobody had one."""
+    """The operator's verb that took a claim away; None if there was no claim."""
     if not event.get("holder_session_id"):
         return None
     verbs = {"TASK_RESET": "reset", "TASK_CANCELLED": "cancel"}
@@ -130,7 +131,7 @@ def taken_by(event: Fields) -> str | None:
 
 
 def keeps_claim(event: Fields) -> bool:
-    """Of a split: does nobody's claim end by it?"""
+    """Does this spawn leave the holder its claim?"""
     return bool(event.get("keep"))
 
 
@@ -149,8 +150,8 @@ SC_TYPES: dict[str, Alias] = {
 """Our events that have an alias in SC, and its data."""
 
 
-# DDB: features and edges are in its fields what they are in its ids. A claim that time or a lost
-# process has ended is a `claim_expired` like one that is only silent; `reason` tells them apart.
+# DDB: the fields name the feature and the edge as its ids do. A claim that has expired or lost its
+# process is a `claim_expired`, like one that is only silent; `reason` tells them apart.
 
 
 def _edge(found: FeedEvent, **more: Any) -> dict[str, Any]:
@@ -171,7 +172,7 @@ def _edge(found: FeedEvent, **more: Any) -> dict[str, Any]:
 
 
 def _holder(event: Fields) -> dict[str, Any]:
-    """In the place of who found out: whose claim it is."""
+    """The holder of the claim, in place of the session that detected its end."""
     return {
         "agent_id": event.get("holder_agent_id"),
         "session_id": event.get("holder_session_id"),
@@ -216,7 +217,7 @@ def _edge_split(found: FeedEvent) -> dict[str, Any] | None:
 
 
 def _edge_converged(found: FeedEvent) -> dict[str, Any]:
-    """By its author; after a review with the reviewer beside."""
+    """The data of a completion: the author and, after a review, the reviewer."""
     event = found.event
     reviewed: dict[str, Any] = {}
     if event.get("author_session_id"):
@@ -269,22 +270,22 @@ DDB_TYPES: dict[str, Alias] = {
 
 
 def aliases(event_type: str) -> tuple[str, ...]:
-    """What the documents call this event."""
+    """The names of this event in the documents."""
     return tuple(types[event_type][0] for types in (SC_TYPES, DDB_TYPES) if event_type in types)
 
 
 def as_genlock(event: FeedEvent) -> bytes:
-    """The event as the feed has it."""
+    """The event in our own shape."""
     return event_lines(event.event_type, encode_json(event))
 
 
 def from_genlock(text: bytes) -> FeedEvent:
-    """The event that was written so."""
+    """Reads an event in our own shape."""
     return decode(data_of(text), FeedEvent)
 
 
 def _under_alias(types: Mapping[str, Alias], event: FeedEvent) -> bytes:
-    """The event under its alias; nothing at all if it has none."""
+    """The event under its alias; empty if it has none."""
     if event.event_type not in types:
         return b""
     alias, data_for = types[event.event_type]
@@ -293,33 +294,34 @@ def _under_alias(types: Mapping[str, Alias], event: FeedEvent) -> bytes:
 
 
 def as_sc(event: FeedEvent) -> bytes:
-    """The event as SC has it."""
+    """The event in SC's shape."""
     return _under_alias(SC_TYPES, event)
 
 
 def as_ddb(event: FeedEvent) -> bytes:
-    """The event as DDB has it."""
+    """The event in DDB's shape."""
     return _under_alias(DDB_TYPES, event)
 
 
 SHAPES: dict[str, Callable[[FeedEvent], bytes]] = {GENLOCK: as_genlock, SC: as_sc, DDB: as_ddb}
 
 
-# For pages that show tasks as rows: each event without its bulk, and the row of its task as it is
-# by now. No such message has a name, so one listener gets all.
+# The shape `row` is for pages that show tasks as rows: each event without its large fields, with
+# the current row of its task. These messages have no name, so one browser listener gets them all.
 
 
 _BULKY = ("result_data", "task", "children")
-"""Fields that can be large; whoever wants them reads the event."""
+"""Fields that can be large. A client that needs them reads the event."""
 
 
 def task_of(event_type: str, tasks: tuple[str, ...]) -> str | None:
-    """The task whose row an event has changed, if any: a denial changes none."""
+    """The task whose row an event has changed; None for events that change none, such as a
+    denial."""
     return tasks[0] if tasks and event_type != "CLAIM_DENIED" else None
 
 
 def as_row(text: bytes, row: bytes | None) -> bytes:
-    """The event that was written in our own shape, with the row of its task."""
+    """Turns an event in our own shape into one with the row of its task."""
     data = data_of(text)
     if any(f'"{name}":'.encode() in data for name in _BULKY):
         event = decode(data, FeedEvent)
@@ -329,7 +331,7 @@ def as_row(text: bytes, row: bytes | None) -> bytes:
 
 
 def check_shape(shape: str) -> str:
-    """The shape, if there is one of this name."""
+    """Returns the shape; BadArgument if there is none of this name."""
     known = (*SHAPES, ROW)
     if shape not in known:
         raise BadArgument(f"shape is one of {', '.join(known)}, not {shape!r}")

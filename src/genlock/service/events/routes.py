@@ -3,8 +3,8 @@
 GET /v1/{tenant}/{project}/events/stream                 ?after= &task= &session= &type= &shape=
 GET /v1/{tenant}/events/stream                           the same, and &project=, for some of the
                                                          tenant's projects
-GET /api/events                                          the project's that /api acts on, as the
-                                                         session documents have it
+GET /api/events                                          the project of /api, in the shape of the
+                                                         session document
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from genlock.service.events.stream import serve_stream
 from genlock.service.request import HttpExchange, Receive, Scope, Send
 
 STREAM_ROUTE: Final = "stream_events"
-"""What a stream is called in the log and among the metrics."""
+"""The name of a stream in the log and the metrics."""
 _ONCE: Final = ("after", "shape")
 _SEVERAL: Final = ("task", "session", "type", "project")
 _MOST_NAMED: Final = 1000
 
 
 class StillAdmitted(Struct, frozen=True):
-    """Asks the door again, as for a new request. Equal for equal keys, so that it is asked once for
-    all streams of a key."""
+    """Checks a stream's permission again, as for a new request. Equal for equal keys, so that one
+    check serves all streams of a key."""
 
     authenticator: Authenticator
     authorization: bytes | None
@@ -44,7 +44,7 @@ class StillAdmitted(Struct, frozen=True):
     grant: Grant
 
     async def __call__(self) -> bool:
-        """Would the door give the same grant now?"""
+        """Would a new request with this key get the same grant now?"""
         given = {
             b"authorization": self.authorization,
             b"x-api-key": self.api_key,
@@ -62,7 +62,7 @@ class StillAdmitted(Struct, frozen=True):
 
 
 class Stream:
-    """An ASGI application, so that Starlette hands everything through."""
+    """A stream as an ASGI application, so that Starlette passes everything through."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Stream:
 
 
 def stream_routes(broker: EventBroker, authenticator: Authenticator) -> list[Route]:
-    """For the service's router."""
+    """The routes for the service's router."""
     stream = Stream(broker, authenticator)
     return [
         Route("/v1/{tenant}/events/stream", stream),
@@ -115,8 +115,7 @@ def stream_routes(broker: EventBroker, authenticator: Authenticator) -> list[Rou
 
 
 def _caller(exchange: HttpExchange) -> str:
-    """Who has the stream: a key, whichever way it was shown, or an address where there are no
-    keys."""
+    """The caller that the stream counts for: a key, or an address where there are no keys."""
     return (
         f"key {exchange.grant.key_id!r}"
         if exchange.grant.key_id
@@ -125,8 +124,8 @@ def _caller(exchange: HttpExchange) -> str:
 
 
 def _where(path: dict[str, str], projects: list[str], exchange: HttpExchange) -> dict[str, Any]:
-    """What the stream covers. A project that the caller does not see is like one that is not
-    there."""
+    """The projects of the stream. A project that the caller may not see is treated like one that
+    does not exist."""
     grant, tenant = exchange.grant, check_tenant(path["tenant"])
     if "project" in path:
         if projects:

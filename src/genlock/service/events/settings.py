@@ -9,44 +9,42 @@ from msgspec import Struct
 from genlock.errors import Busy, CursorLost, GenlockError, TooManyRequests
 
 STREAMS: Final = 128
-"""Streams of one key, unless set otherwise. One that is not read takes 150 KB at most, unless its
-filters are like no other's."""
+"""The default limit of streams per key. An unread stream takes at most 150 KB, unless no other
+stream has its filters."""
 
 
 class StreamSettings(Struct, frozen=True, kw_only=True):
-    """What an operator may set."""
+    """The limits that an operator may set."""
 
     most_streams: int = 4000
-    """Of the whole service."""
+    """Limit of streams of the whole service."""
     most_streams_per_tenant: int = 2000
     most_streams_per_caller: int = STREAMS
-    """Of one key, or of one address where there are no keys."""
+    """Limit of streams per key, or per address where there are no keys."""
     most_projects: int = 100
-    """Of one stream. Its cursor names them all, and has to fit into a header."""
+    """Limit of projects per stream. Its cursor names them all and must fit into a header."""
     queue_events: int = 1000
-    """What is kept for a client that does not read; who has more waiting is dropped and resumes by
-    its last id."""
+    """Events kept for a client that does not read. A client with more is disconnected, and resumes
+    by its last id."""
     queue_bytes: int = 1 << 20
     page_bytes: int = 32 * 1024
-    """What is read at once for a client that catches up, and kept until its socket has taken it.
+    """Bytes read at once for a client that catches up, and kept until its socket has taken them.
     One event always fits."""
     send_buffer_bytes: int = 64 * 1024
-    """Of the system's memory, for what a socket has taken and its client has not. The system
-    doubles it."""
+    """The send buffer of a socket, which the system doubles."""
     heartbeat_seconds: float = 15.0
     retry_ms: int = 3000
-    """When a client whose connection is lost is to come back."""
+    """The delay before a client reconnects after a lost connection."""
     send_seconds: float = 30.0
-    """So long the socket may take nothing at all before its client is given up."""
+    """A stream is cut off if its socket takes nothing for this long."""
     farewell_seconds: float = 0.8
-    """So long the last words of a stream may take."""
+    """The time limit for the last event of a stream."""
     look_seconds: float = 1.0
-    """How often it is asked whether a stream is still allowed, and whether its tenant has new
-    projects."""
+    """The interval of permission checks and of the search for new projects of a tenant."""
 
 
 class TooManyStreams(TooManyRequests):
-    """The caller or its tenant has as many streams as it may have."""
+    """The caller or its tenant has reached its limit of streams."""
 
     def __init__(self, whose: str, most: int, limit: str) -> None:
         super().__init__(
@@ -56,21 +54,21 @@ class TooManyStreams(TooManyRequests):
 
 
 class ServiceFull(Busy, TooManyStreams):
-    """The service has as many streams as it may have, whosoever they are."""
+    """The service has reached its limit of streams."""
 
 
-# Close reasons: how a stream ends, and what its client is told.
+# Close reasons: how a stream ends, and what its last event says.
 
 
 class Ending(Struct, frozen=True):
-    """`name` is that of the last event, `genlock:<name>`; "" if nobody is there to read it."""
+    """How a stream ends. Its last event is `genlock:<name>`; none is sent if `name` is empty."""
 
     name: str
     reason: str
     code: str = ""
     retry_ms: int | None = None
     at_once: bool = False
-    """Is what waits for the client thrown away? It gets it again when it resumes."""
+    """Drop queued events? The client gets them again when it resumes."""
 
 
 LEFT = Ending("", "the client has left", at_once=True)
@@ -90,12 +88,12 @@ NOT_ALLOWED = Ending(
 
 
 def closing(reason: str, retry_ms: int) -> Ending:
-    """The service goes away for a while."""
+    """The service shuts down or restarts."""
     return Ending("closing", reason, "CLOSING", retry_ms)
 
 
 def failed(error: GenlockError) -> Ending:
-    """The feed cannot be followed."""
+    """The feed can no longer be followed."""
     if isinstance(error, CursorLost):
         return Ending(
             "cursor-lost",

@@ -1,8 +1,8 @@
-"""A stream over HTTP: a subscription written to one client's socket, as ASGI has it.
+"""A stream over HTTP: a subscription written to one client's socket through ASGI.
 
-Two things end a stream besides its client: the hub, which wants its last words said soon, and a
-socket that takes nothing. Both set a limit to what is being sent. When it has passed, the
-connection is cut off: to close it would mean to wait until its client reads.
+Besides the client, two things end a stream: the broker, and a socket that takes nothing. Both set a
+deadline for what is being sent. After the deadline the connection is aborted, because closing it
+would mean waiting until the client reads.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from genlock.service.events.subscription import Subscription
 from genlock.service.request import Receive, Scope, Send
 
 PIECE = 16 * 1024
-"""Bytes that are handed to the socket at once. The next are handed over when it has taken all of
-them."""
+"""Bytes per write. The next piece follows when the socket has taken the last one."""
 ABORT_SECONDS = 1.0
 _TRANSPORT = "genlock.transport"
 
@@ -42,7 +41,7 @@ _HEADERS = [
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-"""Nothing on the way may keep, pack or hold back what is sent."""
+"""Nothing between service and client may cache, compress or buffer the stream."""
 
 
 async def serve_stream(
@@ -60,12 +59,10 @@ async def serve_stream(
     still_allowed: Allowed | None = None,
     caller: str = "",
 ) -> None:
-    """Answers a request with a stream of these places, or of all of a tenant's projects that are
-    visible.
+    """Answers a request with a stream of these projects, or of all visible projects of a tenant.
 
-    `after` is what the address says: a cursor, "start" or nothing; the header Last-Event-ID goes
-    before it. Until the stream begins, whatever is wrong is raised (see `EventBroker.open`) and
-    nothing has been sent.
+    `after` comes from the URL: a cursor, "start" or nothing. The header Last-Event-ID takes
+    precedence. Errors are raised before anything is sent (see `EventBroker.open`).
     """
     check_shape(shape)
     after = last_event_id(scope) or after or None
@@ -98,7 +95,7 @@ async def serve_stream(
 
 
 def last_event_id(scope: Scope) -> str:
-    """What a client that comes back has got last; "" if it says nothing."""
+    """The last id that a reconnecting client has received; "" if it sends none."""
     for name, value in scope["headers"]:
         if name == b"last-event-id":
             text: str = value.decode("latin-1").strip()
@@ -107,12 +104,12 @@ def last_event_id(scope: Scope) -> str:
 
 
 def _bound(transport: asyncio.Transport, send_buffer_bytes: int) -> None:
-    """Has neither the transport nor the system keep much of what a client does not read: the queue
-    is there for that, and is shared."""
+    """Keeps the buffers of transport and system small. Unread events stay in the queue, whose
+    texts streams share."""
     transport.set_write_buffer_limits(high=0)
     connection = transport.get_extra_info("socket")
     if connection is not None and connection.family != socket.AF_UNIX:
-        with suppress(OSError):  # it is the client's loss if it has gone
+        with suppress(OSError):  # the client may have disconnected
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
@@ -136,7 +133,7 @@ class _Stream:
         self._abort = abort
         self._limit = asyncio.timeout(None)
         self._told: str | None = None
-        """The id that the client has."""
+        """The last id that was sent to the client."""
 
     async def run(self) -> None:
         leaving = asyncio.create_task(self._await_leaving())
@@ -159,14 +156,14 @@ class _Stream:
                 await self._write_all()
                 await self._part()
         finally:
-            self._subscription.on_end = None  # there is nothing left to hurry
+            self._subscription.on_end = None  # the stream is over
 
     async def _write_all(self) -> None:
         try:
             while (batches := await self._subscription.take()) is not None:
                 await self._write(batches)
         except GenlockError as error:
-            # The rows could not be read. The client comes back for what it has not got.
+            # The rows could not be read. The client reconnects and resumes.
             self._subscription.fail(error)
 
     async def _await_leaving(self) -> None:
@@ -174,7 +171,7 @@ class _Stream:
             pass
         self._subscription.end(LEFT)
 
-    # What is written
+    # Content
 
     async def _begin(self) -> None:
         self._told = self._cursors.id()
@@ -186,7 +183,7 @@ class _Stream:
         )
 
     async def _write(self, batches: list[Batch]) -> None:
-        """What has come, in chunks; nothing: a sign of life."""
+        """Writes batches in pieces, or a heartbeat if there are none."""
         piece: list[bytes] = []
         size = 0
         told = self._told
@@ -206,8 +203,8 @@ class _Stream:
             self._told = self._cursors.id() if not batches else told
 
     async def _pieces(self, texts: list[bytes]) -> None:
-        """Texts of which one, which others may share, can be long: only what is handed over next is
-        copied."""
+        """Sends texts in pieces. A long text may be shared with other streams, so only the next
+        piece is copied."""
         *short, long = texts
         start = b"".join(short)
         view = memoryview(long)
@@ -217,10 +214,10 @@ class _Stream:
             start = b""
 
     def _texts(self, batches: list[Batch]) -> Iterator[tuple[str, bytes]]:
-        """Each text with the id that its client has then."""
+        """Yields each text with the id that the client has received after it."""
         for batch in batches:
             if batch.whole and not self._cursors.several:
-                # The same for all who listen to this feed alone: nothing is done for each of them.
+                # One text for all streams of this feed alone.
                 self._cursors.set(batch.place, batch.cursor)
                 if text := batch.text(self._shape):
                     yield batch.items[-1].cursor, text
@@ -237,8 +234,8 @@ class _Stream:
     def _texts_with_rows(
         self, batches: list[Batch], rows: list[Rows]
     ) -> Iterator[tuple[str, bytes]]:
-        """Of several events of one task in a batch, the last has the row. What a session says of
-        itself is told with each task that it holds."""
+        """Yields events with rows. If a batch has several events of a task, the last one carries
+        its row. An event of a session is sent once for each task that it holds."""
         for batch, found in zip(batches, rows, strict=True):
             last = {item: task for task, item in batch.tasks().items()}
             said = {item: session for session, item in batch.sessions().items()}
@@ -250,13 +247,13 @@ class _Stream:
                     yield id, id_line(id) + item.with_row(row)
 
     def _sign_of_life(self) -> bytes:
-        """If the feeds have moved without anything for this client, it need not read that again
-        when it comes back."""
+        """A heartbeat. If its feeds have moved without events for this client, it carries the new
+        id, so that the client does not read those events again when it resumes."""
         here = self._cursors.id()
         return BEAT if here is None or here == self._told else BEAT + mark(here)
 
     async def _part(self) -> None:
-        """The last words, if there is anybody to hear them."""
+        """Sends the last event of the stream, if its ending has one."""
         ending = self._subscription.ending
         if ending is None or not ending.name:
             return
@@ -264,14 +261,14 @@ class _Stream:
         words = notice(ending.name, reason=ending.reason, code=ending.code, after=self._told)
         await self._body(retry_line(retry_ms) + words, more=False)
 
-    # How it is sent
+    # Sending
 
     async def _body(self, body: bytes, *, more: bool = True) -> None:
         await self._within({"type": "http.response.body", "body": body, "more_body": more})
 
     async def _within(self, message: dict[str, Any]) -> None:
-        """Sends, and waits for a socket that takes nothing only so long; if the stream is to end,
-        as long as was said then."""
+        """Sends a message, with a deadline for a socket that takes nothing; the deadline is shorter
+        if the stream is ending."""
         if self._subscription.ending is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._settings.send_seconds)
         await self._send(message)
@@ -283,10 +280,10 @@ class _Stream:
 
 
 def note_transport(scope: Scope, send: Send) -> None:
-    """For whoever wraps `send`: called before, it lets a stream bound and cut off its connection
-    all the same."""
-    # ASGI has no word for it. uvicorn's `send` is a method of something that knows the transport;
-    # elsewhere there is nothing to note.
+    """Notes the transport in the scope, so that a stream can limit and abort its connection even if
+    `send` is wrapped later."""
+    # ASGI does not offer the transport. uvicorn's `send` is a method of an object that has it; with
+    # other servers there is nothing to note.
     transport: Any = getattr(getattr(send, "__self__", None), "transport", None)
     if transport is not None:
         scope[_TRANSPORT] = transport

@@ -1,13 +1,12 @@
-"""A subscription: one reader of one or several feeds, who first gets what it missed and then what
-comes.
+"""A subscription: one reader of one or several feeds. It gets missed events first, then live ones.
 
-What it missed is read from the store by pages, as fast as the reader takes them. When a page is the
-last, the reader joins those who are offered what happens. Offers may begin behind the page, if the
-follower was faster: then what is between is read, while offers already queue up. Or before its end,
-if the follower is slower: then what is offered twice is left out, by its position. Either way
-nothing is missed and nothing comes twice.
+Missed events are read from the store page by page, as fast as the reader takes them. After the last
+page the reader joins the follower's listeners. The follower may be ahead of the page: then the
+events between them are read while live events already queue up. Or it may be behind: then events
+that were read already are dropped by their position. Either way nothing is missed and nothing comes
+twice.
 
-The queue is bounded. A reader who lets it overflow is dropped; what it has not got is in the store.
+The queue is bounded. A reader whose queue overflows is disconnected and resumes from the store.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from genlock.service.events.followers import PAGE, Followers
 from genlock.service.events.settings import TOO_SLOW, Ending, StreamSettings, failed
 
 AWAY_SECONDS = 0.5
-"""Between two looks at a store that is away."""
+"""The pause between two attempts while the store is unavailable."""
 TAKEN_BYTES = 64 * 1024
-"""So much of what waits is handed over at once."""
+"""The most bytes of the queue that the reader takes at once."""
 
 Look = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a look at the store off the loop."""
+"""Runs a read of the store in a thread."""
 
 
 class Subscription:
-    """One reader. Belongs to the event loop."""
+    """One reader. Used in the event loop only."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class Subscription:
     ) -> None:
         self.tenant = tenant
         self.cursors = Cursors(several=several)
-        """What the reader has got. Who hands events on moves it."""
+        """What the reader has received. The sender of events moves it."""
         self.ending: Ending | None = None
         self.on_end: Callable[[Ending], None] | None = None
         self.idle_since = asyncio.get_running_loop().time()
@@ -60,18 +59,18 @@ class Subscription:
         self._settings = settings
         self._filters = filters
         self._behind: dict[Place, str | None] = {}
-        """Feeds whose next page is read from the store, and from where."""
+        """Feeds whose next page is read from the store, with the cursor."""
         self._floors: dict[Place, int] = {}
-        """Feeds whose next offers may have been read already, and up to where."""
+        """Feeds whose next live events may have been read already, with the position up to which
+        they were."""
         self._passed: dict[Place, str] = {}
-        """Feeds in which nothing was for this reader, up to here."""
+        """Feeds without events for this reader up to this cursor."""
         self._limit = PAGE
-        """Events of the next page: fewer where a few are as much as is kept."""
+        """Events of the next page; fewer if events are large."""
         self._read: deque[Batch] = deque()
-        """From the store: comes before what is offered meanwhile. Nothing more is read before it is
-        taken."""
+        """Events from the store, which precede the queue. No more is read before they are taken."""
         self._queue: deque[Batch] = deque()
-        """What was offered."""
+        """Live events."""
         self._events = 0
         self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -80,13 +79,13 @@ class Subscription:
 
     @property
     def places(self) -> set[Place]:
-        """The feeds it reads."""
+        """The feeds of this subscription."""
         return self._joined | set(self._behind)
 
-    # Who is offered
+    # Called by the follower
 
     def offer(self, batch: Batch) -> None:
-        """Takes what the reader wants of it, if there is room."""
+        """Queues the events that pass the filters, if there is room."""
         if self.ending is not None:
             return
         floor = self._floors.get(batch.place)
@@ -101,7 +100,7 @@ class Subscription:
             return
         self._events += len(batch.items)
         self._bytes += batch.size
-        # One batch always fits: nobody is slow who has nothing waiting.
+        # One batch always fits: a reader with an empty queue is not slow.
         if self._queue and (
             self._events > self._settings.queue_events or self._bytes > self._settings.queue_bytes
         ):
@@ -112,11 +111,11 @@ class Subscription:
         self._wake()
 
     def fail(self, error: GenlockError) -> None:
-        """A feed is lost: the reader gets what waits for it, and then this."""
+        """Ends the subscription with this error after the queued events."""
         self.end(failed(error))
 
     def end(self, ending: Ending) -> None:
-        """Nothing more is offered. The first ending counts."""
+        """Ends the subscription. The first ending counts."""
         if self.ending is not None:
             return
         self.ending = ending
@@ -132,15 +131,15 @@ class Subscription:
             self.on_end(ending)
 
     def beat(self) -> None:
-        """Nothing has come for a while: the reader is to be given a sign all the same."""
+        """Wakes the reader without events, for a heartbeat."""
         self._beat = True
         self._wake()
 
-    # Who reads
+    # Called by the reader
 
     async def open(self, starts: dict[Place, str | None], now: list[Place]) -> None:
-        """Begins: `starts` behind their cursors (None: at the first kept event), `now` with what
-        comes. `CursorLost` is raised here."""
+        """Begins the feeds in `starts` after their cursors (None: at the first kept event), and
+        those in `now` with live events. Raises `CursorLost`."""
         for place, cursor in starts.items():
             self.cursors.set(place, cursor)
         most = self._settings.page_bytes // max(1, len(starts))
@@ -152,15 +151,15 @@ class Subscription:
         await asyncio.gather(*(self._begin_now(place) for place in now))
 
     def add(self, place: Place) -> None:
-        """One more feed, from its first kept event on."""
+        """Adds a feed, from its first kept event on."""
         if self.ending is None and place not in self.places:
             self.cursors.set(place, None)
             self._behind[place] = None
             self._wake()
 
     async def take(self) -> list[Batch] | None:
-        """What there is now, or else what comes next. Empty: nothing has come for a heartbeat.
-        None: that was all; see `ending`."""
+        """Returns the waiting events, or waits for the next ones. Empty: time for a heartbeat.
+        None: the subscription has ended, see `ending`."""
         while True:
             if self._read or self._queue:
                 return self._drained()
@@ -175,7 +174,7 @@ class Subscription:
                 await self._woken(None)
 
     def _drained(self) -> list[Batch]:
-        """As much as is written in a few pieces; one batch at least. The rest still counts as
+        """Takes a limited amount from the queue, at least one batch. The rest still counts as
         waiting."""
         batches: list[Batch] = []
         size = 0
@@ -203,18 +202,18 @@ class Subscription:
                 self._passed[batch.place] = batch.cursor
 
     def _note_passed(self) -> None:
-        """The queue is empty: the reader has come as far as the feeds have."""
+        """Moves the cursors to the ends of the feeds, because the queue is empty."""
         for place, cursor in self._passed.items():
             self.cursors.set(place, cursor)
         self._passed.clear()
 
-    # How it is read
+    # Reading
 
     async def _read_part(
         self, place: Place, cursor: str | None, most_bytes: int | None = None
     ) -> tuple[Batch, bool]:
-        """What comes next, made ready off the loop: a page, raw or decoded, is never kept for a
-        client that may not take it."""
+        """Reads and prepares the next events in a thread. A whole page is never kept for a client
+        that may not take it."""
         limit = self._limit
         most = self._settings.page_bytes if most_bytes is None else most_bytes
 
@@ -238,8 +237,8 @@ class Subscription:
         return []
 
     async def _caught_up(self, batch: Batch, more: bool) -> list[Batch]:
-        """What was read, and if nothing comes behind it the little that has come meanwhile; then
-        the reader has joined."""
+        """Joins the follower if no missed events are left. Returns the events read, and those that
+        happened meanwhile."""
         batches, place = [batch], batch.place
         if self.ending is not None:
             return []
@@ -278,7 +277,7 @@ class Subscription:
         self._floors[place] = position
         return self._followers.join(place, cursor, position, self)
 
-    # Sleeping and waking
+    # Waiting
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -1,9 +1,8 @@
-"""One request and its answer: uvicorn's, made cheaper where every claim comes by.
+"""One request and its answer: uvicorn's cycle with a fast path for whole bodies and whole answers.
 
-What uvicorn sets up for each request, and most requests never touch, stands in the class here. A
-body that has come as a whole is handed over at once, and an answer that is whole is written at
-once; nobody has to be awaited for either. Everything else, bodies in pieces and answers in parts
-among it, is uvicorn's.
+Attributes that most requests never use are class attributes instead of being set for each request.
+A complete body is handed over, and a complete answer written, without an await. uvicorn handles
+everything else, such as bodies in pieces and answers in parts.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ _STREAM: Final = b"text/event-stream"
 
 
 class Cycle(RequestResponseCycle):
-    """One request and its answer, on a connection of ours. Whether something has come of it, or has
-    happened to it, it knows itself."""
+    """One request and its answer on a connection."""
 
     disconnected = False
     more_body = True
@@ -40,11 +38,11 @@ class Cycle(RequestResponseCycle):
     logger = logging.getLogger("uvicorn.error")
 
     _until_closed = False
-    """Does the answer end where the connection does?"""
+    """Does the end of the connection mark the end of the answer?"""
 
     def __init__(self, protocol: Protocol, headers: dict[bytes, bytes], keep_alive: bool) -> None:
-        """What it has of its connection, it has so that the two do not hold each other when the
-        connection is gone."""
+        """Takes what it needs from its connection without a reference cycle, so that both are freed
+        when the connection is gone."""
         self.headers = headers
         self.message_event = asyncio.Event()
         self.scope = protocol.scope
@@ -57,7 +55,7 @@ class Cycle(RequestResponseCycle):
             self.waiting_for_100_continue = True
 
     def add(self, piece: bytes) -> int:
-        """A piece of the body has come; how much of it is here now."""
+        """Adds a piece of the body; returns the size so far."""
         if not self.body:
             self.body = piece
         elif type(self.body) is bytearray:
@@ -68,15 +66,14 @@ class Cycle(RequestResponseCycle):
         return len(self.body)
 
     def end(self) -> None:
-        """The request is here as a whole."""
+        """Marks the request as complete."""
         self.more_body = False
         self.message_event.set()
 
-    # For the application, without awaiting
+    # The fast path for the application, without await
 
     def take_body(self) -> bytes | None:
-        """The body, if it is here as a whole: then nobody has to be told to send it. None: receive
-        it."""
+        """The body if it is complete, else None: then the application awaits `receive`."""
         if self.more_body or self.disconnected or self.response_complete:
             return None
         if self.flow.read_paused:
@@ -86,8 +83,8 @@ class Cycle(RequestResponseCycle):
         return bytes(body)
 
     def write(self, status: int, head: bytes, body: bytes) -> bool:
-        """Writes a whole answer; its head has neither status nor end. False if it cannot be written
-        now: send it."""
+        """Writes a whole answer; `head` has neither the status line nor the final line break.
+        Returns False if that is not possible now: then the application awaits `send`."""
         if self.flow.write_paused or self.disconnected:
             return False
         for one in self.default_headers:
@@ -113,7 +110,7 @@ class Cycle(RequestResponseCycle):
         self.on_response()
         return True
 
-    # As uvicorn and ASGI have it
+    # The ASGI interface
 
     async def send(self, message: MutableMapping[str, Any]) -> None:  # type: ignore[override]
         if message["type"] != WHOLE:
@@ -130,11 +127,12 @@ class Cycle(RequestResponseCycle):
         self.write(message["status"], message["head"], message["body"])
 
     def _spare_chunks(self, message: MutableMapping[str, Any]) -> None:
-        """A client of HTTP/1.0 knows no chunks: what has no length ends with the connection."""
+        """Closes the connection after an answer without a length to an HTTP/1.0 client, which does
+        not understand chunks."""
         if message["type"] == "http.response.start":
             if all(name.lower() != b"content-length" for name, _ in message["headers"]):
                 self._until_closed, self.chunked_encoding, self.keep_alive = True, False, False
         elif self._until_closed:
             self.expected_content_length = len(
                 message.get("body", b"")
-            )  # by which uvicorn holds us to what was announced
+            )  # uvicorn checks the body against this length
