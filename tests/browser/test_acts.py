@@ -74,26 +74,6 @@ def test_a_hold_with_its_reason_and_the_reopening_from_what_needs_a_person(
     assert state_of(store_url, "B-003-held").state == "PENDING"
 
 
-def test_a_review_is_approved_and_another_rejected(open_page: OpenPage, store_url: str) -> None:
-    page = open_page(f"{SHOP}/task/B-004-review")
-    expect(page.get_by_role("region", name="Waits for a review")).to_contain_text("create table t")
-    dialog = ask(page, "Reject", "B-004-review")
-    dialog.get_by_label("What is wrong with it").fill("no primary key")
-    expect(dialog).to_contain_text("open again, at a generation above 1")
-    dialog.get_by_role("button", name="Reject", exact=True).click()
-    expect(page.locator(".acts").get_by_role("button", name="Reject…")).to_be_hidden()
-    assert state_of(store_url, "B-004-review").feedback.text == "no primary key"
-
-    with genlock.connect(store_url, session_id="s-eve", agent_id="eve") as eve:
-        claim = eve.claim_task(task_id="B-004-review").require()
-        eve.submit_result(task_id="B-004-review", generation=claim.generation, result_data="better")
-    dialog = ask(page, "Approve", "B-004-review")
-    expect(dialog).to_contain_text("The result of eve at generation 2 is accepted")
-    dialog.get_by_role("button", name="Approve", exact=True).click()
-    expect(page.get_by_role("status").filter(has_text="its result was approved")).to_be_visible()
-    assert state_of(store_url, "B-004-review").state == "COMPLETED"
-
-
 def test_refused_results_are_compared_adopted_and_discarded(
     open_page: OpenPage, store_url: str
 ) -> None:

@@ -14,11 +14,13 @@ from playwright.sync_api import Page, expect
 
 import genlock
 from genlock import Coordinator
+from genlock.service.auth.browser_sessions import LocalToken
+from genlock.service.compose import Choices
 from tests.browser.conftest import OpenPage, Pages
 from tests.browser.sample import SHOP, fill
 from tests.cli import console
 from tests.eventually import eventually
-from tests.servers.service import Service
+from tests.servers.service import Service, serving
 from tests.service import process
 
 UNREACHABLE = re.compile("net::ERR_|the server responded with a status of 4")
@@ -162,6 +164,36 @@ def test_a_page_outlives_a_service_that_was_killed_and_shows_what_it_has_missed(
         assert _state(page) == _state(fresh)
         for each in (page, fresh):
             each.close()
+
+
+def test_a_page_whose_place_in_the_feed_is_lost_reads_everything_again_and_says_so(
+    store_url: str, token: LocalToken, pages: Pages, tmp_path: Path
+) -> None:
+    """The store is replaced by an older copy of itself while the service is away."""
+    choices = Choices(token=token, sign_in_secret=b"s" * 32)
+    pages.expected = UNREACHABLE
+    page = pages.context().new_page()
+    copy, restored = str(tmp_path / "copy.db"), f"sqlite://{tmp_path / 'restored.db'}"
+    with serving(store_url, choices=choices) as service:
+        page.goto(f"{service.url}/sign-in?code={token.make_code()}")
+        page.goto(f"{service.url}{SHOP}/tasks")
+        live(page)
+        assert console.run("backup", copy, "--url", store_url).code == 0
+        with elsewhere(store_url) as eve:
+            eve.claim_task(task_id="B-001-schema").require()
+        expect(row(page, "B-001-schema")).to_contain_text("eve")
+    assert console.run("restore", copy, "--url", restored).code == 0
+    with serving(restored, choices=choices, port=service.port):
+        expect(page.get_by_role("status").filter(has_text="read afresh")).to_be_visible()
+        live(page)
+        expect(row(page, "B-001-schema")).to_contain_text("ready")
+        expect(row(page, "B-001-schema")).to_contain_text("available")
+        with elsewhere(restored) as eve:
+            eve.hold_task(task_id="B-001-schema", reason="after the restore")
+        expect(row(page, "B-001-schema")).to_contain_text("after the restore")
+        page.get_by_role("button", name="I have read it").click()
+        expect(page.get_by_role("status").filter(has_text="read afresh")).to_be_hidden()
+        page.close()
 
 
 def _free_port() -> int:

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from genlock.service.auth.browser_sessions import LocalToken
-from tests.browser.conftest import OpenPage, Sample
+from tests.browser.conftest import PHONE, OpenPage, Sample
 from tests.browser.sample import NEW, SHOP
 from tests.servers.service import Service
 
@@ -123,3 +123,23 @@ def test_what_is_not_there_is_said(open_page: OpenPage) -> None:
     expect(page.locator("main")).to_contain_text("There is no task Z-404-nothing here")
     page.goto(page.url.replace("/task/Z-404-nothing", "/nowhere"))
     expect(page.get_by_text("There is no such screen")).to_be_visible()
+
+
+def test_a_phone_reaches_every_screen_and_the_search_by_one_tap(open_page: OpenPage) -> None:
+    page = open_page(SHOP, viewport=PHONE, has_touch=True, is_mobile=True)
+    bar = page.get_by_role("navigation", name="screens")
+    for name, path in [
+        ("Tasks", "/tasks"),
+        ("Agents", "/agents"),
+        ("Graph", "/graph"),
+        ("History", "/history"),
+        ("Settings", "/settings"),
+        ("Now", ""),
+    ]:
+        link = bar.get_by_role("link", name=name)
+        expect(link).to_be_in_viewport(ratio=1)
+        link.tap()
+        expect(page).to_have_url(f"{page.url.partition('/p/')[0]}{SHOP}{path}")
+        expect(link).to_have_attribute("aria-current", "page")
+    page.get_by_role("button", name="search, go to and act").tap()
+    expect(page.get_by_role("combobox", name="search tasks")).to_be_focused()

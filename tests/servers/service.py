@@ -65,9 +65,9 @@ class Prompt(Server):
 class Hosted:
     """An application that is served at `url` until it is stopped."""
 
-    def __init__(self, app: Any = None, bounds: Bounds | None = None) -> None:
+    def __init__(self, app: Any = None, bounds: Bounds | None = None, port: int = 0) -> None:
         self._app, self._bounds = app, bounds or Bounds(CONNECTIONS)
-        self._socket = listen("127.0.0.1", 0)
+        self._socket = listen("127.0.0.1", port)
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.loop: asyncio.AbstractEventLoop
@@ -159,9 +159,10 @@ class Service(Hosted):
         *,
         bounds: Bounds | None = None,
         app: Make | None = None,
+        port: int = 0,
         **options: Any,
     ) -> None:
-        super().__init__(bounds=bounds)
+        super().__init__(bounds=bounds, port=port)
         self._make = app or (lambda coordinator: build(coordinator, choices or Choices()))
         self._connect: Callable[[], AsyncCoordinator] = partial(
             genlock.aio.connect,

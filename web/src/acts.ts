@@ -88,9 +88,29 @@ function seen({ state, review }: About): { task_id: string; generation: number; 
   };
 }
 
+/** Its first digits are enough for a person, and for the service. */
+export const DIGITS = 12;
+
+function theResult({ review }: About): string {
+  if (!review) return "The result";
+  const { agent_id, session_id, generation, digest } = review;
+  return `The result of ${agent_id || session_id} at generation ${generation}, digest ${digest.slice(0, DIGITS)},`;
+}
+
+/** Is the result that was looked at no longer the one that waits? */
+export function isDecided({ state, review }: About): boolean {
+  return (
+    review !== undefined &&
+    (state.review?.generation !== review.generation || state.review.digest !== review.digest)
+  );
+}
+
 function reviewCommand(verb: string, about: About): string[] {
-  const { task_id, generation } = seen(about);
-  return ["genlock", "review", verb, task_id, "-g", String(generation)];
+  const { task_id, generation, digest } = seen(about);
+  return [
+    ...["genlock", "review", verb, task_id, "-g", String(generation)],
+    ...(digest ? ["--digest", digest.slice(0, DIGITS)] : []),
+  ];
 }
 
 export const ACTS: Record<ActName, Act> = {
@@ -98,8 +118,8 @@ export const ACTS: Record<ActName, Act> = {
     label: "Approve",
     look: "done",
     fits: ({ state }) => state === "IN_REVIEW",
-    happens: ({ review }) => [
-      `The result of ${review?.agent_id || "its author"} at generation ${review?.generation ?? "?"} is accepted, in your name and the author's.`,
+    happens: (about) => [
+      `${theResult(about)} is accepted, in your name and the author's.`,
       "The task is completed, and what waits for it may begin.",
     ],
     command: (about) => reviewCommand("approve", about),
@@ -111,9 +131,10 @@ export const ACTS: Record<ActName, Act> = {
     grave: true,
     fits: ({ state }) => state === "IN_REVIEW",
     asks: ["reason"],
-    happens: ({ review }) => [
-      `The task is open again, at a generation above ${review?.generation ?? "?"}.`,
-      `The work of ${review?.agent_id || "its author"} is kept as a refused result, and the next holder gets what you write.`,
+    happens: (about) => [
+      `${theResult(about)} does not count. It is kept as a refused result, which can be adopted.`,
+      `The task is open again, at a generation above ${about.review?.generation ?? "?"}: another agent may claim it.`,
+      "The next holder gets what you write with its claim.",
     ],
     command: (about) => reviewCommand("reject", about),
     send: (about, id) =>

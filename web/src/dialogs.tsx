@@ -2,11 +2,11 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { ACTS, type About, type ActName, type Answers, isLive } from "./acts";
-import type { OperatorResult } from "./api";
+import { ACTS, type About, type ActName, type Answers, DIGITS, isDecided, isLive } from "./acts";
+import type { OperatorResult, ReviewInfo } from "./api";
 import { forgetProof, Problem, proof, read, send } from "./client";
 import { useRead } from "./data";
-import { place } from "./router";
+import { place, to } from "./router";
 import { learnWho, mayAct } from "./state";
 import { Dialog, Failed, type Look, Mark, Skeleton, Typed, wordOf } from "./ui";
 
@@ -14,9 +14,13 @@ export interface Asked {
   act: ActName;
   taskId: string;
   refusedId?: string;
+  /** The result that the person has looked at; without it, the one that waits now. */
+  review?: ReviewInfo;
 }
 /** The act that a person is being asked about. */
 export const asked = signal<Asked | null>(null);
+/** The task whose waiting result a person looks at. */
+export const reviewed = signal<string | null>(null);
 export const helpShown = signal(false);
 
 interface Toast {
@@ -78,7 +82,7 @@ export function ActDialog() {
   return now && <Ask key={`${now.act} ${now.taskId} ${now.refusedId}`} {...now} />;
 }
 
-function Ask({ act: name, taskId, refusedId }: Asked) {
+function Ask({ act: name, taskId, refusedId, review: looked }: Asked) {
   const act = ACTS[name];
   const close = () => (asked.value = null);
   const task = useRead(
@@ -96,15 +100,17 @@ function Ask({ act: name, taskId, refusedId }: Asked) {
     read("preview_reset", { task_id: taskId }).then(setCascade, () => {});
   }, []);
   const reviewing = name === "approve" || name === "reject";
-  const review = useRead("get_review", { task_id: taskId }, { when: reviewing });
-  const state = reviewing && !review.data.value ? undefined : task.data.value;
+  const review = useRead("get_review", { task_id: taskId }, { when: reviewing && !looked });
+  const seen = looked ?? review.data.value;
+  const state = reviewing && !seen ? undefined : task.data.value;
   const about: About | undefined = state && {
     state,
     refusedId,
     cascade,
-    review: review.data.value,
+    review: seen,
     answers,
   };
+  const decided = reviewing && about !== undefined && isDecided(about) && !busy;
   const lacks = act.asks?.includes("agent") && !answers.agent?.trim();
   const go = async () => {
     if (!about) return;
@@ -145,7 +151,8 @@ function Ask({ act: name, taskId, refusedId }: Asked) {
         <div class="inner">
           {!about && !unread && <Skeleton lines={3} />}
           {unread && !about && <Failed problem={unread} />}
-          {about && (
+          {about && decided && <Decided about={about} close={close} />}
+          {about && !decided && (
             <>
               <Fields
                 reject={name === "reject"}
@@ -177,7 +184,7 @@ function Ask({ act: name, taskId, refusedId }: Asked) {
             <button
               type="submit"
               class={`btn ${act.grave ? "warn" : "go"}`}
-              disabled={busy || !about || lacks}
+              disabled={busy || !about || lacks || decided}
             >
               {busy
                 ? "…"
@@ -193,6 +200,51 @@ function Ask({ act: name, taskId, refusedId }: Asked) {
         </div>
       </form>
     </Dialog>
+  );
+}
+
+/** Somebody else was faster. What was looked at no longer waits, so there is nothing to confirm. */
+function Decided({ about, close }: { about: About; close: () => void }) {
+  const { state, review } = about;
+  const { id } = state.task;
+  const other = state.review;
+  const by = state.feedback?.generation === review?.generation ? state.feedback?.by : "";
+  return (
+    <div class="happens stuck" role="status">
+      <b>This result does not wait any more</b>
+      <span>
+        You have looked at generation {review?.generation}, digest{" "}
+        {review?.digest.slice(0, DIGITS)}.{by && ` It was rejected by ${by}.`}
+      </span>
+      {other ? (
+        <span>
+          Now the result of {other.agent_id || other.session_id} at generation {other.generation},
+          digest {other.digest.slice(0, DIGITS)}, waits. Look at it before you decide.
+        </span>
+      ) : (
+        <span>
+          The task is {wordOf(state.state)}, at generation {state.generation}.
+        </span>
+      )}
+      <span>
+        {other ? (
+          <button
+            type="button"
+            class="btn"
+            onClick={() => {
+              close();
+              reviewed.value = id;
+            }}
+          >
+            Look at it
+          </button>
+        ) : (
+          <a class="link" href={to("task", id)} onClick={close}>
+            What has become of it
+          </a>
+        )}
+      </span>
+    </div>
   );
 }
 
@@ -277,6 +329,7 @@ function Refused({ problem }: { problem: Problem }) {
     <div class="happens stuck" role="alert">
       <b>{unknown ? "You may not do this yet" : "Nothing has changed"}</b>
       <span>{problem.message}.</span>
+      {!unknown && problem.tryNext.map((words) => <Typed key={words.join(" ")} words={words} />)}
       {unknown && (
         <span>
           <a class="link" href={signInPath()}>

@@ -12,6 +12,10 @@ import type { Asked } from "./worker";
 
 export const connection = signal<Connection>({ state: "connecting", since: Date.now() });
 
+/** When everything was read again because the service had lost this page's place; 0: never, or the
+ * person has read it. */
+export const lostAt = signal(0);
+
 /** Told of what has changed; null: everything may have. `routine`: nothing but renewals and the
  * like, which change a row and no count. */
 type Listener = (rows: Rows | null, routine: boolean) => void;
@@ -70,7 +74,10 @@ function notice(now: Connection): void {
 function hear(told: Told): void {
   if (told.key !== keyOf(place.peek())) return; // of a project that was left
   if (told.kind === "connection") notice(told.connection);
-  else if (told.kind === "reset") reset();
+  else if (told.kind === "reset") {
+    if (told.lost) lostAt.value = Date.now();
+    reset();
+  }
   else {
     for (const each of told.rows) {
       merge(waiting, each);

@@ -14,6 +14,7 @@ import { CompareDialog } from "./screens/compare";
 import { GraphScreen } from "./screens/graph";
 import { HistoryScreen } from "./screens/history";
 import { OverviewScreen } from "./screens/overview";
+import { ReviewDialog } from "./screens/review";
 import { ProjectsScreen } from "./screens/projects";
 import { SettingsScreen } from "./screens/settings";
 import { TaskScreen } from "./screens/task";
@@ -72,6 +73,7 @@ function App() {
       <ActDialog />
       <BulkDialog />
       <CompareDialog />
+      <ReviewDialog />
       <Help />
       <Toasts />
     </>

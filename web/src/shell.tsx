@@ -5,7 +5,7 @@ import { now, signedOut } from "./client";
 import { useRead, anything } from "./data";
 import { helpShown, signInPath } from "./dialogs";
 import { clock, ZONE } from "./format";
-import { again, connection } from "./live";
+import { again, connection, lostAt } from "./live";
 import { paletteShown } from "./palette";
 import { pathOf, place, to } from "./router";
 import { mayAct, needs, projects, who } from "./state";
@@ -78,6 +78,14 @@ export function Top() {
         <kbd>/</kbd>
       </button>
       <Conn />
+      <button
+        type="button"
+        class="icon small"
+        aria-label="search, go to and act"
+        onClick={() => (paletteShown.value = true)}
+      >
+        <Icon path="M9 15a6 6 0 1 0 0-12 6 6 0 0 0 0 12ZM13.5 13.5 17 17" />
+      </button>
       <button
         type="button"
         class="icon wide"
@@ -216,29 +224,34 @@ export function Notice() {
         </span>
       </div>
     );
+  if (lostAt.value)
+    return (
+      <div class="bar-note moving" role="status">
+        <Mark look="moving" />
+        <span>
+          At {clock(lostAt.value, Date.now())} the service no longer knew how far this page had
+          read: its store was restored or its history purged. Everything here was read afresh; some
+          changes may not have been shown.
+        </span>
+        <button type="button" class="btn" onClick={() => (lostAt.value = 0)}>
+          I have read it
+        </button>
+      </div>
+    );
   return null;
 }
 
+/** All screens again, within reach of a thumb. */
 export function Tabs() {
-  const names: [string, string][] = [
-    ["", "Now"],
-    ["tasks", "Tasks"],
-    ["agents", "Agents"],
-    ["history", "History"],
-  ];
   return (
     <nav class="tabs" aria-label="screens">
-      {names.map(([screen, name]) => (
+      {SCREENS.map(([screen, name, icon]) => (
         <a key={screen} href={to(screen)} aria-current={current(screen)}>
-          <Icon path={SCREENS.find(([each]) => each === screen)![2]} />
-          {name}
+          <Icon path={icon} />
+          {screen === "" ? "Now" : name}
           {screen === "" && needs.value > 0 && <Needs />}
         </a>
       ))}
-      <button type="button" onClick={() => (paletteShown.value = true)}>
-        <Icon path="M9 15a6 6 0 1 0 0-12 6 6 0 0 0 0 12ZM13.5 13.5 17 17" />
-        Search
-      </button>
     </nav>
   );
 }

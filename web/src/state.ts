@@ -23,8 +23,18 @@ export interface Projects {
 export const who = signal<Who | null>(null);
 export const projects = signal<Projects | null>(null);
 
+let ends = 0;
+
 export async function learnWho(): Promise<void> {
-  who.value = (await send("/sign-in/who")) as Who;
+  const told = (await send("/sign-in/who")) as Who;
+  who.value = told;
+  clearTimeout(ends);
+  // A sign-in to act that nobody has renewed by then is over, and the page offers no more acts.
+  if (told.acts_for_seconds !== null)
+    ends = setTimeout(
+      () => learnWho().catch(() => {}),
+      told.acts_for_seconds * 1000 + 500,
+    ) as unknown as number;
 }
 
 export async function learnProjects(): Promise<void> {

@@ -15,8 +15,9 @@ export interface Connection {
 export type Said =
   | { kind: "connection"; connection: Connection }
   | { kind: "rows"; rows: unknown[] }
-  /** What came before cannot be told any more: ask for everything again. */
-  | { kind: "reset" };
+  /** What came before cannot be told any more: ask for everything again. `lost`: the service no
+   * longer knows how far this stream has read. */
+  | { kind: "reset"; lost?: boolean };
 /** What is said, and of which project. */
 export type Told = Said & { key: string };
 
@@ -33,6 +34,7 @@ export class Stream {
   connection: Connection = { state: "connecting", since: Date.now() };
   private source: EventSource | null = null;
   private last = "";
+  private lost = false;
   private wait = 500;
   private waiting: unknown[] = [];
   private timer = 0;
@@ -85,7 +87,8 @@ export class Stream {
       const back = this.began;
       this.began = true;
       this.set(back && this.last ? "catching up" : "live");
-      if (back && !this.last) this.tell({ kind: "reset" });
+      if (back && !this.last) this.tell({ kind: "reset", lost: this.lost });
+      this.lost = false;
       this.settle();
     };
     source.onmessage = (event: MessageEvent<string>) => {
@@ -133,7 +136,11 @@ export class Stream {
     abort.abort();
     if (status === 401) return this.set("signed out", why);
     if (status === 403 || status === 404) return this.set("refused", why);
-    if (status === 410) this.last = ""; // it goes on from now, and says that something is missing
+    if (status === 410) {
+      // It goes on from now, and says that something is missing.
+      this.last = "";
+      this.lost = true;
+    }
     this.timer = setTimeout(() => this.open(), this.wait) as unknown as number;
     this.wait = Math.min(this.wait * 2, LONGEST_WAIT_MS);
   }

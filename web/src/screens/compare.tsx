@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
-import type { TaskResult } from "../api";
+import type { ReviewInfo, TaskResult } from "../api";
 import { Problem, read } from "../client";
 import { useRead } from "../data";
 import { asked, signInPath } from "../dialogs";
@@ -21,7 +21,10 @@ function textOf(data: unknown): string {
 }
 
 /** The data of a result, fetched if it is large. Too large a one is not shown: the command is. */
-export function useResultText(taskId: string, result: TaskResult | null | undefined): Text {
+export function useResultText(
+  taskId: string,
+  result: TaskResult | ReviewInfo | null | undefined,
+): Text {
   const [text, setText] = useState<Text>();
   useEffect(() => {
     if (!result) return setText(null);
@@ -40,7 +43,7 @@ export function useResultText(taskId: string, result: TaskResult | null | undefi
     return () => {
       ended = true;
     };
-  }, [result?.id, result?.digest]);
+  }, [taskId, result?.generation, result?.digest]);
   return text;
 }
 

@@ -1,5 +1,6 @@
 // The four questions: who is on what, what is stuck and why, what is next, was a zombie refused?
 
+import { useState } from "preact/hooks";
 import type { ActName } from "../acts";
 import {
   type EVENTS,
@@ -14,7 +15,7 @@ import {
 } from "../api";
 import { anything, type Loaded, useRead } from "../data";
 import { now } from "../client";
-import { asked, inProject } from "../dialogs";
+import { asked, inProject, reviewed } from "../dialogs";
 import { count, local, many, size, span } from "../format";
 import { place, to } from "../router";
 import {
@@ -303,11 +304,13 @@ function Held({ task, phase }: { task: SessionCard["tasks"][number]; phase: stri
   );
 }
 
-const MOST_NEEDS = 5;
+const MOST_NEEDS = 6;
 const WORDS: Record<string, string> = { reopen: "Reopen…", release: "Release…", assign: "Assign…" };
 
 function Needs({ needs, counts }: { needs: Need[]; counts: Record<string, number> }) {
   const all = Object.values(counts).reduce((sum, n) => sum + n, 0);
+  const [open, setOpen] = useState(false);
+  const shown = open ? needs : needs.slice(0, MOST_NEEDS);
   return (
     <section class="card o1" aria-labelledby="needs">
       <header>
@@ -322,20 +325,24 @@ function Needs({ needs, counts }: { needs: Need[]; counts: Record<string, number
         </div>
       ) : (
         <ul>
-          {needs.slice(0, MOST_NEEDS).map((need) => (
+          {shown.map((need) => (
             <NeedLine key={`${need.kind} ${need.task_id} ${need.refused_id}`} need={need} />
           ))}
         </ul>
       )}
       {all > MOST_NEEDS && (
         <p class="foot-note line">
-          and {count(all - MOST_NEEDS)} more:{" "}
-          <a class="link" href={to("tasks", "", { state: "HELD,IN_REVIEW" })}>
-            what is held
-          </a>
-          <a class="link" href={to("history", "", { type: "RESULT_REJECTED" })}>
-            what was refused
-          </a>
+          <button type="button" class="btn" aria-expanded={open} onClick={() => setOpen(!open)}>
+            {open ? `Only the first ${MOST_NEEDS}` : `Show ${count(needs.length - MOST_NEEDS)} more`}
+          </button>
+          {all > needs.length && (
+            <span>
+              {count(all)} in all:{" "}
+              <a class="link" href={to("tasks", "", { state: "HELD,IN_REVIEW" })}>
+                held or in review
+              </a>
+            </span>
+          )}
         </p>
       )}
     </section>
@@ -344,15 +351,17 @@ function Needs({ needs, counts }: { needs: Need[]; counts: Record<string, number
 
 function NeedLine({ need }: { need: Need }) {
   const refused = need.kind === "REFUSED_RESULT";
+  const review = need.kind === "IN_REVIEW";
   const act = need.acts[0] as ActName | undefined;
   const ask = () => {
-    if (refused) compared.value = { taskId: need.task_id, refusedId: need.refused_id! };
+    if (review) reviewed.value = need.task_id;
+    else if (refused) compared.value = { taskId: need.task_id, refusedId: need.refused_id! };
     else if (act) asked.value = { act, taskId: need.task_id };
   };
   const who = need.agent_id ? `${need.agent_id}, gen ${need.generation} · ` : "";
   return (
     <li class={`need ${refused ? "refused" : "stuck"}`}>
-      <Mark look={refused ? "refused" : "stuck"} />
+      <Mark look={refused ? "refused" : "stuck"} shape={review ? "half" : undefined} />
       <p>
         <TaskId id={need.task_id} />{" "}
         {local(
@@ -362,14 +371,14 @@ function NeedLine({ need }: { need: Need }) {
       </p>
       <small>
         {who}
-        {need.size !== null && `${size(need.size)} kept · `}
+        {need.size !== null && `${size(need.size)}${refused ? " kept" : ""} · `}
         {need.waited_for_by > 0 &&
           `${many(need.waited_for_by, "task waits", "tasks wait")} for it · `}
         <Ago at={need.since} />
       </small>
-      {refused || (act && act in WORDS) ? (
+      {refused || review || (act && act in WORDS) ? (
         <button type="button" class="btn" onClick={ask}>
-          {refused ? "Compare…" : WORDS[act!]}
+          {refused ? "Compare…" : review ? "Review…" : WORDS[act!]}
           <span class="hidden"> {need.task_id}</span>
         </button>
       ) : (
@@ -571,6 +580,8 @@ const TOLD: (typeof EVENTS)[number][] = [
   "RESULT_ACCEPTED",
   "RESULT_REJECTED",
   "RESULT_ADOPTED",
+  "CONVERGENCE_ESCALATED",
+  "REVIEW_REJECTED",
   "TASK_HELD",
   "TASK_REOPENED",
   "TASK_RESET",

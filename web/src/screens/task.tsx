@@ -1,7 +1,15 @@
 // A task's story: why it stands as it does, its generations, its results, what it waits for.
 
 import { ACTS, actsFor } from "../acts";
-import type { ClaimHistory, Explanation, Graph, Lineage, TaskResult, TaskState } from "../api";
+import type {
+  ClaimHistory,
+  Explanation,
+  Graph,
+  Lineage,
+  ReviewInfo,
+  TaskResult,
+  TaskState,
+} from "../api";
 import { now } from "../client";
 import { useRead } from "../data";
 import { asked, inProject } from "../dialogs";
@@ -11,6 +19,7 @@ import { place, to } from "../router";
 import { Ago, At, Claim, Empty, Failed, Lease, Mark, Skeleton, State, TaskId, Typed } from "../ui";
 import { compared, useResultText } from "./compare";
 import { EventLine, eventLook, toldOf } from "./history";
+import { Author, Decide, Waiting } from "./review";
 import { Problem } from "../client";
 
 export function TaskScreen() {
@@ -44,16 +53,19 @@ function Story({ id, state, stale }: { id: string; state: TaskState; stale: bool
     ...state.spawned_tasks,
   ];
   const around = (rows: Rows) => rows.has(id) || near.some((each) => rows.has(each));
+  const waits = state.state === "IN_REVIEW";
+  const review = useRead("get_review", about, { concerns, when: waits });
+  const looked = waits ? review.data.value : undefined;
   const lineage = useRead("get_lineage", about, { concerns });
   const explained = useRead("explain", about, { concerns: around, every: 30_000 });
   const graph = useRead("get_graph", { around: id, depth: 1 }, { concerns: around, pause: 1500 });
   return (
     <div class={stale ? "old" : ""}>
-      <Hero state={state} explained={explained.data.value} />
+      <Hero state={state} explained={explained.data.value} review={looked} />
       <div class="task">
         <div class="col">
           <Generations lineage={lineage.data.value} problem={lineage.error.value} state={state} />
-          {state.state === "IN_REVIEW" && <Review id={id} />}
+          {waits && <Review review={looked} problem={review.error.value} />}
           <Results state={state} lineage={lineage.data.value} />
           <Events id={id} />
         </div>
@@ -67,7 +79,15 @@ function Story({ id, state, stale }: { id: string; state: TaskState; stale: bool
   );
 }
 
-function Hero({ state, explained }: { state: TaskState; explained: Explanation | undefined }) {
+function Hero({
+  state,
+  explained,
+  review,
+}: {
+  state: TaskState;
+  explained: Explanation | undefined;
+  review: ReviewInfo | undefined;
+}) {
   const { task, claim, holder } = state;
   return (
     <section class="card hero">
@@ -96,7 +116,7 @@ function Hero({ state, explained }: { state: TaskState; explained: Explanation |
               key={name}
               type="button"
               class="btn"
-              onClick={() => (asked.value = { act: name, taskId: task.id })}
+              onClick={() => (asked.value = { act: name, taskId: task.id, review })}
             >
               {ACTS[name].label}…
             </button>
@@ -134,6 +154,12 @@ function Hero({ state, explained }: { state: TaskState; explained: Explanation |
             </>
           ))}
           .
+        </p>
+      )}
+      {state.feedback && state.state !== "COMPLETED" && (
+        <p class="why">
+          The result of generation {state.feedback.generation} was rejected by {state.feedback.by}
+          {state.feedback.text && <>: “{state.feedback.text}”</>}, <Ago at={state.feedback.at} />.
         </p>
       )}
       {state.inputs_changed.length > 0 && (
@@ -281,35 +307,24 @@ function Lanes({
 }
 
 /** The result that waits for a person's word. */
-function Review({ id }: { id: string }) {
-  const review = useRead("get_review", { task_id: id }, { concerns: (rows) => rows.has(id) });
-  const told = review.data.value;
+function Review({ review, problem }: { review: ReviewInfo | undefined; problem?: Problem }) {
   return (
     <section class="card" aria-labelledby="review">
       <header>
         <h2 id="review">Waits for a review</h2>
-        {told && (
+        {review && (
           <small>
-            gen {told.generation} · {told.agent_id} · {size(told.size)} ·{" "}
-            <Ago at={told.submitted_at} />
+            <Author review={review} />
           </small>
         )}
       </header>
-      {!told && (review.error.value ? <Failed problem={review.error.value} /> : <Skeleton />)}
-      {told && (
-        <div class="body">
-          <p class="soft">
-            {told.causes.map(words).join(", ")}
-            {told.missing_evaluators.length > 0 &&
-              `; not passed yet: ${told.missing_evaluators.join(", ")}`}
-          </p>
-          <pre tabIndex={0}>
-            {told.payload
-              ? `${size(told.size)}: genlock review show ${id}`
-              : typeof told.result_data === "string"
-                ? told.result_data
-                : JSON.stringify(told.result_data, null, 2)}
-          </pre>
+      {!review && (problem ? <Failed problem={problem} /> : <Skeleton />)}
+      {review && (
+        <div class="body review">
+          <Waiting key={`${review.generation} ${review.digest}`} review={review} />
+          <div class="row">
+            <Decide review={review} />
+          </div>
         </div>
       )}
     </section>
