@@ -171,6 +171,7 @@ def states_and_reasons() -> str:
         enum_part(reasons.ReleaseReason, "How a claim ended", "reason"),
         enum_part(reasons.Cause, "Why a claim is overdue", "cause"),
         enum_part(reasons.RefusedState, "States of a refused result", "state"),
+        enum_part(reasons.PromotionState, "States of a promotion", "state"),
         enum_part(reasons.KeyState, "States of a key", "state"),
         enum_part(key_roles.Role, "Roles of a key", "role"),
         enum_part(reasons.SpawnMode, "How subtasks follow each other", "mode"),

@@ -59,6 +59,11 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
         "ADOPTED": "It became the task's result after all.",
         "DISCARDED": "Someone decided that it is not needed; its data is gone from the record.",
     },
+    reasons.PromotionState: {
+        "PENDING": "Accepted, and not promoted yet: the next promoter does it.",
+        "FAILED": "A draft is missing, or is not what was accepted. Nothing was promoted.",
+        "PROMOTED": "The products are the assets of their paths, or later ones are.",
+    },
     reasons.KeyState: {
         "REVOKED": "Someone said that it opens nothing any more. It does not come back.",
         "EXPIRED": "Its time is over. A rotation may give it more.",
@@ -209,6 +214,11 @@ SIZES = {
 
 RECORDS = {
     "a refused result": (events.ResultRejected, events.ResultAdopted, events.ResultDiscarded),
+    "a promotion": (
+        events.PromotionRequested,
+        events.PromotionFailed,
+        events.PromotionCompleted,
+    ),
     "a session": (events.SessionRegistered, events.SessionHeartbeat, events.SessionEndedEvent),
     "a counter": (events.IdsTaken,),
     "a project": (events.ProjectChanged, events.EpochRaised),

@@ -23,7 +23,8 @@ import pytest
 import genlock
 from genlock import Coordinator
 from genlock.coordinator.arguments import pack
-from genlock.core.model import Process, Task
+from genlock.core.manifest import digest_of, manifest_of
+from genlock.core.model import Process, Product, Task
 from genlock.errors import (
     BadArgument,
     CursorLost,
@@ -42,6 +43,8 @@ SURROGATE = "\ud800"
 MINE, FREE, DONE, SPLIT = "A-001-mine", "A-002-free", "A-003-done", "B-001-split"
 REVIEWED = "FEATURE:code"
 DIGEST = pack({"done": True})[0].digest
+PRODUCTS = [{"path": "a/b.txt", "sha256": "0" * 64, "size": 1}]
+MANIFEST = digest_of(manifest_of("alice", 1, [Product("a/b.txt", "0" * 64, 1)]))
 
 
 class Odd:
@@ -133,6 +136,10 @@ RESULT = [
     {"a": b"b"},
 ]
 SECONDS = [-1, math.nan, math.inf, True, "1", [1], 10**12]
+PATHS = [
+    *["", "/etc/passwd", "../x", "a/../b", "a/./b", "a//b", "a/", ".", "a\\b", "a\0b", "a\nb"],
+    *["x" * 513, "x" * 81, "ä" * 41, SURROGATE, 5, None, b"a"],
+]
 REQUIRED_ID = [*TASK_ID, None]
 REQUIRED_GENERATION = [*GENERATION, None]
 CURSOR = ["", "nonsense", "x" * 2000, "🙂", SURROGATE, "a\0b", 5, True, ["a"], b"a"]
@@ -210,6 +217,8 @@ GOOD: dict[str, dict[str, Any]] = {
         "evaluator": "lint",
         "passed": True,
     },
+    "list_promotions": {},
+    "settle_promotion": {"task_id": DONE, "generation": 1, "digest": MANIFEST},
     "get_policy": {},
     "set_policy": {},
     "sweep": {},
@@ -368,6 +377,19 @@ BAD: dict[str, list[Any]] = {
             {"spawn_depth": 10**20},
             {"ids": Odd()},
         ],
+        *[
+            {"products": url}
+            for url in (
+                *["", "x", "/folder", "file://host/x", "file:///", "file:///a/../b", "ftp://x/y"],
+                *[
+                    "s3://",
+                    "s3://key:secret@bucket/x",
+                    "s3://b?aws_secret_access_key=x",
+                    "s3://b#x",
+                ],
+                *["s3://b?endpoint_url=ftp://x", "gs://b?region=x", 5, True, ["s3://b"], SURROGATE],
+            )
+        ],
     ],
     "limits": [
         *[5, "x", ["max_concurrent_claims"], {"nonsense": 1}, {5: 1}],
@@ -455,12 +477,30 @@ BAD: dict[str, list[Any]] = {
     "until": INSTANT,
     **{
         f"{method} after": TEXT
-        for method in ("blocked", "list_refused_results", "list_sessions", "list_reviews")
+        for method in (
+            "blocked",
+            "list_refused_results",
+            "list_sessions",
+            "list_reviews",
+            "list_promotions",
+        )
     },
     **{
         f"{method} digest": ["nonsense", "../../../etc/passwd", "0" * 11, "A" * 64, *TEXT, None]
-        for method in ("approve_review", "reject_review", "report_evaluation")
+        for method in ("approve_review", "reject_review", "report_evaluation", "settle_promotion")
     },
+    "products": [
+        *[5, "x", {"a": 1}, [5], [None], [{}], [{"path": "a"}], [PRODUCTS]],
+        *[[PRODUCTS[0] | {"path": path}] for path in PATHS],
+        *[[PRODUCTS[0] | {"sha256": text}] for text in ("", "0" * 63, "G" * 64, 5, SURROGATE)],
+        *[[PRODUCTS[0] | {"size": size}] for size in (-1, "1", 1.5, True, None, 2**60)],
+        [PRODUCTS[0], PRODUCTS[0]],
+        [{"path": f"{number}", "sha256": "0" * 64, "size": 1} for number in range(257)],
+    ],
+    "state": ["", "pending", "DONE", SURROGATE, 5, True, b"PENDING", ["PENDING"]],
+    "failure": [*TEXT, "x" * 501, None],
+    "superseded": [5, "x", [5], [None], *[[path] for path in PATHS], ["a"] * 257],
+    "list_promotions task_id": TASK_ID,
     "commit": ["", "HEAD", "0" * 39, "G" * 40, 7, None, ["0" * 40]],
     "protected": [1, "yes", None],
     "digest": [
@@ -666,6 +706,8 @@ BAD: dict[str, list[Any]] = {
                 {"work_product_ref": 5},
                 {"operation_id": 5},
                 {"agent_id": "a/b"},
+                {"products": 5},
+                {"products": [{"path": "../x", "sha256": "0" * 64, "size": 1}]},
             )
         ],
         [{"task_id": MINE, "generation": 1}, {"task_id": "a/b", "generation": 1}],
@@ -696,7 +738,15 @@ WORDS: dict[str, tuple[str, ...]] = {
     "parent": ("task id", "parent"),
     "task_ids": ("task_ids", "task id"),
     "generations": ("generation", "task id"),
-    "results": ("result", "task id", "generation", "work_product_ref", "operation_id", "agent"),
+    "results": (
+        "product",
+        "result",
+        "task id",
+        "generation",
+        "work_product_ref",
+        "operation_id",
+        "agent",
+    ),
     "tasks": ("task", "new", "depend", *Task.__struct_fields__, "state", "generation"),
     "changes": (
         "changes",
@@ -713,6 +763,8 @@ WORDS: dict[str, tuple[str, ...]] = {
     "subtasks": ("subtask", "id", "title", "priority", "definition", "depends_on", "mapping"),
     "tracks": ("track", "purpose"),
     "set_policy tracks": ("track", "purpose"),
+    "products": ("product",),
+    "superseded": ("superseded", "product"),
     "after": ("cursor", "after"),
     "before": ("cursor", "before"),
     "digest": ("digest", "payload", "result"),
@@ -756,7 +808,10 @@ class Fleet:
         fleet.add_tasks(tasks=[MINE, FREE, DONE, SPLIT, REVIEWED])
         for task in (MINE, DONE, SPLIT):
             assert fleet.claim_task(task_id=task).success
-        assert fleet.submit_result(task_id=DONE, generation=1, result_data={"done": True}).accepted
+        fleet.set_policy(policy={"products": "s3://bucket/area"})
+        assert fleet.submit_result(
+            task_id=DONE, generation=1, result_data={"done": True}, products=PRODUCTS
+        ).accepted
         fleet.set_policy(agent_roles={"edges": {"code": {"evaluators": ["lint"]}}})
         assert fleet.claim_task(task_id=REVIEWED).success
         assert fleet.submit_result(

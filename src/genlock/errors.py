@@ -18,6 +18,9 @@ does.
     │   ├── TenantNotFound
     │   ├── KeyNotFound         no such key of this tenant
     │   ├── ResultNotFound      no such refused result, or no such payload
+    │   ├── ReviewNotFound      the task has no result that waits for a review
+    │   ├── PromotionNotFound   no result with products was accepted there
+    │   ├── ProductNotFound     no such asset, or no such draft
     │   ├── RouteNotFound       nothing at this path of the service that this caller may see
     │   └── StoreMissing        there is no store at this URL yet; says how to make one
     ├── NotAllowed              the record's state forbids this call (cancel a completed task, …)
@@ -187,6 +190,18 @@ class ReviewNotFound(NotFound):
     """The task has no result that waits for a review."""
 
     _try_next = (("genlock", "review", "list"),)
+
+
+class PromotionNotFound(NotFound):
+    """No result with products was accepted of this task at this generation."""
+
+    _try_next = (("genlock", "product", "list"),)
+
+
+class ProductNotFound(NotFound):
+    """There is no such asset, or no such draft."""
+
+    _try_next = (("genlock", "product", "list"),)
 
 
 class RouteNotFound(NotFound):

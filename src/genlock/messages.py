@@ -660,6 +660,11 @@ EVENTS: Final[dict[str, str]] = {
     ),
     "RESULT_ADOPTED": "a refused result became the result of {task}",
     "RESULT_DISCARDED": "a refused result of {task} was discarded",
+    "PROMOTION_REQUESTED": "the products of {task} at generation {generation} are to be promoted",
+    "PROMOTION_FAILED": (
+        "the products of {task} at generation {generation} were not promoted: {reason}"
+    ),
+    "PROMOTION_COMPLETED": "the products of {task} at generation {generation} were promoted",
     "SESSION_REGISTERED": "session {session_id} began",
     "SESSION_HEARTBEAT": "session {session_id} showed that it is alive",
     "SESSION_ENDED": "session {session_id} ended",

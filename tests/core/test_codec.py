@@ -19,9 +19,11 @@ from genlock.core import commands as c
 from genlock.core.agent_roles import AgentRoles, EdgeRule
 from genlock.core.events import Event
 from genlock.core.key_roles import Role
-from genlock.core.model import Record, SessionRecord
+from genlock.core.manifest import digest_of
+from genlock.core.model import Manifest, Product, Record, SessionRecord
 from genlock.core.policy import Policy
 from genlock.core.rules import evolve
+from genlock.core.task.relate import SYSTEM
 from genlock.errors import StoreCorrupt, StoreForeign
 from tests.core.world import START, World, by, content, key_of
 
@@ -74,6 +76,11 @@ def a_life() -> World:
             denials=(c.Denial("T", "s", "a", "DENIED_HELD", 2, world.now),),
         )
     )
+    manifest = Manifest("alice", 1, (Product("ä/b", "0" * 64, 1),))
+    promotion = key_of("T/1", keys.PROMOTION)
+    world.ask(c.RequestPromotion(promotion, SYSTEM, "T", 1, manifest, world.now))
+    world.ask(c.SettlePromotion(promotion, digest=digest_of(manifest), failure="törn"))
+    world.ask(c.SettlePromotion(promotion, digest=digest_of(manifest), superseded=("ä/b",)))
     world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))
     key = keys.access_key("abcdefgh2345")
     bound = c.CreateKey(

@@ -12,7 +12,18 @@ import pytest
 from genlock.core import events as e
 from genlock.core.agent_roles import AgentRoles
 from genlock.core.key_roles import Role
-from genlock.core.keys import ACCESS, COUNTER, KEY, PROJECT, REFUSED, SESSION, SETTLED, TASK, TENANT
+from genlock.core.keys import (
+    ACCESS,
+    COUNTER,
+    KEY,
+    PROJECT,
+    PROMOTION,
+    REFUSED,
+    SESSION,
+    SETTLED,
+    TASK,
+    TENANT,
+)
 from genlock.core.model import (
     AccessRecord,
     Act,
@@ -23,10 +34,13 @@ from genlock.core.model import (
     Hold,
     KeyRecord,
     KnownState,
+    Manifest,
     Process,
+    Product,
     ProgressLog,
     ProgressNote,
     ProjectRecord,
+    PromotionRecord,
     Record,
     RefusedRecord,
     Released,
@@ -41,6 +55,7 @@ from genlock.core.model import (
 from genlock.core.policy import PROFILES, Order, Policy, TenantLimits
 from genlock.core.reasons import (
     ClaimState,
+    PromotionState,
     RefusedState,
     ReleaseReason,
     ReviewCause,
@@ -52,6 +67,8 @@ from genlock.core.rules import evolve
 
 NOW = datetime(2026, 1, 4, 6, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
+
+MANIFEST = Manifest("alice", 1, (Product("a", "0" * 64, 1),))
 
 TASK_RECORD = TaskRecord(
     task=Task(id="T", title="a task", assigned_to="alice", assigned_at=NOW),
@@ -139,11 +156,15 @@ RECORDS: dict[str, Record] = {
         RefusedState.ADOPTED,
         "p",
         "s3://T",
+        MANIFEST,
     ),
     PROJECT: ProjectRecord(
         "shop", NOW, NOW, Policy(), {"A": "first"}, 4, AgentRoles({"coder": ("code",)})
     ),
     TENANT: TenantRecord("acme", NOW, NOW, "local", PROFILES["local"]),
+    PROMOTION: PromotionRecord(
+        "T", 1, MANIFEST, NOW, NOW, PromotionState.FAILED, "no such draft", ("a",)
+    ),
     COUNTER: CounterRecord("global", 9, NOW, 3),
     ACCESS: AccessRecord("host/1", NOW, {"T": 3}),
     SETTLED: SettledRecord("c1", NOW),
@@ -218,6 +239,8 @@ CHANGES: dict[type, tuple[str, str]] = {
     e.SubtasksSpawned: (TASK, "task children spawning spawn_mode claim released failures act acts"),
     e.ResultAdopted: (REFUSED, "state"),
     e.ResultDiscarded: (REFUSED, "state data payload payload_id"),
+    e.PromotionFailed: (PROMOTION, "state reason"),
+    e.PromotionCompleted: (PROMOTION, "state reason superseded"),
     e.SessionRegistered: (
         SESSION,
         "user agent_type process heartbeat_at ended_at metadata implied orphan_seconds",
@@ -235,7 +258,7 @@ CHANGES: dict[type, tuple[str, str]] = {
 }
 """What each event means to change in a record that exists, besides the time of its last event."""
 
-FIRST = {e.TaskAdded, e.ResultRejected, e.KeyCreated}
+FIRST = {e.TaskAdded, e.ResultRejected, e.PromotionRequested, e.KeyCreated}
 """These begin a record and never meet one."""
 
 GIVEN: dict[str, Any] = {

@@ -18,12 +18,16 @@ from genlock.core import keys
 from genlock.core.agent_roles import AgentRoles, EdgeRule
 from genlock.core.decision import Decision
 from genlock.core.key_roles import Role
+from genlock.core.manifest import digest_of
 from genlock.core.model import (
     AccessRecord,
     CounterRecord,
     KeyRecord,
+    Manifest,
     Process,
+    Product,
     ProjectRecord,
+    PromotionRecord,
     Record,
     RefusedRecord,
     SessionRecord,
@@ -1005,6 +1009,12 @@ CREATE = c.CreateKey(K, name="ci", tenant="acme", role=Role.AGENT, digest="first
 LAPTOP = c.Caller("s1", "alice", process=Process("laptop", "boot", 7, 100))
 KEEP = c.KeepRefused(R, HOLDER, "T", 1, 2, "STALE_GENERATION", content("late"), "wp-T-gen1-abc")
 OF_REVIEW = replace(KEEP, reason=REVIEW_REJECTED)
+MANIFEST = Manifest("alice", 1, (Product("a", "0" * 64, 1),))
+OTHER_MANIFEST = Manifest("alice", 1, (Product("a", "1" * 64, 1),))
+Q = key_of("T/3", keys.PROMOTION)
+REQUEST = c.RequestPromotion(Q, task="T", generation=3, manifest=MANIFEST, accepted_at=START)
+COMPLETE = c.SettlePromotion(Q, digest=digest_of(MANIFEST))
+FAIL = replace(COMPLETE, failure="torn")
 DENIED = c.Denial("T", "s2", "bob", "DENIED_BLOCKED", 3, START)
 DENIED_ALSO = c.Denial("T", "s2", "bob", "DENIED_HELD", 1, START)
 
@@ -1020,6 +1030,16 @@ _REFUSED_COMMANDS: dict[str, c.Command] = {
     "keep what a review rejected": OF_REVIEW,
     "adopt": c.MarkAdopted(R),
     "discard": c.DiscardRefused(R),
+}
+_PROMOTION_COMMANDS: dict[str, c.Command] = {
+    "request": REQUEST,
+    "request with another manifest": replace(REQUEST, manifest=OTHER_MANIFEST, generation=4),
+    "complete": COMPLETE,
+    "complete but for a path": replace(COMPLETE, superseded=("a",)),
+    "complete another manifest": replace(COMPLETE, digest=digest_of(OTHER_MANIFEST)),
+    "fail": FAIL,
+    "fail for another reason": replace(FAIL, failure="gone"),
+    "fail another manifest": replace(FAIL, digest=digest_of(OTHER_MANIFEST)),
 }
 _COUNTER_COMMANDS: dict[str, c.Command] = {
     f"take {n}": c.TakeIds(N, prefix="T", count=n) for n in (1, 3, 0)
@@ -1087,6 +1107,10 @@ OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
         (OF_REVIEW, c.DiscardRefused(R)),
         _REFUSED_COMMANDS,
     ),
+    "promotion, absent": ((), _PROMOTION_COMMANDS),
+    "promotion, pending": ((REQUEST,), _PROMOTION_COMMANDS),
+    "promotion, failed": ((REQUEST, FAIL), _PROMOTION_COMMANDS),
+    "promotion, promoted": ((REQUEST, COMPLETE), _PROMOTION_COMMANDS),
     "counter, absent": ((), _COUNTER_COMMANDS),
     "counter at 7": ((c.TakeIds(N, prefix="T", count=7),), _COUNTER_COMMANDS),
     "project, absent": ((), _PROJECT_COMMANDS),
@@ -1149,6 +1173,32 @@ UNCHANGED: adopt
 KEPT [RESULT_REJECTED] KEPT "late": keep
 DISCARDED: keep what a review rejected, discard
 UNCHANGED: adopt
+
+## promotion, absent
+PENDING [PROMOTION_REQUESTED] T/3 PENDING 0: request
+PENDING [PROMOTION_REQUESTED] T/4 PENDING 1: request with another manifest
+!PromotionNotFound: complete, complete but for a path, complete another manifest, fail,
+    fail for another reason, fail another manifest
+
+## promotion, pending
+PENDING: request, request with another manifest
+PROMOTED [PROMOTION_COMPLETED] T/3 PROMOTED 0: complete
+PROMOTED [PROMOTION_COMPLETED] T/3 PROMOTED a 0: complete but for a path
+FAILED [PROMOTION_FAILED] T/3 FAILED torn 0: fail
+FAILED [PROMOTION_FAILED] T/3 FAILED gone 0: fail for another reason
+!NotAllowed: complete another manifest, fail another manifest
+
+## promotion, failed
+FAILED: request, request with another manifest, fail
+PROMOTED [PROMOTION_COMPLETED] T/3 PROMOTED 0: complete
+PROMOTED [PROMOTION_COMPLETED] T/3 PROMOTED a 0: complete but for a path
+FAILED [PROMOTION_FAILED] T/3 FAILED gone 0: fail for another reason
+!NotAllowed: complete another manifest, fail another manifest
+
+## promotion, promoted
+PROMOTED: request, request with another manifest, complete, complete but for a path, fail,
+    fail for another reason
+!NotAllowed: complete another manifest, fail another manifest
 
 ## counter, absent
 1 [IDS_TAKEN] T 1: take 1
@@ -1264,9 +1314,8 @@ def shown_other(world: World, command: c.Command) -> str:
     except GenlockError as error:
         return f"!{type(error).__name__}"
     after = world.cell(command.key).record
-    outcome = (
-        decision.outcome.state if isinstance(decision.outcome, RefusedRecord) else decision.outcome
-    )
+    stated = (RefusedRecord, PromotionRecord)
+    outcome = decision.outcome.state if isinstance(decision.outcome, stated) else decision.outcome
     outcome = outcome if isinstance(outcome, (str, int)) else "SETTINGS"
     if not decision.events:
         assert after == before
@@ -1286,6 +1335,10 @@ def summary(record: Record) -> str:
             )
         case RefusedRecord():
             return f"{record.state} {bytes(record.data).decode()}"
+        case PromotionRecord():
+            words = [record.state, record.reason, *record.superseded]
+            files = [each.sha256[0] for each in record.manifest.files]
+            return " ".join([f"{record.task}/{record.generation}", *filter(None, words), *files])
         case CounterRecord():
             return f"{record.prefix} {record.value}"
         case ProjectRecord():

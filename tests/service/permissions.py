@@ -57,6 +57,7 @@ OPERATIONS = (
     Operation("preview_next", "GET", "claim-next", "observer"),
     Operation("list_reviews", "GET", "reviews", "observer"),
     Operation("get_review", "GET", "tasks/{task_id}/review", "observer"),
+    Operation("list_promotions", "GET", "promotions", "observer"),
     Operation("blocked", "GET", "blocked", "observer"),
     Operation("list_refused_results", "GET", "refused", "observer"),
     Operation("track_progress", "GET", "progress", "observer"),
@@ -88,6 +89,7 @@ OPERATIONS = (
     Operation("discard_result", "POST", "tasks/{task_id}/discard", "operator"),
     Operation("approve_review", "POST", "tasks/{task_id}/approve", "operator"),
     Operation("reject_review", "POST", "tasks/{task_id}/reject", "operator"),
+    Operation("settle_promotion", "POST", "tasks/{task_id}/promotion", "operator"),
     Operation("set_policy", "PATCH", "policy", "operator"),
     Operation("sweep", "POST", "sweep", "operator"),
     # Admins

@@ -59,6 +59,7 @@ FREE_FORM = [
     "get_activity",
 ]
 FREE_FORM += ["set_tenant", "create_key", "rotate_key"]
+FREE_FORM += ["submit_result", "batch_submit", "settle_promotion"]  # paths, and an area for them
 FREE_FORM += ["renew_lease", "release_claim"]  # the generation has two names, and needs one of them
 """What these take is told in words: a definition, a plan, a cursor. What their schema admits may
 still be refused for what it says."""

@@ -169,12 +169,25 @@ def test_an_example_is_accepted_as_it_stands(route: Route, service: Service) -> 
         ):
             client.post(f"tasks/{TASK}/claim", json=REQUESTS["claim_task"]).raise_for_status()
         body = REQUESTS[route.name]
-        if "digest" in body:
-            body = body | _in_review(client)
         task = "FEATURE:code" if "digest" in body else TASK
+        if route.name == "settle_promotion":
+            body, task = body | _promotion(client), TASK
+        elif "digest" in body:
+            body = body | _in_review(client)
         path = route.path.format(task_id=task, session_id=SESSION)
         answer = client.request(route.method, path, json=body)
     assert answer.status_code == 200, answer.text
+
+
+def _promotion(client: Any) -> dict[str, Any]:
+    """Has a result with a product accepted; what names its promotion."""
+    client.patch("policy", json={"policy": {"products": "s3://bucket"}}).raise_for_status()
+    client.post(f"tasks/{TASK}/claim", json=REQUESTS["claim_task"]).raise_for_status()
+    product = {"path": "a.txt", "sha256": "0" * 64, "size": 1}
+    body = REQUESTS["submit_result"] | {"products": [product]}
+    client.post(f"tasks/{TASK}/submit", json=body).raise_for_status()
+    (waiting,) = client.get("promotions").raise_for_status().json()
+    return {"generation": waiting["generation"], "digest": waiting["digest"]}
 
 
 def _in_review(client: Any) -> dict[str, Any]:

@@ -414,6 +414,12 @@ def review_not_found(at: Place) -> httpx2.Response:
     return at.client.get(f"tasks/{T}/review")
 
 
+def promotion_not_found(at: Place) -> httpx2.Response:
+    at.add()
+    body = {"generation": 1, "digest": "0" * 64}
+    return at.client.post(f"tasks/{T}/promotion", json=body)
+
+
 def task_not_found(at: Place) -> httpx2.Response:
     return at.claim()
 
@@ -558,6 +564,7 @@ ERRORS: dict[str, tuple[Story, int]] = {
     "KIND_REFUSED": (kind_refused, 415),
     "HOST_REFUSED": (host_refused, 421),
     "REVIEW_NOT_FOUND": (review_not_found, 404),
+    "PROMOTION_NOT_FOUND": (promotion_not_found, 404),
     "TASK_NOT_FOUND": (task_not_found, 404),
     "SESSION_NOT_FOUND": (session_not_found, 404),
     "RESULT_NOT_FOUND": (result_not_found, 404),
@@ -587,6 +594,7 @@ ERRORS: dict[str, tuple[Story, int]] = {
 NOT_REACHED = {
     "GENLOCK_ERROR": "the root of the tree; what nobody foresaw is said with its code, as a 500",
     "NOT_FOUND": "what is missing is always of some kind",
+    "PRODUCT_NOT_FOUND": "raised by those who open the area; the service hands out no products",
     "CLAIM_DENIED": "raised by `require()` alone, from an answer",
     "SERVICE_ERROR": "raised by clients alone",
     "SERVICE_UNREACHABLE": "raised by clients alone",

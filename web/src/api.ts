@@ -333,7 +333,7 @@ export interface BatchRenew {
   session_id?: string | null;
 }
 export interface BatchSubmit {
-  results: ({ task_id: string; generation: number; result_data: unknown; work_product_ref: string; operation_id: string | null; agent_id: string | null })[];
+  results: ({ task_id: string; generation: number; result_data: unknown; work_product_ref: string; operation_id: string | null; agent_id: string | null; products: ({ path: string; sha256: string; size: number })[] })[];
   session_id?: string | null;
 }
 /** One line of `blocked`. */
@@ -648,6 +648,12 @@ export interface Lineage {
   generations: (ClaimHistory)[];
   refused: (TaskResult)[];
 }
+/** The products of one result, and where their drafts are. */
+export interface Manifest {
+  agent: string;
+  generation: number;
+  files: (Product)[];
+}
 /** What happened within one minute. */
 export interface MinuteCounts {
   at: string;
@@ -758,6 +764,12 @@ export interface Process {
   started: number;
   namespace?: string;
 }
+/** A file that was made for a task, by its content. */
+export interface Product {
+  path: string;
+  sha256: string;
+  size: number;
+}
 /** How far a track is. */
 export interface Progress {
   completed: number;
@@ -784,6 +796,20 @@ export interface ProgressResult {
 }
 /** A refusal: the answer, and a problem's members. */
 export type ProgressResultRefused = ProgressResult & { type: string; title: string; status: number; detail: string; message: string; try_next: ((string)[])[] };
+/** The products of an accepted result, and how far they are. */
+export interface PromotionInfo {
+  task_id: string;
+  generation: number;
+  state: PromotionState;
+  manifest: Manifest;
+  digest: string;
+  accepted_at: string;
+  updated_at: string;
+  reason: string;
+  superseded: (string)[];
+}
+/** How far the products of an accepted result are. */
+export type PromotionState = "FAILED" | "PENDING" | "PROMOTED";
 /** The answer to a git repository that asks whether to take a push. */
 export type PushReason = "ALLOWED" | "CLAIM_OVERDUE" | "FROZEN" | "FUTURE_GENERATION" | "NOT_ACCEPTED" | "NO_CLAIM" | "STALE_GENERATION" | "UNKNOWN_TASK";
 /** May a git repository take this commit? */
@@ -929,6 +955,7 @@ export interface ReviewInfo {
   inputs_changed: (string)[];
   result_data: unknown;
   reference: string;
+  manifest: Manifest | null;
 }
 /** The answer to a reviewer's or an evaluator's act. */
 export type ReviewReason = "APPROVED" | "CHILDREN_UNFINISHED" | "EVALUATED" | "FOUR_EYES" | "REJECTED" | "STALE_REVIEW";
@@ -1054,7 +1081,7 @@ export interface SessionMemory {
   track_progress: Record<string, Progress>;
 }
 export interface SetPolicy {
-  policy?: { order: "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor" } | null;
+  policy?: { order: "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor"; products: string | null; draft_retention_days: number } | null;
   tracks?: Record<string, string> | null;
   agent_roles?: Record<string, unknown> | null;
   profile?: "local" | "default" | "enterprise" | null;
@@ -1072,6 +1099,12 @@ export interface Settings {
   tracks: Record<string, string>;
   agent_roles: Record<string, unknown>;
   has_own_tracks: boolean;
+}
+export interface SettlePromotion {
+  generation: number;
+  digest: string;
+  failure?: string;
+  superseded?: (string)[];
 }
 /** How spawned subtasks follow each other. */
 export type SpawnMode = "fan-out-fan-in" | "parallel" | "sequential";
@@ -1119,6 +1152,7 @@ export interface SubmitResult {
   work_product_ref?: string;
   operation_id?: string | null;
   evaluations?: Record<string, boolean> | null;
+  products?: ({ path: string; sha256: string; size: number })[] | null;
 }
 export interface Sweep {
 }
@@ -1238,6 +1272,7 @@ export interface TaskResult {
   adopted_generation: number | null;
   adopted_session: string | null;
   reference: string;
+  manifest: Manifest | null;
 }
 /** A task as one row of a list. */
 export interface TaskRow {
@@ -1360,6 +1395,9 @@ export const EVENTS = [
   "RESULT_REJECTED",
   "RESULT_ADOPTED",
   "RESULT_DISCARDED",
+  "PROMOTION_REQUESTED",
+  "PROMOTION_FAILED",
+  "PROMOTION_COMPLETED",
   "SESSION_REGISTERED",
   "SESSION_HEARTBEAT",
   "SESSION_ENDED",
@@ -1436,6 +1474,8 @@ export const ROUTES = {
   discard_result: ["POST", "/v1/{tenant}/{project}/tasks/{task_id}/discard"],
   approve_review: ["POST", "/v1/{tenant}/{project}/tasks/{task_id}/approve"],
   reject_review: ["POST", "/v1/{tenant}/{project}/tasks/{task_id}/reject"],
+  list_promotions: ["GET", "/v1/{tenant}/{project}/promotions"],
+  settle_promotion: ["POST", "/v1/{tenant}/{project}/tasks/{task_id}/promotion"],
   set_policy: ["PATCH", "/v1/{tenant}/{project}/policy"],
   sweep: ["POST", "/v1/{tenant}/{project}/sweep"],
   create_key: ["POST", "/v1/{tenant}/_/keys"],
@@ -1466,7 +1506,7 @@ export interface Operations {
   list_tasks: { takes: { states?: ("BACKLOG" | "PENDING" | "BLOCKED" | "IN_PROGRESS" | "IN_REVIEW" | "COMPLETED" | "CANCELLED" | "HELD")[]; tracks?: (string)[]; agent_id?: string; session_id?: string; tag?: string; text?: string; sort?: "order" | "priority" | "updated" | "state" | "id"; reverse?: boolean; limit?: number; after?: string }; answers: TaskPage };
   get_overview: { takes: { limit?: number }; answers: Overview };
   get_activity: { takes: { since?: string; until?: string; agent_id?: string; limit?: number }; answers: Activity };
-  search_events: { takes: { task_id?: string; agent_id?: string; session_id?: string; user_id?: string; types?: ("TASK_ADDED" | "TASK_EDITED" | "TASK_REORDERED" | "TASK_DUE" | "CLAIM_ACQUIRED" | "LEASE_RENEWED" | "PROGRESS_REPORTED" | "CLAIM_RELEASED" | "CLAIM_EXPIRED" | "CLAIM_ORPHANED" | "CLAIM_STALE" | "CLAIM_SUPERSEDED" | "EXTERNAL_CHANGE" | "TASK_ASSIGNED" | "ASSIGNMENT_LAPSED" | "RESULT_ACCEPTED" | "CONVERGENCE_ESCALATED" | "EVALUATION_REPORTED" | "REVIEW_REJECTED" | "TASK_RESET" | "TASK_CANCELLED" | "TASK_HELD" | "TASK_REOPENED" | "DEPENDENCY_MET" | "DEPENDENCY_CANCELLED" | "DEPENDENCY_REOPENED" | "CHILD_ADDED" | "CHILD_FINISHED" | "CHILD_REOPENED" | "CHILD_ID_TAKEN" | "CHILDREN_ANNOUNCED" | "SUBTASKS_SPAWNED" | "RESULT_REJECTED" | "RESULT_ADOPTED" | "RESULT_DISCARDED" | "SESSION_REGISTERED" | "SESSION_HEARTBEAT" | "SESSION_ENDED" | "IDS_TAKEN" | "PROJECT_CHANGED" | "EPOCH_RAISED" | "TENANT_CHANGED" | "CLAIM_DENIED" | "SETTLED" | "KEY_CREATED" | "KEY_ROTATED" | "KEY_REVOKED")[]; before?: string; limit?: number }; answers: EventPage };
+  search_events: { takes: { task_id?: string; agent_id?: string; session_id?: string; user_id?: string; types?: ("TASK_ADDED" | "TASK_EDITED" | "TASK_REORDERED" | "TASK_DUE" | "CLAIM_ACQUIRED" | "LEASE_RENEWED" | "PROGRESS_REPORTED" | "CLAIM_RELEASED" | "CLAIM_EXPIRED" | "CLAIM_ORPHANED" | "CLAIM_STALE" | "CLAIM_SUPERSEDED" | "EXTERNAL_CHANGE" | "TASK_ASSIGNED" | "ASSIGNMENT_LAPSED" | "RESULT_ACCEPTED" | "CONVERGENCE_ESCALATED" | "EVALUATION_REPORTED" | "REVIEW_REJECTED" | "TASK_RESET" | "TASK_CANCELLED" | "TASK_HELD" | "TASK_REOPENED" | "DEPENDENCY_MET" | "DEPENDENCY_CANCELLED" | "DEPENDENCY_REOPENED" | "CHILD_ADDED" | "CHILD_FINISHED" | "CHILD_REOPENED" | "CHILD_ID_TAKEN" | "CHILDREN_ANNOUNCED" | "SUBTASKS_SPAWNED" | "RESULT_REJECTED" | "RESULT_ADOPTED" | "RESULT_DISCARDED" | "PROMOTION_REQUESTED" | "PROMOTION_FAILED" | "PROMOTION_COMPLETED" | "SESSION_REGISTERED" | "SESSION_HEARTBEAT" | "SESSION_ENDED" | "IDS_TAKEN" | "PROJECT_CHANGED" | "EPOCH_RAISED" | "TENANT_CHANGED" | "CLAIM_DENIED" | "SETTLED" | "KEY_CREATED" | "KEY_ROTATED" | "KEY_REVOKED")[]; before?: string; limit?: number }; answers: EventPage };
   get_task_state: { takes: {  }; answers: TaskState };
   check_push: { takes: { generation: number; commit: string; protected?: boolean }; answers: PushVerdict };
   get_claim_history: { takes: {  }; answers: (ClaimHistory)[] };
@@ -1508,6 +1548,8 @@ export interface Operations {
   discard_result: { takes: DiscardResult; answers: null };
   approve_review: { takes: ApproveReview; answers: ReviewResult };
   reject_review: { takes: RejectReview; answers: ReviewResult };
+  list_promotions: { takes: { task_id?: string; state?: "PENDING" | "FAILED" | "PROMOTED"; limit?: number; after?: string }; answers: (PromotionInfo)[] };
+  settle_promotion: { takes: SettlePromotion; answers: PromotionInfo };
   set_policy: { takes: SetPolicy; answers: Settings };
   sweep: { takes: Sweep; answers: SweepResult };
   create_key: { takes: CreateKey; answers: NewKey };

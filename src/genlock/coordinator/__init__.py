@@ -19,6 +19,7 @@ from genlock.coordinator.drivers import asynchronous, synchronous
 from genlock.coordinator.key_ops import Access
 from genlock.coordinator.operator_ops import Operating
 from genlock.coordinator.plan_ops import Plans
+from genlock.coordinator.promotion_ops import Promoting
 from genlock.coordinator.read_ops import ReadOps, watch
 from genlock.coordinator.review_ops import Reviewing
 from genlock.coordinator.session_ops import Sessions
@@ -43,6 +44,7 @@ class Operations(
     Operating,
     BulkActs,
     Reviewing,
+    Promoting,
     Sessions,
     Access,
 ):
@@ -185,6 +187,8 @@ class Coordinator(WorkerMethods, Connection):
     approve_review = synchronous(Operations.approve_review)
     reject_review = synchronous(Operations.reject_review)
     report_evaluation = synchronous(Operations.report_evaluation)
+    list_promotions = synchronous(Operations.list_promotions)
+    settle_promotion = synchronous(Operations.settle_promotion)
     get_policy = synchronous(Operations.get_policy)
     set_policy = synchronous(Operations.set_policy)
     sweep = synchronous(Operations.sweep)
@@ -290,6 +294,8 @@ class AsyncCoordinator(AsyncWorkerMethods, Connection):
     approve_review = asynchronous(Operations.approve_review)
     reject_review = asynchronous(Operations.reject_review)
     report_evaluation = asynchronous(Operations.report_evaluation)
+    list_promotions = asynchronous(Operations.list_promotions)
+    settle_promotion = asynchronous(Operations.settle_promotion)
     get_policy = asynchronous(Operations.get_policy)
     set_policy = asynchronous(Operations.set_policy)
     sweep = asynchronous(Operations.sweep)

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from genlock.core import codec
 from genlock.core.agent_roles import check_role_name
 from genlock.core.commands import EMPTY_RESULTS, SHORTEST_DIGEST, Content
 from genlock.core.fields import describe_value
-from genlock.core.model import NO_DATA
+from genlock.core.manifest import digest_with, manifest_of
+from genlock.core.model import NO_DATA, Manifest, Product
 from genlock.core.names import as_plain, check_agent, check_session, check_track, shown
 from genlock.core.policy import MAX_INLINE_RESULT_BYTES, PROFILES
 from genlock.core.reasons import Status
-from genlock.errors import BadArgument
+from genlock.errors import BadArgument, ResultTooLarge
+from genlock.typed_json import convert
 
 if TYPE_CHECKING:
     from genlock.reads.task_rows import Sorting, TaskFilter
@@ -441,6 +444,35 @@ def pack(result_data: Any) -> tuple[Content, bytes]:
         digest, len(data), NO_DATA if payload else Raw(data), payload, empty=data in EMPTY_RESULTS
     )
     return content, data
+
+
+def check_products(value: Any, agent: str, generation: int) -> Manifest | None:
+    """The products of a result, each a mapping with path, sha256 and size; None if there are
+    none."""
+    found: list[Product] = []
+    if value is None:
+        return None
+    for entry in check_items("products", value):
+        try:
+            found.append(entry if isinstance(entry, Product) else convert(entry, Product))
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadArgument(
+                "each of products has path, sha256 and size, as `product put` answers them: "
+                f"{error}"
+            ) from None
+    return manifest_of(agent, generation, found) if found else None
+
+
+def pack_with_products(content: Content, data: bytes, manifest: Manifest) -> Content:
+    """The same with its products, which its digest covers as well. The bytes of a large result lie
+    under the digest that is theirs alone, so there is none with products."""
+    if content.payload:
+        raise ResultTooLarge(
+            f"the result has {content.size:,} bytes, with products at most "
+            f"{MAX_INLINE_RESULT_BYTES:,}; put the large part as a product, too"
+        )
+    digest = digest_with(data, manifest)
+    return replace(content, digest=digest, empty=False, manifest=manifest)
 
 
 def _json(name: str, value: Any, encode: Callable[[Any], str] | None = None) -> bytes:

@@ -436,6 +436,7 @@ class Operating(Base):
                     refused.data,
                     refused.payload,
                     reference=refused.reference,
+                    manifest=refused.manifest,
                 )
             )
             if not content.payload:

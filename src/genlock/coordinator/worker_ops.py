@@ -25,17 +25,20 @@ from genlock.coordinator.arguments import (
     check_mapping,
     check_number,
     check_operation,
+    check_products,
     check_role,
     check_text,
     check_tracks,
     one_generation,
     pack,
+    pack_with_products,
     plain,
 )
 from genlock.coordinator.base import Base
 from genlock.coordinator.drivers import Ask, Read, Script
 from genlock.core import commands as c
 from genlock.core.keys import project_key
+from genlock.core.model import NO_AGENT
 from genlock.core.reasons import ReleaseReason
 from genlock.core.results import (
     ClaimResult,
@@ -190,6 +193,7 @@ class Working(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
         evaluations: Mapping[str, bool] | None = None,
+        products: Sequence[Mapping[str, Any]] | None = None,
     ) -> Script[SubmissionResult]:
         """Hand in the result. It counts if the generation is still the highest, or waits for a
         review; if not, it is refused and kept.
@@ -197,7 +201,9 @@ class Working(Base):
         `work_product_ref` says where the work itself lies: a commit, a file, an address. It is
         shown as the result's `reference`, beside the generated name.
 
-        `evaluations` says by name which evaluators of the task's edge have passed."""
+        `evaluations` says by name which evaluators of the task's edge have passed. `products` lists
+        the drafts that belong to the result, each with path, sha256 and size: an acceptance
+        promotes exactly these."""
         command, data = self._submission(
             tenant_id,
             project_id,
@@ -209,6 +215,7 @@ class Working(Base):
             work_product_ref,
             operation_id,
             evaluations,
+            products,
         )
         command = yield from self._with_agent(command)
         if not command.content.payload:
@@ -327,6 +334,7 @@ class Working(Base):
                 entry.get("work_product_ref", ""),
                 entry.get("operation_id"),
                 entry.get("evaluations"),
+                entry.get("products"),
             )
             command = yield from self._with_agent(command)
             if command.content.payload:
@@ -345,13 +353,30 @@ class Working(Base):
 
     def _with_agent(self, command: c.SubmitResult) -> Script[c.SubmitResult]:
         """A refused result names its agent, too: if the caller did not, the claim does."""
-        by = command.by
+        by, manifest = command.by, command.content.manifest
+        if manifest is not None:
+            yield Read(lambda: self._check_area(command.key.place))
         if by.agent:
             return command
         agent: str = yield Read(
             lambda: claims.claiming_agent(self.reader, command.key, by.session, command.generation)
         )
-        return replace(command, by=replace(by, agent=agent)) if agent else command
+        if not agent:
+            if manifest is not None:
+                raise BadArgument(NO_AGENT)
+            return command
+        command = replace(command, by=replace(by, agent=agent))
+        if manifest is None:
+            return command
+        manifest = replace(manifest, agent=agent)
+        return replace(command, content=replace(command.content, manifest=manifest))
+
+    def _check_area(self, place: tuple[str, str]) -> None:
+        if not self.reader.settings(place).policy.products:
+            raise BadArgument(
+                f"project {place[1]!r} has no area for products, so there are no drafts to accept; "
+                "name one, type: genlock policy set products=file:///folder"
+            )
 
     def _submission(
         self,
@@ -365,16 +390,21 @@ class Working(Base):
         work_product_ref: str,
         operation_id: str | None,
         evaluations: Mapping[str, bool] | None,
+        products: Sequence[Mapping[str, Any]] | None,
     ) -> tuple[c.SubmitResult, bytes]:
         content, data = pack(result_data)
+        caller, generation = self.caller(session_id, agent_id), check_generation(generation)
+        manifest = check_products(products, caller.agent, generation)
+        if manifest is not None:
+            content = pack_with_products(content, data, manifest)
         content = payloads.owned(content)
         if work_product_ref != "":
             reference = check_text("work_product_ref", work_product_ref, LONGEST_REFERENCE)
             content = replace(content, reference=reference)
         command = c.SubmitResult(
             self.task_key(tenant_id, project_id, task_id),
-            self.caller(session_id, agent_id),
-            check_generation(generation),
+            caller,
+            generation,
             content,
             check_operation(operation_id) if operation_id is not None else "",
             check_evaluations(evaluations) if evaluations is not None else {},
@@ -409,6 +439,7 @@ _OF_A_RESULT: Final = frozenset(
         "operation_id",
         "agent_id",
         "evaluations",
+        "products",
     }
 )
 

@@ -101,6 +101,7 @@ _RECORDS: Final[dict[str, type[model.Record]]] = {
     keys.TASK: model.TaskRecord,
     keys.SESSION: model.SessionRecord,
     keys.REFUSED: model.RefusedRecord,
+    keys.PROMOTION: model.PromotionRecord,
     keys.COUNTER: model.CounterRecord,
     keys.PROJECT: model.ProjectRecord,
     keys.TENANT: model.TenantRecord,

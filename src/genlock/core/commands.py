@@ -11,7 +11,7 @@ from msgspec import Raw, Struct
 from genlock.core.agent_roles import AgentRoles
 from genlock.core.key_roles import EVERYWHERE, Role
 from genlock.core.keys import Key
-from genlock.core.model import NO_DATA, NOBODY, Actor, Process, Task
+from genlock.core.model import NO_DATA, NOBODY, Actor, Manifest, Process, Task
 from genlock.core.policy import Order
 from genlock.core.reasons import ReleaseReason, SpawnMode, Status
 
@@ -51,6 +51,8 @@ class Content(Struct, frozen=True, gc=False):
     payload_id: str = ""
     reference: str = ""
     """Where the work lies, in the author's words: a commit, a file, an address."""
+    manifest: Manifest | None = None
+    """Its products. The digest covers them."""
 
 
 EMPTY_RESULTS = frozenset({b"{}", b"[]", b'""', b"null"})
@@ -273,6 +275,25 @@ class MarkAdopted(Command, frozen=True):
 
 class DiscardRefused(Command, frozen=True):
     pass
+
+
+class RequestPromotion(Command, frozen=True):
+    """The result of a task was accepted with these products."""
+
+    task: str = ""
+    generation: int = 0
+    manifest: Manifest = Manifest("", 0, ())
+    accepted_at: datetime | None = None
+
+
+class SettlePromotion(Command, frozen=True):
+    """The products were promoted, or cannot be."""
+
+    digest: str = ""
+    """Of the manifest that the promoter has worked on."""
+    failure: str = ""
+    """Why they cannot be promoted; empty if they were."""
+    superseded: tuple[str, ...] = ()
 
 
 class RegisterSession(Command, frozen=True):

@@ -21,6 +21,7 @@ from genlock.core.model import (
     Evaluation,
     Holder,
     KnownState,
+    Manifest,
     Process,
     Task,
 )
@@ -246,6 +247,8 @@ class HandedIn(Occurrence, frozen=True, kw_only=True):
     """Which payload: the digits in its name, which no other result has."""
     reference: str = ""
     """Where the work lies, in the author's words."""
+    manifest: Manifest | None = None
+    """Its products."""
     remembers: int = 0
     """Of an adoption by an operator, which the record remembers like its other acts: how many
     before this one it still knows."""
@@ -303,6 +306,8 @@ class ReviewRejected(Occurrence, frozen=True):
     adopted_session: str | None = None
     reference: str = ""
     """Where the work lies, in the author's words."""
+    manifest: Manifest | None = None
+    """Its products."""
 
 
 class TaskReset(RightTaken, frozen=True):
@@ -436,6 +441,8 @@ class ResultRejected(Occurrence, frozen=True):
     """Which payload: the digits in its name, which no other result has."""
     reference: str = ""
     """Where the work lies, in the author's words."""
+    manifest: Manifest | None = None
+    """Its products."""
 
 
 class ResultAdopted(Occurrence, frozen=True):
@@ -444,6 +451,28 @@ class ResultAdopted(Occurrence, frozen=True):
 
 class ResultDiscarded(Occurrence, frozen=True):
     """Someone decided that a refused result is not needed."""
+
+
+class PromotionRequested(Occurrence, frozen=True):
+    """A result was accepted with these products; this is the first event of its own record."""
+
+    manifest: Manifest
+    accepted_at: datetime
+    """When: of two acceptances that promote the same path the later one counts."""
+
+
+class PromotionFailed(Occurrence, frozen=True):
+    """The products cannot be promoted as they are: a draft is missing, or is not what was
+    accepted."""
+
+    reason: str
+
+
+class PromotionCompleted(Occurrence, frozen=True):
+    """The products are the assets of their paths."""
+
+    superseded: tuple[str, ...] = ()
+    """Paths whose asset came from a later acceptance already, and stayed."""
 
 
 class SessionRegistered(Occurrence, frozen=True):
@@ -591,6 +620,9 @@ Event: TypeAlias = (
     | ResultRejected
     | ResultAdopted
     | ResultDiscarded
+    | PromotionRequested
+    | PromotionFailed
+    | PromotionCompleted
     | SessionRegistered
     | SessionHeartbeat
     | SessionEndedEvent

@@ -21,11 +21,12 @@ TENANT = "tenant"
 ACCESS = "access"
 SETTLED = "settled"
 KEY = "key"
+PROMOTION = "promotion"
 
 PAYLOAD = "payload"
 """Of no record: where the bytes of a large result lie."""
 
-KINDS = (TASK, SESSION, REFUSED, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY)
+KINDS = (TASK, SESSION, REFUSED, PROMOTION, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY)
 
 
 class Key(NamedTuple):
@@ -76,3 +77,8 @@ def payload_task(key: Key) -> str:
 def refused_id(task: str, generation: int, session: str, digest: str) -> str:
     """The name of a refused result, the same however often the same thing is submitted."""
     return f"{task}/{generation}/{session}/{digest[:16]}"
+
+
+def promotion_id(task: str, generation: int) -> str:
+    """The name of a promotion: a task is accepted once in a generation."""
+    return f"{task}/{generation}"

@@ -21,6 +21,7 @@ from genlock.core.policy import Order, Policy, TenantLimits
 from genlock.core.reasons import (
     ClaimState,
     Isolation,
+    PromotionState,
     RefusedState,
     ReleaseReason,
     ReviewCause,
@@ -132,6 +133,25 @@ class Released(Struct, frozen=True, gc=False, omit_defaults=True):
     operation: str = ""
 
 
+class Product(Struct, frozen=True, gc=False):
+    """A file that was made for a task, by its content."""
+
+    path: str
+    sha256: str
+    size: int
+
+
+class Manifest(Struct, frozen=True, gc=False):
+    """The products of one result, and where their drafts are."""
+
+    agent: str
+    """Whose drafts: the agent that submitted them."""
+    generation: int
+    """Of those drafts. An adopted result has another generation than its acceptance."""
+    files: tuple[Product, ...]
+    """By path."""
+
+
 class Result(Struct, frozen=True, gc=False, omit_defaults=True):
     """The accepted result."""
 
@@ -158,6 +178,8 @@ class Result(Struct, frozen=True, gc=False, omit_defaults=True):
     reference: str = ""
     """Where the work lies, in the author's words. It stands beside `work_product_ref`, which is
     always generated; in results of earlier versions it may stand in its place."""
+    manifest: Manifest | None = None
+    """Its products, if it has any."""
 
 
 class Evaluation(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -400,6 +422,24 @@ class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """As of a result."""
     reference: str = ""
     """As of a result."""
+    manifest: Manifest | None = None
+    """As of a result."""
+
+
+class PromotionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """The products of one accepted result, on their way to the assets."""
+
+    task: str
+    generation: int
+    """At which the result was accepted."""
+    manifest: Manifest
+    accepted_at: datetime
+    updated_at: datetime
+    state: PromotionState = PromotionState.PENDING
+    reason: str = ""
+    """Why it failed."""
+    superseded: tuple[str, ...] = ()
+    """Paths whose asset came from a later acceptance already."""
 
 
 class CounterRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -478,6 +518,7 @@ Record: TypeAlias = (
     TaskRecord
     | SessionRecord
     | RefusedRecord
+    | PromotionRecord
     | CounterRecord
     | ProjectRecord
     | TenantRecord

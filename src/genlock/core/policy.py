@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from genlock.core.durations import is_duration, read_duration
 from genlock.core.names import check_track, listed_with_nearest
+from genlock.core.products_url import read_products_url
 from genlock.errors import BadArgument
 from genlock.typed_json import convert
 
@@ -122,6 +123,11 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     worktree_start: WorktreeStart = WorktreeStart.BASE
     """`predecessor`: a worktree begins at the last commit of the generation before it, if there is
     one. `base`: each begins at the base branch."""
+    products: str | None = None
+    """The area for work products: `file:///folder` or `s3://bucket/prefix`. Credentials come from
+    the environment. None: results have no products."""
+    draft_retention_days: float = 7.0
+    """How long the drafts of dead generations stay in the area."""
 
     def most_agents_on(self, track: str) -> int:
         """How many agents may work on a track where `tracks` is `strict`."""
@@ -192,6 +198,8 @@ def change_policy(policy: Policy, changes: dict[str, Any]) -> Policy:
                 f"policy agents_on_track: {number} agents on track {track} are too few, 1 is the "
                 "least"
             )
+    if changes.get("products") is not None and new.products is not None:
+        read_products_url(new.products)
     if new.agents_per_track == 0:
         raise BadArgument("policy agents_per_track: 0 is too few; 1 is the least, null is one")
     return new
@@ -229,7 +237,8 @@ def _in_words(kind: type) -> str:
         return 'whole numbers by track, as {"A": 2}'
     if issubclass(kind, StrEnum):
         return f"one of {', '.join(kind)}"
-    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "none")
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+    return words.get(kind, "none")
 
 
 def _in_unit(name: str, value: Any) -> Any:

@@ -171,6 +171,14 @@ class RefusedState(StrEnum):
     DISCARDED = "DISCARDED"
 
 
+class PromotionState(StrEnum):
+    """How far the products of an accepted result are."""
+
+    PENDING = "PENDING"
+    FAILED = "FAILED"
+    PROMOTED = "PROMOTED"
+
+
 class KeyState(StrEnum):
     """Whether a key opens anything."""
 

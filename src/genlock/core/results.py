@@ -12,7 +12,9 @@ from genlock.core.key_roles import Role
 from genlock.core.model import Evaluation as Evaluation
 from genlock.core.model import Feedback as Feedback
 from genlock.core.model import Holder as Holder
+from genlock.core.model import Manifest as Manifest
 from genlock.core.model import Overlap as Overlap
+from genlock.core.model import Product as Product
 from genlock.core.model import ProgressNote as ProgressNote
 from genlock.core.model import Task
 from genlock.core.plan_faults import Fault
@@ -22,6 +24,7 @@ from genlock.core.reasons import (
     ClaimState,
     KeyState,
     ProgressReason,
+    PromotionState,
     PushReason,
     RefusedState,
     ReleaseAnswer,
@@ -188,6 +191,8 @@ class ReviewInfo(Struct, frozen=True, gc=False, kw_only=True):
     """Only of `get_review`."""
     reference: str = ""
     """Where the work lies, in the author's words: a commit, a file, an address."""
+    manifest: Manifest | None = None
+    """Its products."""
 
 
 class ReviewResult(Struct, frozen=True, gc=False):
@@ -207,6 +212,24 @@ class ReviewResult(Struct, frozen=True, gc=False):
     """Of a rejection: the name under which the work is kept."""
     waits_for: tuple[str, ...] = ()
     missing_evaluators: tuple[str, ...] = ()
+
+
+class PromotionInfo(Struct, frozen=True, gc=False, kw_only=True):
+    """The products of an accepted result, and how far they are."""
+
+    task_id: str
+    generation: int
+    """At which the result was accepted."""
+    state: PromotionState
+    manifest: Manifest
+    digest: str
+    """Of the manifest: what a promoter names."""
+    accepted_at: datetime
+    updated_at: datetime
+    reason: str = ""
+    """Why it failed."""
+    superseded: tuple[str, ...] = ()
+    """Paths whose asset came from a later acceptance already."""
 
 
 class PushVerdict(Struct, frozen=True, gc=False, kw_only=True):
@@ -282,6 +305,8 @@ class TaskResult(Struct, frozen=True, gc=False, kw_only=True):
     adopted_session: str | None = None
     reference: str = ""
     """Where the work lies, in the author's words: a commit, a file, an address."""
+    manifest: Manifest | None = None
+    """Its products."""
 
 
 class TaskProgress(Struct, frozen=True, gc=False):

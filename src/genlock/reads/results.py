@@ -50,6 +50,7 @@ def accepted_result(reader: Reader, key: Key, record: TaskRecord) -> TaskResult:
         adopted_generation=result.adopted_generation,
         adopted_session=result.adopted_session,
         reference=result.reference,
+        manifest=result.manifest,
     )
 
 
@@ -91,6 +92,7 @@ def refused_of(key: Key, task: TaskRecord, found: list[Stored]) -> Iterator[Task
             payload=record.payload,
             state=record.state,
             reference=record.reference,
+            manifest=record.manifest,
         )
 
 

@@ -49,6 +49,7 @@ def review_info(record: TaskRecord, review: Review, data: Any = None) -> ReviewI
         submitted_at=result.submitted_at,
         work_product_ref=result.work_product_ref,
         reference=result.reference,
+        manifest=result.manifest,
         size=result.size,
         payload=result.payload,
         missing_evaluators=review.missing,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import Any
 
 from genlock.core.results import (
     ClaimResult,
+    PromotionInfo,
     ReviewResult,
     SubmissionResult,
 )
@@ -46,6 +48,8 @@ class Player:
         self._clock = clock
         self._store = store
         self._begin = clock.now()
+        self._drafts: dict[str, str] = {}
+        """By digest: the word that stands for the bytes of a product."""
         self.reasons: set[tuple[str, str]] = set()
 
     def verbs(self) -> dict[str, Verb]:
@@ -178,11 +182,12 @@ class Player:
 
     def do_submit(self, line: Arguments) -> str:
         """submit TASK agent/session generation= [result=TEXT | bytes=N | empty] [operation=]
-        [passed=EVALUATOR,EVALUATOR]"""
+        [passed=EVALUATOR,EVALUATOR] [products=PATH,PATH~VERSION]"""
         task_id, who = line.word("the task"), line.who()
         data = submitted_content(line, f"{who['agent_id']}/{who['session_id']}")
         keywords = line.renamed(generation="generation", operation_id="operation")
         keywords["evaluations"] = dict.fromkeys(line.names("passed") or (), True) or None
+        keywords["products"] = [self._drafted(name) for name in line.names("products") or ()]
         answer: SubmissionResult = self._coordinator.submit_result(
             task_id=task_id, **who, result_data=data, **keywords
         )
@@ -202,6 +207,46 @@ class Player:
         if not answer.success:
             return f"refused {answer.reason.value} current={answer.current_generation}"
         return " ".join(["accepted", *listed("children", answer.children)])
+
+    # Work products
+
+    def _drafted(self, name: str) -> dict[str, Any]:
+        """A product whose bytes are the word that stands for it: `a.txt`, or `a.txt~2`."""
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        self._drafts[digest] = name
+        return {"path": name.partition("~")[0], "sha256": digest, "size": len(name)}
+
+    def do_promotions(self, line: Arguments) -> str:
+        """promotions [TASK] [state=]"""
+        task_id = line.word("the task") if line.has_word() else None
+        found = self._coordinator.list_promotions(task_id=task_id, state=line.text("state"))
+        return " ".join(map(self._promotion, found)) or "none"
+
+    def do_promote(self, line: Arguments) -> str:
+        """promote TASK generation= [digest=] [failure=TEXT] [superseded=PATH,PATH]; without a
+        digest that of what waits there"""
+        task_id, generation = line.word("the task"), line.value("generation")
+        digest = line.text("digest")
+        if digest is None:
+            found = self._coordinator.list_promotions(task_id=task_id)
+            digest = next((one.digest for one in found if one.generation == generation), "0" * 64)
+        return self._promotion(
+            self._coordinator.settle_promotion(
+                task_id=task_id,
+                generation=generation,
+                digest=digest,
+                failure=line.text("failure") or "",
+                superseded=line.names("superseded") or (),
+            )
+        )
+
+    def _promotion(self, one: PromotionInfo) -> str:
+        """TASK:GENERATION:STATE:AGENT/GENERATION:PRODUCTS, and what else is known."""
+        files = ",".join(self._drafts.get(each.sha256, each.path) for each in one.manifest.files)
+        drafts = f"{one.manifest.agent}/{one.manifest.generation}"
+        words = [f"{one.task_id}:{one.generation}:{one.state}:{drafts}:{files}"]
+        words += [f"reason={one.reason}"] if one.reason else []
+        return " ".join([*words, *listed("superseded", one.superseded)])
 
     # Reviewers and evaluators
 

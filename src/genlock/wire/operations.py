@@ -53,6 +53,7 @@ from genlock.core.results import (
     PlanResult,
     Progress,
     ProgressResult,
+    PromotionInfo,
     PushVerdict,
     ReadyTask,
     ReleaseResult,
@@ -299,6 +300,7 @@ class SubmitResult(InProject[SubmissionResult], kw_only=True):
     work_product_ref: str = ""
     operation_id: str | None = None
     evaluations: Mapping[str, bool] | None = None
+    products: Sequence[Mapping[str, Any]] | None = None
 
 
 @_route(
@@ -876,6 +878,28 @@ class RejectReview(InProject[ReviewResult], kw_only=True):
     generation: int
     digest: str
     feedback: str = ""
+
+
+@_route("GET", "promotions", OBSERVER)
+class ListPromotions(InProject[tuple[PromotionInfo, ...]], kw_only=True):
+    """The products of accepted results, and how far they are on their way to the assets."""
+
+    task_id: str | None = None
+    state: str | None = None
+    limit: int = 100
+    after: str | None = None
+
+
+@_route("POST", "tasks/{task_id}/promotion", OPERATOR, errors=(e.NotAllowed, e.PromotionNotFound))
+class SettlePromotion(InProject[PromotionInfo], kw_only=True):
+    """Say that the products of an accepted result were promoted, or why they cannot be. For
+    promoters; it moves nothing."""
+
+    task_id: str
+    generation: int
+    digest: str
+    failure: str = ""
+    superseded: Sequence[str] = ()
 
 
 @_route("PATCH", "policy", OPERATOR)

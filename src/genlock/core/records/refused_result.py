@@ -64,6 +64,7 @@ def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Fac
         payload=content.payload,
         payload_id=content.payload_id,
         reference=content.reference,
+        manifest=content.manifest,
         metadata=_measures(command, content.size, facts),
     )
 
@@ -160,6 +161,7 @@ def _rejected(_: RefusedRecord | None, event: e.ResultRejected) -> RefusedRecord
         payload=event.payload,
         payload_id=event.payload_id,
         reference=event.reference,
+        manifest=event.manifest,
     )
 
 

@@ -273,6 +273,7 @@ def _result_of(event: e.ResultAccepted | e.ConvergenceEscalated) -> Result:
         adopted_session=event.adopted_session,
         payload_id=event.payload_id,
         reference=event.reference,
+        manifest=event.manifest,
     )
 
 

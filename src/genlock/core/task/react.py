@@ -9,7 +9,7 @@ from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Reaction
 from genlock.core.index import MET
-from genlock.core.keys import REFUSED, TASK, Key
+from genlock.core.keys import PROMOTION, REFUSED, TASK, Key, promotion_id
 from genlock.core.model import Actor, TaskRecord
 from genlock.core.records.refused_result import REVIEW_REJECTED
 from genlock.core.task.claims import adopted_key
@@ -63,6 +63,20 @@ def _accepted(
     if event.adopted_session is not None:
         by = c.Caller(event.session_id, event.agent_id, event.actor)
         reactions.append(Reaction(c.MarkAdopted(adopted_key(key, event), by)))
+    if event.manifest is not None:
+        promotion = key.beside(PROMOTION, promotion_id(key.id, event.generation))
+        reactions.append(
+            Reaction(
+                c.RequestPromotion(
+                    promotion,
+                    SYSTEM,
+                    task=key.id,
+                    generation=event.generation,
+                    manifest=event.manifest,
+                    accepted_at=event.timestamp,
+                )
+            )
+        )
     return reactions
 
 
@@ -89,6 +103,7 @@ def _rejected(
             event.payload,
             payload_id=event.payload_id,
             reference=event.reference,
+            manifest=event.manifest,
         ),
         work_product_ref=event.work_product_ref,
     )

@@ -122,7 +122,9 @@ def end_review(draft: TaskDraft, feedback: str) -> None:
         return
     result, kept = review.result, ""
     adopted = result.adopted_generation
-    if not result.fan_in and (result.payload or bytes(result.data) not in EMPTY_RESULTS):
+    if not result.fan_in and (
+        result.payload or result.manifest or bytes(result.data) not in EMPTY_RESULTS
+    ):
         kept = refused_id(
             draft.command.key.id,
             adopted if adopted is not None else result.generation,
@@ -144,6 +146,7 @@ def end_review(draft: TaskDraft, feedback: str) -> None:
         payload=result.payload,
         payload_id=result.payload_id,
         reference=result.reference,
+        manifest=result.manifest,
         refused_id=kept,
         adopted_generation=adopted,
         adopted_session=result.adopted_session,

@@ -59,6 +59,7 @@ REQUESTS: Final[dict[str, Any]] = {
         "digest": "9f0c11ab2d3e",
         "feedback": "the limits are not checked",
     },
+    "settle_promotion": {"generation": 2, "digest": "9f0c11ab2d3e" + "0" * 52},
     "report_evaluation": {
         "session_id": SESSION,
         "generation": 2,

@@ -19,10 +19,12 @@ from genlock.core.dashboard import SortBy
 from genlock.core.events import Event
 from genlock.core.ids import LONGEST_DESCRIPTION, LONGEST_ID, LONGEST_SLUG
 from genlock.core.key_roles import ID_CHARACTERS, MOST_OVERLAP_SECONDS, Role
+from genlock.core.manifest import LONGEST_PATH, MOST_BYTES, MOST_PRODUCTS
 from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, LONGEST_TRACK, RESERVED
 from genlock.core.policy import PROFILES, Policy, TenantLimits
 from genlock.core.process_identity import LONGEST_HOST, LONGEST_NAMESPACE, MOST_PID, MOST_STARTED
-from genlock.core.reasons import SpawnMode, Status
+from genlock.core.reasons import PromotionState, SpawnMode, Status
+from genlock.core.records.promotion import LONGEST_FAILURE
 
 Schema = dict[str, Any]
 
@@ -91,6 +93,15 @@ EVENT_TYPE: Final[Schema] = {
     "enum": [str(kind.__struct_config__.tag) for kind in get_args(Event)],
 }
 STATE: Final[Schema] = {"type": "string", "enum": list(Status)}
+PRODUCT: Final[Schema] = {
+    "type": "object",
+    "properties": {
+        "path": _text(LONGEST_PATH, 1),
+        "sha256": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        "size": _whole(0, MOST_BYTES),
+    },
+    "required": ["path", "sha256", "size"],
+}
 TRACKS: Final[Schema] = {"anyOf": [TRACK, {"type": "array", "items": TRACK}]}
 
 
@@ -132,6 +143,10 @@ FIELDS: Final[dict[str, Schema]] = {
         "additionalProperties": {"type": "boolean"},
     },
     "feedback": _text(LONGEST_FEEDBACK),
+    "products": {"type": "array", "maxItems": MOST_PRODUCTS, "items": PRODUCT},
+    "state": {"type": "string", "enum": list(PromotionState)},
+    "failure": _text(LONGEST_FAILURE),
+    "superseded": {"type": "array", "maxItems": MOST_PRODUCTS, "items": _text(LONGEST_PATH, 1)},
     "agent_type": _text(a.LONGEST_WORD),
     "lease_duration_seconds": LEASE,
     "wait_seconds": _number(0, a.MOST_WAIT_SECONDS),
@@ -192,6 +207,7 @@ FIELDS: Final[dict[str, Schema]] = {
                 "work_product_ref": _text(a.LONGEST_REFERENCE),
                 "operation_id": {"anyOf": [OPERATION, {"type": "null"}]},
                 "agent_id": {"anyOf": [NAME, {"type": "null"}]},
+                "products": {"type": "array", "maxItems": MOST_PRODUCTS, "items": PRODUCT},
             },
             "required": ["task_id", "generation"],
             "additionalProperties": False,
@@ -269,6 +285,13 @@ MEANINGS: Final[dict[str, str]] = {
     "evaluations": "Which evaluators of the task's edge have passed: `{name: true}`.",
     "evaluator": "An evaluator of the task's edge.",
     "passed": "Whether the evaluator has passed the result.",
+    "products": (
+        "The drafts that belong to the result, each with path, sha256 and size: an acceptance "
+        "promotes exactly these."
+    ),
+    "state": "Only promotions in this state.",
+    "failure": "Why the products cannot be promoted; empty if they were.",
+    "superseded": "Paths whose asset is from a later acceptance.",
     "feedback": "What the next holder should do differently.",
     "agent_type": "What kind of tool the session is.",
     "process": (
