@@ -509,6 +509,73 @@ def invariants() -> str:
     )
 
 
+DOCUMENTS = {
+    "GC": "The generation clock",
+    "DDB": "Claims by conditional writes",
+    "SC": "Claims of sessions",
+    "ID": "Task ids and spool folders",
+    "TD": "Task files of gptodo",
+}
+"""The five documents that the product is built from, as the rulings call them."""
+
+STANDS = {
+    "works": "works",
+    "ruling": "differs by ruling",
+    "part": "in part",
+    "missing": "missing",
+    "building": "in work",
+    "later": "open issue",
+}
+"""How a requirement stands, as documents.toml and as the page have it."""
+
+
+def requirements() -> dict[str, list[list[str]]]:
+    """The rows of documents.toml by document: section, requirement, state, note, where…"""
+    read = tomllib.loads((DOCS / "documents.toml").read_text(encoding="utf-8"))
+    return {document["name"]: document["rows"] for document in read["document"]}
+
+
+def documents() -> str:
+    """What became of each requirement of the five documents, from documents.toml."""
+    found = requirements()
+    counts = {
+        name: [*(sum(row[2] == state for row in rows) for state in STANDS), len(rows)]
+        for name, rows in found.items()
+    }
+    counts["all"] = [sum(column) for column in zip(*counts.values(), strict=True)]
+    parts = [
+        f"## {name}: {DOCUMENTS[name]}\n\n"
+        + table(
+            ("section", "requirement", "state", "where"),
+            (
+                (section, text, STANDS[state], " ".join([*map(code, where), note]).strip())
+                for section, text, state, note, *where in rows
+            ),
+        )
+        for name, rows in found.items()
+    ]
+    return page(
+        "The five documents",
+        """
+Genlock is built from five design documents. This page walks them requirement by requirement and
+says how each stands and what shows it: a test, a scenario or a page. The list is
+`docs/documents.toml`; `tests/test_docs_documents.py` checks that what it names exists.
+
+- *works*: as the document has it, or more.
+- *differs by ruling*: decided otherwise, for the reason beside it.
+- *in part*: the note says what there is and what is missing.
+- *missing*: the note says what there is instead.
+- *in work*: being built now.
+- *open issue*: owned by a later issue; the package for it is reserved.
+""",
+        table(
+            ("document", *STANDS.values(), "rows"),
+            ((name, *map(str, numbers)) for name, numbers in counts.items()),
+        ),
+        *parts,
+    )
+
+
 def summary(package: Path) -> str:
     """The first sentences of a package's docstring, as many as fit beside its name."""
     told = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))) or ""
@@ -564,6 +631,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "http.md": http_reference,
     "metrics.md": metric_reference,
     "invariants.md": invariants,
+    "documents.md": documents,
 }
 
 

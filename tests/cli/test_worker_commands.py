@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.console import COMMAND, environment
+from tests.cli.console import COMMAND, environment, run
 from tests.cli.stage import Stage
 
 TASK = "A-001-core"
@@ -660,6 +660,31 @@ def test_a_submission_is_answered_with_its_reason_and_what_is_refused_is_kept(
     assert [(line["rejection_reason"], line["result_data"]) for line in kept] == (
         [(reason, "my work")] if code else []
     )
+
+
+def test_submit_names_the_tasks_that_can_be_claimed_now(tmp_path: Path) -> None:
+    run("init", cwd=tmp_path)
+    for words in (
+        ["first"],
+        ["other"],
+        ["opened", "--depends-on", "first"],
+        ["waits", "--depends-on", "first", "--depends-on", "other"],
+        ["parent"],
+        ["child", "--parent", "parent"],
+    ):
+        assert run("add", *words, cwd=tmp_path).code == 0
+    told = {}
+    for task in ("first", "child", "other"):
+        run("claim", task, cwd=tmp_path)
+        told[task] = run("submit", task, "-g", 1, cwd=tmp_path).json()["unblocked"]
+    assert told == {"first": ["opened"], "child": ["parent"], "other": ["waits"]}
+    run("claim", "opened", cwd=tmp_path)
+    text = run("submit", "opened", "-g", 1, cwd=tmp_path, env={"GENLOCK_OUTPUT": "text"})
+    assert "now ready" not in text.out
+    run("claim", "waits", cwd=tmp_path)
+    run("add", "last", "--depends-on", "waits", cwd=tmp_path)
+    text = run("submit", "waits", "-g", 1, cwd=tmp_path, env={"GENLOCK_OUTPUT": "text"})
+    assert text.out.splitlines()[-1] == "now ready: last"
 
 
 def test_results_come_as_json_from_a_file_from_stdin_or_as_text(

@@ -12,7 +12,7 @@ import click
 
 from genlock.cli.app import App, taking_over, verb
 from genlock.cli.inputs import claim_meant, claim_or_task, on_a_claim, parse_json, read_text
-from genlock.errors import BadArgument, ResultNotFound
+from genlock.errors import BadArgument, GenlockError, ResultNotFound
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -64,6 +64,9 @@ def submit(
     The result counts if the generation is still the highest, even if the lease has run out.
     Otherwise Genlock refuses and keeps it: exit code 5. It waits for a review if a person must look
     at it, or if your role may not converge the task's edge; that ends your claim, too.
+
+    As JSON: {"accepted", "reason", "work_product_ref", "unblocked": […], …}; `unblocked` names the
+    tasks that waited for this one and are ready now.
     """
     task, generation = claim_meant(task, generation)
     data = _result(result, result_file, text)
@@ -83,14 +86,33 @@ def submit(
         app.refuse(answer, describe(answer, app.context(task, generation, app.who.session)))
 
     _discard_slips(app, task, data)
+    unblocked = _unblocked(app, answer, task)
 
     def say(console: Console) -> None:
         from genlock.cli.render.tables import print_lines
 
         _print_outcome(app, console, answer, task)
         print_lines(console, f"work product: {answer.work_product_ref}")
+        if unblocked:
+            print_lines(console, f"now ready: {', '.join(unblocked)}")
 
-    app.answers.give(answer, text=say, bare=[answer.work_product_ref])
+    fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
+    app.answers.give({**fields, "unblocked": unblocked}, text=say, bare=[answer.work_product_ref])
+
+
+def _unblocked(app: App, answer: SubmissionResult, task: str) -> list[str]:
+    """The tasks that waited for this one and can be claimed now."""
+    if answer.reason.value != "ACCEPTED":
+        return []
+    try:
+        around = app.fleet.get_graph(around=task, depth=1).tasks
+    except GenlockError:  # the result counts whatever can be said of others
+        return []
+    return [
+        other.id
+        for other in around
+        if other.distance == 1 and other.state.value == "PENDING" and not other.waits_for
+    ]
 
 
 def _discard_slips(app: App, task: str, data: Any) -> None:
@@ -99,7 +121,6 @@ def _discard_slips(app: App, task: str, data: Any) -> None:
     from contextlib import suppress
 
     from genlock.coordinator.arguments import pack
-    from genlock.errors import GenlockError
 
     own, digest = app.who.session, ""
     # The result counts whatever becomes of these; over HTTP a key may not be allowed to.
