@@ -20,6 +20,7 @@ VISITS = {
     f"{SHOP}/task/A-001-core": ".lane",
     f"{SHOP}/task/B-004-review": "[aria-labelledby=review] pre",
     f"{SHOP}/agents": "canvas",
+    f"{SHOP}/agents?by=track": "canvas",
     f"{SHOP}/graph?around=A-002-container": ".node.sel",
     f"{SHOP}/history": "[aria-labelledby=history] li",
     f"{SHOP}/settings": "[aria-labelledby=policy] dd",

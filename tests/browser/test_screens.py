@@ -109,6 +109,38 @@ def test_agents_graph_history_and_settings_show_what_there_is(open_page: OpenPag
     expect(page.get_by_role("region", name="You")).to_contain_text("look and act")
 
 
+def test_the_timeline_is_grouped_by_session_user_or_track_and_groups_fold(
+    open_page: OpenPage,
+) -> None:
+    page = open_page(f"{SHOP}/agents")
+    by = page.get_by_label("group the lines")
+    expect(page.get_by_role("button", name="at work")).to_have_count(0)
+    by.select_option("by track")
+    first = page.get_by_role("button", name="Track A: 2 agents, 1 at work")
+    expect(first).to_have_attribute("aria-expanded", "true")
+    expect(page.get_by_role("button", name="Track B: 2 agents, 1 at work")).to_be_visible()
+    expect(page.get_by_role("img", name="2 groups, 4 lines from")).to_be_visible()
+    first.press("Enter")
+    expect(first).to_have_attribute("aria-expanded", "false")
+    expect(page.get_by_role("img", name="2 groups, 2 lines from")).to_be_visible()
+    assert page.url.endswith("/agents?by=track&fold=A")
+    canvas = page.get_by_role("img", name="2 groups").bounding_box()
+    assert canvas is not None
+    page.mouse.click(canvas["x"] + 40, canvas["y"] + 26 + 15)  # the first line, below the axis
+    expect(first).to_have_attribute("aria-expanded", "true")
+    page.get_by_role("button", name="Fold all").click()
+    expect(page.get_by_role("img", name="2 groups, 0 lines from")).to_be_visible()
+
+    by.select_option("by user")
+    expect(page.get_by_role("button", name="bob: 1 agent, 1 at work")).to_be_visible()
+    expect(page.get_by_role("button", name="zed: 1 agent, 0 at work")).to_be_visible()
+    by.select_option("by session")
+    page.get_by_text("As a list").click()
+    listed = page.get_by_role("region", name="session-bob")
+    expect(listed.get_by_role("listitem")).to_have_count(1)
+    expect(listed).to_contain_text("bob works on")
+
+
 @pytest.mark.parametrize("path", ["", "/tasks", "/agents", "/graph", "/history"])
 def test_a_new_project_says_what_to_type(open_page: OpenPage, path: str) -> None:
     page = open_page(NEW + path)

@@ -162,3 +162,18 @@ def test_what_was_not_read_is_said(
     assert next(span.start for span in found.spans if span.end is not None) is None
     found = fleet.get_activity(limit=1)
     assert (len(found.spans), found.left_out) == (1, len(fleet.get_activity().spans) - 1)
+
+
+def test_a_claim_names_its_track_and_the_user_of_its_session_also_when_it_has_ended(
+    fleet: genlock.Coordinator,
+) -> None:
+    fleet.register_session(session_id="s-alice", user_id="kim")
+    fleet.add_tasks(tasks=["A-001-core", "loose"])
+    granted(fleet, "loose", "alice", lease=100)
+    granted(fleet, "A-001-core", "alice", lease=100)
+    named = {span.task_id: (span.user_id, span.track) for span in fleet.get_activity().spans}
+    assert named == {"A-001-core": ("kim", "A"), "loose": ("kim", None)}
+    submit(fleet, "loose", "alice", 1)
+    submit(fleet, "A-001-core", "alice", 1)
+    named = {span.task_id: (span.user_id, span.track) for span in fleet.get_activity().spans}
+    assert named == {"A-001-core": ("kim", "A"), "loose": ("kim", None)}

@@ -437,6 +437,8 @@ export interface ClaimSpan {
   end: string | null;
   ended: ReleaseReason | null;
   health: HolderHealth | null;
+  user_id: string;
+  track: string | null;
 }
 /** What state a claim is in. */
 export type ClaimState = "ACTIVE" | "EXPIRED" | "RELEASED" | "SUPERSEDED";

@@ -347,6 +347,10 @@ class ClaimSpan(Struct, frozen=True, gc=False, kw_only=True):
     ended: ReleaseReason | None
     health: HolderHealth | None = None
     """Of a claim that has not ended."""
+    user_id: str = ""
+    """Of its session; "" if that is no longer known, or has none."""
+    track: str | None = None
+    """Of its task, as it is now."""
 
 
 class Activity(Struct, frozen=True, gc=False, kw_only=True):

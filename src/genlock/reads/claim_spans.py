@@ -266,6 +266,8 @@ def activity(
                 start=span.start,
                 end=span.end,
                 ended=span.how,
+                user_id=_user_of(view, span.session),
+                track=_track_of(view, task),
             )
             for (task, generation), span in log.spans.items()
             if span.end is not None
@@ -310,10 +312,22 @@ def _open_spans(
             end=None,
             ended=None,
             health=health[entry.id].health,
+            user_id=_user_of(view, entry.claim.session),
+            track=entry.track,
         )
         for entry in entries
         if entry.claim is not None
     ]
+
+
+def _user_of(view: ProjectView, session: str) -> str:
+    known = view.sessions.get(session)
+    return "" if known is None else known.user
+
+
+def _track_of(view: ProjectView, task: str) -> str | None:
+    known = view.tasks.get(task)
+    return None if known is None else known.track
 
 
 class _SpanLogs:
