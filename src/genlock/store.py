@@ -370,6 +370,11 @@ class ObservesFiles(Store, Protocol):
         """The records of this project whose files are new, gone or edited. It looks at every
         file."""
 
+    def await_edits(self, seconds: float) -> Sequence[Key] | None:
+        """Returns when files were written to, with the records of those that were edited, or with
+        none after so many seconds. None if it may have missed some. A hint: not every store
+        notices every edit."""
+
 
 class CountsNumbers(Store, Protocol):
     """A store on whose counters other tools count; `limits.counts` is set."""

@@ -1,4 +1,4 @@
-"""A workspace for every test of a folder."""
+"""A workspace, or an orchestra, for every test of a folder."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.folder.orchestra import Orchestra
 from tests.folder.workspace import Workspace
 
 
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Workspace]:
     made = Workspace(tmp_path / "workspace")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def orchestra(tmp_path: Path) -> Iterator[Orchestra]:
+    made = Orchestra(tmp_path / "root")
     yield made
     made.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +44,7 @@ class Mixture:
         id = self.dice.choice(TASKS)
         name = self.dice.choice(OPERATIONS)
         if name in ("submit", "release", "renew") and not self.claims[id]:
-            name = "claim"
+            name = self.dice.choice(("claim", "edit"))
         self.told[f"{name} by {'gptodo' if name in OPERATIONS[4:] else 'Genlock'}"] += 1
         match name:
             case "claim":
@@ -117,15 +118,15 @@ class Mixture:
 
     def edit(self, id: str) -> None:
         values = self.workspace.values(id)
-        state = self.dice.choice(("backlog", "active", "done", "waiting", "cancelled"))
-        pair = self.dice.choice(
-            (("state", state), ("priority", "high"), ("priority", "low"), ("assigned_to", "human"))
-        )
-        if values["state"] in ("done", "cancelled"):
-            pair = ("state", "backlog")
-        self.workspace.gptodo("edit", id, "--set", *pair, fails=True)
-        if pair[0] == "state" and self.dice.random() < 0.5:
-            self.workspace.edit(id, state="todo", assigned_to=None)
+        if values["state"] not in ("todo", "active") and self.dice.random() < 0.7:
+            pairs = [("state", "todo")]
+        else:
+            states = ("backlog", "active", "done", "waiting", "cancelled")
+            pairs = [("state", self.dice.choice(states)), ("assigned_to", "human")]
+            pairs += [("priority", each) for each in ("high", "low")]
+        self.workspace.gptodo("edit", id, "--set", *self.dice.choice(pairs), fails=True)
+        if self.dice.random() < 0.5:
+            self.workspace.edit(id, assigned_to=None)
 
     # What must hold
 
@@ -254,6 +255,7 @@ class Contest:
             self.spans.append(Span(id, worker, begun, ended))
 
     def run(self, rounds: int, locks: int) -> None:
+        jobs: list[tuple[Callable[[str, int], None], str, int]]
         jobs = [(self.genlock, agent, rounds) for agent in AGENTS[:2]]
         jobs += [(self.gptodo, worker, locks) for worker in ("w1", "w2")]
         with ThreadPoolExecutor(len(jobs)) as pool:

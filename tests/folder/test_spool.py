@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,13 +21,6 @@ from genlock.stores.folder import open_folder
 from tests.eventually import eventually
 from tests.folder.orchestra import Orchestra
 from tests.folder.workspace import granted, kinds_of, state_of, submitted
-
-
-@pytest.fixture
-def orchestra(tmp_path: Path) -> Iterator[Orchestra]:
-    made = Orchestra(tmp_path / "root")
-    yield made
-    made.close()
 
 
 def ready(fleet: genlock.Coordinator, agent: str = "claude") -> list[str]:

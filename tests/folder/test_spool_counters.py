@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,6 @@ TAKE = (
     "for _ in range(count): print(format_root(counters.take('global', 1)))\n"
 )
 """Takes ids in another process, each for itself."""
-
-
-@pytest.fixture
-def orchestra(tmp_path: Path) -> Iterator[Orchestra]:
-    made = Orchestra(tmp_path / "root")
-    yield made
-    made.close()
 
 
 @pytest.fixture

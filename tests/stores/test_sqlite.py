@@ -29,9 +29,9 @@ from genlock.errors import (
     StoreUnavailable,
 )
 from genlock.store import Change, Committed, EventQuery, Index, Query, Store
+from genlock.stores import file_watch
 from genlock.stores.payloads import ABANDONED_SECONDS
 from genlock.stores.sqlite import SQLiteStore
-from genlock.stores.sqlite import wait as sqlite_wait
 from genlock.stores.sqlite.connections import QUERIES
 from genlock.testing.sample import facts_of, keys_of, make_change, make_key, read_feed, recorded_of
 from tests.eventually import eventually
@@ -530,7 +530,7 @@ def test_closing_wakes_whoever_waits(path: Path) -> None:
 def test_where_writes_cannot_be_noticed_waiters_are_woken_too(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_wait, "_watch", lambda file: None)
+    monkeypatch.setattr(file_watch, "_watch", lambda file: None)
     with closing(SQLiteStore(path)) as store, closing(SQLiteStore(path)) as other:
         thread = waiting(store)
         must_commit(other, make_change(make_key()))

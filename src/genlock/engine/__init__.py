@@ -25,7 +25,8 @@ A project belongs to one lane, by the hash of its tenant and project. A lane own
 waiters, the batches on their way, the denials that are not written yet, and its counts. Only the
 lane's own thread touches them, so they need no locks. There are three exceptions: callers put jobs
 into the inbox under its lock; the commit thread waits for the server and touches only the commit
-that it was given; the feed watcher pokes the lane through the inbox.
+that it was given; the feed watcher pokes the lane through the inbox. (The edit watcher of a folder
+store asks like any caller.)
 
 A lane is no authority. Other lanes, other coordinators and other machines write to the same store,
 and the lane does not know of them. Nothing that it remembers decides anything by itself.
@@ -49,8 +50,8 @@ What may be trusted, and when
     granted in a history that was lost.
  6. Counts (claims and sessions of a tenant) are exact within a lane and may be one refresh behind
     between lanes.
- 7. Wake-ups, notifications and the feed watcher are hints. Each may come for no reason, late or
-    never; only waiting gets longer by it.
+ 7. Wake-ups, notifications, the feed watcher and the edit watcher are hints. Each may come for no
+    reason, late or never; only waiting gets longer by it.
  8. An answer is trusted by its caller. So it is given only when every record that it rests on is
     committed or was read in the same round, and when the followups of the decision are written.
 

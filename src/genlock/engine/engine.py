@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 from zlib import crc32
 
 from genlock.core.codec import decode_record
@@ -17,6 +17,7 @@ from genlock.core.facts import OutageGrace
 from genlock.core.keys import PROJECT, TENANT, Key, project_key, tenant_key
 from genlock.core.model import TenantRecord
 from genlock.engine.batch import BatchRound
+from genlock.engine.edit_watch import EditWatch
 from genlock.engine.feed_watch import FeedWatch
 from genlock.engine.inbox import TO_GIVE_BACK_SECONDS
 from genlock.engine.jobs import Job, Request, Sweep
@@ -27,7 +28,7 @@ from genlock.engine.outage_grace import OutageTracker
 from genlock.engine.retry import retry_until
 from genlock.engine.scan import places, purge_old
 from genlock.errors import Busy, Closed, GenlockError, StoreCorrupt, StoreError
-from genlock.store import Store
+from genlock.store import ObservesFiles, Store
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -69,7 +70,12 @@ class Engine:
         self.pid = os.getpid()
         self.name = f"{os.uname().nodename}-{self.pid}-{os.urandom(3).hex()}"
         self.activity = Activity(store)
-        self._watcher = FeedWatch(store, alone=not lent)
+        self._edits: EditWatch | None = None
+        if store.limits.observes and not store.limits.read_only:
+            self._edits = EditWatch(
+                cast(ObservesFiles, store), lambda requests: self.submit(requests).wait()
+            )
+        self._watcher = FeedWatch(store, alone=not lent, edits=self._edits)
         self._closed = False
         self._lock = threading.Lock()
         self._closers: list[Callable[[], None]] = []
@@ -170,6 +176,11 @@ class Engine:
         for lane in self._lanes:
             lane.poke()
 
+    def watch_edits(self, places: Iterable[tuple[str, str]]) -> None:
+        """Somebody waits for events of these projects: edits by other tools are made events of."""
+        if self._edits is not None:
+            self._edits.watch(places)
+
     def on_close(self, stop: Callable[[], None]) -> None:
         """Calls `stop` when the engine is closed."""
         self._closers.append(stop)
@@ -193,6 +204,8 @@ class Engine:
         for stop in self._closers:
             stop()
         self._watcher.close()
+        if self._edits is not None:
+            self._edits.close()
         for lane in self._lanes:
             lane.close()
         for lane in self._lanes:
@@ -201,6 +214,8 @@ class Engine:
         if not keep_store:
             self.store.close()
         self._watcher.join()
+        if self._edits is not None and not keep_store:
+            self._edits.join()
 
     def _lane(self, request: Request) -> Lane:
         if len(self._lanes) == 1:

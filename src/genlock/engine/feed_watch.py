@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 from genlock.engine.commit import LoadedRecord
+from genlock.engine.edit_watch import EditWatch
 from genlock.errors import Closed, CursorLost, StoreError
 from genlock.store import EventPage, EventQuery, Store
 from genlock.threads import started
@@ -110,11 +111,12 @@ class Subscriber(Protocol):
 class FeedWatch:
     """Watches the feeds of projects, each from a cursor on."""
 
-    def __init__(self, store: Store, *, alone: bool) -> None:
+    def __init__(self, store: Store, *, alone: bool, edits: EditWatch | None = None) -> None:
         """`alone`: no other coordinator uses this store handle. Otherwise the store would take its
-        commits for ours."""
+        commits for ours. `edits` watches the files of a store that other tools edit."""
         self._store = store
         self._alone = alone
+        self._edits = edits
         self._lock = threading.Lock()
         self._cursors: dict[tuple[str, str], str] = {}
         self._subscribers: dict[tuple[str, str], Subscriber] = {}
@@ -142,6 +144,8 @@ class FeedWatch:
             if self._thread is None and not self._closing:
                 # If no thread can be had, waiters still look every few seconds.
                 self._thread = started(self._run, "genlock-watcher")
+        if self._edits is not None:
+            self._edits.watch([place])
 
     def close(self) -> None:
         """Ends the thread soon."""

@@ -337,7 +337,8 @@ class Maintenance:
         self._postponed.pop(place, None)
         self._paused_until[place] = now + _RECOVER_PAUSE
         is_due = now >= self._next_search.get(place, 0)
-        found = (is_due or not waits) and self.scan(place)
+        # Whoever waits looks at the files once; afterwards the edit watcher does.
+        found = not (waits and self._next_search.get(place)) and self.scan(place)
         found = self._recovery.run(place, now + 5) > 0 or found
         self._note_recovered(place)
         if is_due:

@@ -234,6 +234,11 @@ class Reader(StoreReader):
         blocks."""
         return self._engine.read(function)
 
+    def wait(self, scopes: Sequence[Scope], after: Sequence[str], seconds: float) -> None:
+        """The same. Edits of task files by other tools become events meanwhile."""
+        self._engine.watch_edits(scopes)
+        super().wait(scopes, after, seconds)
+
     def settings(self, scope: Scope) -> Settings:
         """The policy and limits in force."""
         return self.settings_in(scope, self.records(settings_keys(scope)))

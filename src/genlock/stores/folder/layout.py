@@ -113,5 +113,12 @@ class Layout(Protocol):
         """Writes the rest. The old file is linked to `aside` first, so that a write that landed in
         it meanwhile is not lost."""
 
+    def watched(self) -> Iterable[tuple[str, str]]:
+        """The folders to watch for edits, as far as they are there: each with the id of the task
+        whose own folder it is, or an empty text."""
+
+    def task_of(self, folder: str, name: str) -> str | None:
+        """The task that a name in one of the common folders belongs to, if it does to any."""
+
     def mirror(self, id: str, was: Sighting | None, record: TaskRecord) -> None:
         """Shows other tools who is at work. Nothing rests on it."""

@@ -142,13 +142,17 @@ class ProjectFiles:
         if (tenant, project) != self.place:
             return ()
         self._recall()
-        edited = [
-            Key(tenant, project, TASK, id)
-            for id in self.ids(contents)
-            if self.compare(id, contents).state is State.EDITED
-        ]
+        edited = self.edited(self.ids(contents), contents)
         self._keep_known()
         return edited
+
+    def edited(self, ids: Iterable[str], contents: Contents) -> Sequence[Key]:
+        """Those of these tasks that were edited."""
+        return [
+            Key(*self.place, TASK, id)
+            for id in ids
+            if self.compare(id, contents).state is State.EDITED
+        ]
 
     # Fingerprints of large folders are kept in a file, so that the next process need not read every
     # task. Nothing rests on that file: what it does not have is read.

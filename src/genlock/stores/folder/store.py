@@ -56,6 +56,7 @@ from genlock.stores.clock import SystemClock
 from genlock.stores.cursors import decode_cursor
 from genlock.stores.files import os_errors_translated, refuse_link
 from genlock.stores.folder.contents import Contents, uncollected
+from genlock.stores.folder.folder_watch import FolderWatch
 from genlock.stores.folder.journal import (
     AppendedJournal,
     Entry,
@@ -127,6 +128,7 @@ class FolderStore:
         self._mutex = threading.RLock()
         self._pid = os.getpid()
         self._closed = False
+        self._watch = None if files is None else FolderWatch(files.layout)
         self._payloads = FolderPayloads(
             folder / "payloads", read_only=read_only, check=self._check_open
         )
@@ -165,6 +167,21 @@ class FolderStore:
             return ()
         with self._entered() as contents:
             return self.files.scan(tenant, project, contents)
+
+    def await_edits(self, seconds: float) -> Sequence[Key] | None:
+        """Returns as soon as task files were written to, with the tasks that were edited; with none
+        after so many seconds. None if edits may have been missed: then `scan` finds them."""
+        self._check_open()
+        if self._watch is None:
+            return ()
+        ids = self._watch.wait(seconds)
+        self._check_open()
+        if ids is None or self.files is None:
+            return None
+        if not ids:
+            return ()
+        with self._entered() as contents:
+            return self.files.edited(sorted(ids), contents)
 
     def take_numbers(self, prefix: str, count: int) -> int:
         """Takes numbers from a counter that other tools count on, too; the last of them."""
@@ -345,6 +362,8 @@ class FolderStore:
                 return
             self._closed = True
             if os.getpid() == self._pid:
+                if self._watch is not None:
+                    self._watch.close()
                 if self.files is not None:
                     self.files.close()
                 self._journal.close()

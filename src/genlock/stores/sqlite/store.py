@@ -58,6 +58,7 @@ from genlock.store import (
 )
 from genlock.stores.checks import check_changes, check_event_query, check_query
 from genlock.stores.clock import SystemClock
+from genlock.stores.file_watch import FileWatch, Stop
 from genlock.stores.files import os_fault_of
 from genlock.stores.payloads import FolderPayloads
 from genlock.stores.sqlite import reads
@@ -81,7 +82,6 @@ from genlock.stores.sqlite.open import (
     open_for_writing,
 )
 from genlock.stores.sqlite.reads import Loader
-from genlock.stores.sqlite.wait import FileWatch, Stop
 from genlock.stores.sqlite.write_lock import WriteLock
 from genlock.stores.sqlite.writer import Writer
 

@@ -107,6 +107,19 @@ class GptodoLayout:
                 if entry.name.endswith(".md") and not entry.name.startswith("."):
                     yield entry.name[:-3]
 
+    def watched(self) -> Iterable[tuple[str, str]]:
+        """The folders of tasks and locks, and `state`, where the latter comes to be."""
+        found = (self.tasks, self.locks, self.locks.parent)
+        return [(str(folder), "") for folder in found if folder.is_dir()]
+
+    def task_of(self, folder: str, name: str) -> str | None:
+        """By the name of a task's file or lock."""
+        if folder == str(self.tasks) and name.endswith(".md") and not name.startswith("."):
+            return name[:-3]
+        if folder == str(self.locks) and name.endswith(".lock"):
+            return name[:-5]
+        return None
+
     def fingerprint(self, id: str) -> Fingerprint:
         """By two calls of `stat`."""
         file, lock = _stat(self._file(id)), _stat(self._lock(id))

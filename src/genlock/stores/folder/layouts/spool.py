@@ -165,6 +165,25 @@ class SpoolLayout:
                         if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
                             yield entry.name
 
+    def watched(self) -> Iterable[tuple[str, str]]:
+        """The folders of all agents and states, and those of the tasks in progress: a script puts
+        its pid into a name there."""
+        yield str(self.comms), ""
+        for agent in self._pools():
+            tasks = f"{self.comms}/{agent}/tasks"
+            for folder in (f"{self.comms}/{agent}", tasks, *(f"{tasks}/{each}" for each in STATES)):
+                if os.path.isdir(folder):
+                    yield folder, ""
+            with suppress(OSError), os.scandir(f"{tasks}/in_progress") as found:
+                for entry in found:
+                    if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False):
+                        yield entry.path, entry.name
+
+    def task_of(self, folder: str, name: str) -> str | None:
+        """By the name of a task's folder."""
+        is_state = folder.rpartition("/")[2] in STATES and not name.startswith(".")
+        return name if is_state else None
+
     # Reading
 
     def fingerprint(self, id: str) -> Fingerprint:
