@@ -1,5 +1,5 @@
-"""Where a service listens: who can reach it there, whether keys are needed, and what is said when
-the place is taken."""
+"""Where a service listens: who can reach that address, whether it needs keys, and the error if it
+is in use."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _LISTENS: Final = "0A"
 
 
 class PortTaken(ServiceError):
-    """Somebody else listens there."""
+    """Another process listens on the port."""
 
 
 def is_loopback(host: str) -> bool:
-    """Can only this machine reach it? A name that is not known to mean that counts as one that
-    others can reach."""
+    """Can only this machine reach the address? An unknown name counts as reachable by others."""
     if host.lower() == "localhost":
         return True
     try:
@@ -31,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 def asks_for_keys(host: str, wanted: bool | None) -> bool:
-    """Is a key needed? BadArgument if none is to be, and others could reach the service."""
+    """Are keys needed? BadArgument if none are wanted and others could reach the service."""
     if is_loopback(host):
         return bool(wanted)
     if wanted is False:
@@ -43,15 +42,15 @@ def asks_for_keys(host: str, wanted: bool | None) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any that is free."""
+    """Opens a listening socket. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP, or the event loop would not know that it may switch Nagle's algorithm off: that
-    # costs 40 ms an answer.
+    # The protocol must be TCP by name. Otherwise the event loop does not switch off Nagle's
+    # algorithm, which costs 40 ms per answer.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(4096)  # at once: a port that is only bound can still be taken from us
+        listening.listen(4096)  # at once: another process can still take a port that is only bound
     except OSError as error:
         listening.close()
         raise _said(error, host, port) from None
@@ -59,7 +58,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_near(host: str, port: int) -> socket.socket:
-    """At this port, or at any that is free."""
+    """Listens on this port, or on any free one if it is taken."""
     try:
         return listen(host, port)
     except PortTaken:
@@ -67,7 +66,7 @@ def listen_near(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """How a browser on this machine gets there."""
+    """The URL for a browser on this machine."""
     host, port = listening.getsockname()[:2]
     if host in ("0.0.0.0", "::"):
         host = "127.0.0.1" if host == "0.0.0.0" else "::1"
@@ -75,7 +74,7 @@ def url_of(listening: socket.socket) -> str:
 
 
 def _said(error: OSError, host: str, port: int) -> Exception:
-    """The system's error in words that help."""
+    """The system's error as one that says what to do."""
     if error.errno == errno.EADDRINUSE:
         return PortTaken(
             f"port {port} of {host} is taken{_by_whom(port)}; choose another with --port, or "
@@ -90,7 +89,7 @@ def _said(error: OSError, host: str, port: int) -> Exception:
 
 
 def _by_whom(port: int) -> str:
-    """Whose port it is, as far as we may see that."""
+    """The process that listens on the port, if we are allowed to see it."""
     sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in Path("/proc").glob("[0-9]*/fd") if sockets else ():
         try:
@@ -104,7 +103,7 @@ def _by_whom(port: int) -> str:
                 )
                 return f" by process {folder.parent.name} ({command[:80]})"
         except OSError:
-            continue  # another user's, or gone since
+            continue  # another user's process, or one that has ended
     return ""
 
 

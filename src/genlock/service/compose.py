@@ -1,4 +1,4 @@
-"""Putting a service together from its settings."""
+"""Builds the service's application from its settings."""
 
 from __future__ import annotations
 
@@ -45,36 +45,36 @@ from genlock.service.web.signed_in import SignedIn
 from genlock.service.web.status import StatusPage
 
 OTHER_ROUTES: Final = "pages"
-"""What requests that are no operations are counted as."""
+"""The name under which metrics count requests that are not operations."""
 
 
 class Choices(Struct, frozen=True, kw_only=True):
-    """How a service is to behave."""
+    """The settings of a service."""
 
     keys: bool = False
     """Does every request need a key?"""
     token: LocalToken | None = None
-    """Does every request need this token, or a key? With neither, whoever reaches the service may
-    do everything."""
+    """Does every request need this token, or a key? With neither, every caller may do
+    everything."""
     hosts: frozenset[str] | None = frozenset()
-    """The names it answers for besides loopback's; None for any."""
+    """Accepted host names besides those of loopback; None accepts any."""
     claim_config: ClaimConfig = ClaimConfig()
-    """Of the claims under /api."""
+    """The settings of claims under /api."""
     api_tenant: str = "default"
     api_project: str = "default"
-    """What /api acts on."""
+    """The project of /api."""
     requests_a_second: int | None = None
-    """Of one key, or of one address where there are no keys; None: they are not counted."""
+    """The rate limit per key, or per address where there are no keys; None: no limit."""
     tenant_operations: int = AT_ONCE
-    """How many operations of one tenant are with the engine at once."""
+    """The number of a tenant's operations in the engine at once."""
     streams: int = STREAMS
-    """How many streams of events one key may have open, or one address where there are no keys."""
+    """The number of event streams per key, or per address where there are no keys."""
     connections: int = CONNECTIONS
-    """How many connections there may be: half of them may wait for a task of one tenant."""
+    """The number of connections. Half of them may wait for a task of one tenant."""
     sign_in_secret: bytes | None = None
-    """By which sign-ins are sealed; None: one that only this service knows."""
+    """The secret that seals sign-ins; None: a random one of this service."""
     metrics_prefix: str = "genlock"
-    """What the names of metrics begin with."""
+    """The prefix of all metrics."""
 
 
 def build(
@@ -83,8 +83,8 @@ def build(
     log: Log | None = None,
     metrics: Metrics | None = None,
 ) -> App:
-    """The service on this coordinator. `metrics` are those that its engine tells of its batches, if
-    it does."""
+    """Builds the service on this coordinator. `metrics` is the observer of its engine, if it has
+    one."""
     if metrics is None:
         metrics = Metrics(prefix=choices.metrics_prefix)
     rates = None if choices.requests_a_second is None else Rates(choices.requests_a_second)
@@ -159,12 +159,12 @@ def _door(
 
 
 def _watch(metrics: Metrics, log: Log | None) -> Watch:
-    """Counts a request when it is over, and logs it."""
+    """Makes the function that counts and logs a finished request."""
     count = metrics.count_request
     note = None if log is None else log.request
 
     def watch(what: HttpExchange) -> None:
-        # A stream lasts as long as its client likes: that is no latency.
+        # The duration of a stream is up to its client and says nothing about latency.
         took = 0.0 if what.route == STREAM_ROUTE else time.perf_counter() - what.started
         count(what.route or OTHER_ROUTES, what.status, took)
         if note is not None:
@@ -176,7 +176,7 @@ def _watch(metrics: Metrics, log: Log | None) -> Watch:
 def only_of_the_whole_store(
     endpoint: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """For those who see all tenants; for others there is nothing."""
+    """Serves callers that may see all tenants; others get 404."""
 
     async def guarded(request: Request) -> Response:
         exchange: HttpExchange = request.scope["genlock"]
@@ -194,5 +194,5 @@ def only_of_the_whole_store(
 
 
 async def nothing_here(scope: Scope, _: Receive, __: Send) -> None:
-    """What Starlette finds no route for."""
+    """Answers paths without a route."""
     raise no_route(scope["path"])

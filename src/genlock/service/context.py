@@ -1,5 +1,5 @@
-"""What all parts of a running service share: the coordinator, who speaks to it, and whether it is
-about to stop."""
+"""The context that all parts of a running service share: the coordinator, limits, threads, and
+whether the service is stopping."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _IDENTITY: Final = (_SESSION, _AGENT, _USER, _HOST, _PROCESS)
 
 
 class ServiceContext:
-    """A service at work."""
+    """A running service."""
 
     def __init__(
         self,
@@ -59,30 +59,30 @@ class ServiceContext:
     ) -> None:
         self.coordinator = coordinator
         self.most_waiting = most_waiting
-        """How many requests of one tenant may wait for a task."""
+        """The number of a tenant's requests that may wait for a task."""
         self.rates = rates
-        """None: nobody is counted."""
+        """None: no rate limit."""
         self.turns = Turns() if turns is None else turns
         self.acting = SessionAccess(coordinator.reader)
         self.reads = Turns(READS_AT_ONCE, sharing=self.turns.sharing)
-        """The turns of those who only look."""
+        """The turns of reads."""
         self.large = Turns(LARGE_AT_ONCE, sharing=self.turns.sharing)
-        """The turns of those who bring much."""
+        """The turns of requests with large bodies."""
         self.large_threads = ThreadPoolExecutor(LARGE_THREADS, thread_name_prefix="genlock-large")
-        """Where what they bring is read and done: all of it takes long, and the event loop is
-        everybody's."""
+        """Threads that parse and run requests with large bodies, which would block the event
+        loop."""
         self.long_threads = ThreadPoolExecutor(LONG_THREADS, thread_name_prefix="genlock-long")
-        """Where long answers are read and written."""
+        """Threads that read and encode long answers."""
         self.plans = Turns(PLANS_AT_ONCE, sharing=self.turns.sharing)
-        """The turns of those who bring plans."""
+        """The turns of plan imports."""
         self.all_plans = asyncio.Semaphore(ALL_PLANS_AT_ONCE)
         self.pace = Pace()
-        """At which large bodies are read."""
+        """The pace at which large bodies are read."""
         self.stopping = asyncio.Event()
-        """Set when nothing new is to be begun: who waits is answered."""
+        """Set when the service stops. Waiting requests are answered then."""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
-        """Awaited one after the other after that, and before the last answers are waited for:
-        streams are closed here."""
+        """Awaited in order after `stopping` is set and before the last answers. Streams are closed
+        here."""
         self._speakers: OrderedDict[tuple[object, ...], AsyncCoordinator] = OrderedDict()
 
     def speaker(
@@ -92,8 +92,8 @@ class ServiceContext:
         headers: dict[bytes, bytes],
         orphan_seconds: float | None = None,
     ) -> AsyncCoordinator:
-        """The coordinator on behalf of whoever sent these headers. `orphan_seconds` is for the
-        sessions that are registered so."""
+        """The coordinator on behalf of the sender of these headers. Sessions that it registers have
+        this `orphan_seconds`."""
         known: tuple[object, ...] = (grant, client, orphan_seconds)
         if not headers.keys().isdisjoint(_IDENTITY):
             known += tuple(map(headers.get, _IDENTITY))
@@ -107,8 +107,8 @@ class ServiceContext:
 
 
 def identity_of(grant: Grant, client: str, headers: dict[bytes, bytes]) -> Identity:
-    """Who speaks. With a key, its name is the user: what a client says of itself is not believed
-    then."""
+    """The identity of a caller. With a key, the key's name is the user, whatever the client
+    says."""
     session, agent, user = _name(headers, _SESSION), _name(headers, _AGENT), _name(headers, _USER)
     process = headers.get(_PROCESS)
     return Identity(

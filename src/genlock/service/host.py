@@ -1,5 +1,5 @@
-"""A service from its settings to its end: the coordinator, the socket, the log, the server, and all
-of it closed again in order."""
+"""Hosts a service from its settings to its end: coordinator, socket, log and server, closed in
+order."""
 
 from __future__ import annotations
 
@@ -32,15 +32,14 @@ from genlock.service.session_api.health import read_config
 from genlock.service.web.sign_in import link_of
 
 _LANES: Final = 4
-"""Where the store gains by them."""
+"""Lanes on stores that gain by several."""
 _MANY: Final = 1000
-"""If so many connections fit, and nobody has asked for another number than the usual, it is not
-worth a warning."""
+"""No warning about the default limit of connections if at least this many fit."""
 _LIBRARIES: Final = ("uvicorn", "asyncio")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What `genlock serve` was told, by flag, environment or file."""
+    """The options of `genlock serve`, from flags, environment or file."""
 
     host: str
     port: int
@@ -60,11 +59,11 @@ class Options(Struct, frozen=True, kw_only=True):
     claim_config: str
     sign_in_file: str
     trust_local: bool = False
-    """Are all users of this machine let in?"""
+    """Are all users of this machine trusted?"""
 
     @property
     def asks_for_keys(self) -> bool:
-        """Are keys all that opens it? BadArgument where that cannot be."""
+        """Are keys the only way in? BadArgument where that is not possible."""
         needed = asks_for_keys(self.host, self.keys)
         if needed and self.trust_local:
             other = (
@@ -80,12 +79,12 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def asks_for_token(self) -> bool:
-        """Is the token of this start as good as a key?"""
+        """Does this service accept a token in place of a key?"""
         return not self.asks_for_keys and not self.trust_local
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The names that the service answers for; None for any."""
+        """Accepted host names; None accepts any."""
         names = frozenset(name for name in self.allow_host.split(",") if name)
         if "*" in names:
             return None
@@ -95,7 +94,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def requests_a_second(self) -> int | None:
-        """Of one caller; None if nobody is counted: on loopback a service is for the user who
+        """The rate limit per caller; None on loopback, where the service is for the user who
         started it."""
         if self.rate is not None:
             return self.rate or None
@@ -103,7 +102,7 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class Hosted(Struct, frozen=True):
-    """A service that is about to begin."""
+    """A service that is about to start."""
 
     url: str
     server: Server
@@ -111,11 +110,11 @@ class Hosted(Struct, frozen=True):
     log: Log
     token: LocalToken | None = None
     header_file: Path | None = None
-    """Where curl finds the token: `curl -H @FILE`."""
+    """The file with the token for curl: `curl -H @FILE`."""
     trusts_local: bool = False
 
     def make_link(self) -> str:
-        """What a browser opens: with a code that signs it in, if that is asked for."""
+        """The link for a browser, with a sign-in code if the service needs one."""
         return self.url if self.token is None else self.url.rstrip("/") + link_of(self.token)
 
 
@@ -130,11 +129,11 @@ async def host(
     token_folders: Sequence[Path] = (),
     beside: Callable[[Hosted], AbstractAsyncContextManager[Any]] | None = None,
 ) -> None:
-    """Serves the store at `url` until told to stop. `beside` lives as long as it does, and so does
-    the token, in one of the folders.
+    """Serves the store at `url` until it is stopped. `beside` and the token's file, in one of the
+    folders, exist as long as the service.
 
-    Tenants without limits of their own have those of the profile: `local` on loopback
-    without keys, `default` where keys are asked for."""
+    Tenants without limits of their own have those of the profile: `local` on loopback without keys,
+    `default` where keys are needed."""
     needs_keys = options.asks_for_keys
     if profile is None:
         profile = "default" if needs_keys else "local"
@@ -147,7 +146,8 @@ async def host(
             )
         listening = listen(options.host, options.port) if listening is None else listening
         token = LocalToken() if options.asks_for_token else None
-        # Before anybody is answered, so that whoever is refused for an old token finds the new one.
+        # Before the first answer, so that a caller that is refused for an old token finds the new
+        # one.
         written = None if token is None else _written(token, listening, token_folders)
         log = Log(level=options.log_level, form=options.log_format)
         log.adopt(*_LIBRARIES)
@@ -227,8 +227,8 @@ def _assemble(
             f"--connections {connections}",
         )
     claim_config = read_config(options.claim_config)
-    # Every few seconds all projects are swept, a part of the claims each time; /api's is promised
-    # to be swept as a whole, this often.
+    # The monitor sweeps all projects every few seconds, each time a part of the claims. The session
+    # document promises a complete sweep of /api's project at this interval.
     Monitor(
         coordinator.engine,
         claim_config.cleanup_interval / 1000,
@@ -276,7 +276,7 @@ async def _serve(
 
 
 def _secret(file: str) -> bytes:
-    """What the file has, without the end of its line."""
+    """The content of the file without the trailing line break."""
     try:
         return Path(file).read_bytes().strip()
     except OSError as error:

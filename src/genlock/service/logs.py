@@ -1,9 +1,9 @@
-"""The service's log: one line a request, and what else an operator should know. JSON, or readable
-on a terminal.
+"""The service's log: one line per request, and other events that an operator should know. JSON, or
+colored text on a terminal.
 
-Only what is named here is ever written: no header, no body, no argument but those below, and of a
-key its id. What an unexpected exception says of itself is left out too, as it may repeat what it
-was given; where it happened is enough to find it.
+The log contains only the fields named here: no headers, no bodies, no other arguments, and of a key
+only its id. It also omits the message of an unexpected exception, which may repeat its input; the
+place where it happened is enough to find it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from genlock.service.request import HttpExchange
 from genlock.wire.headers import AGENT_HEADER, SESSION_HEADER
 from genlock.wire.operations import ROUTES
 
-# Lines on their way to stderr: written by a thread of their own, so that no request waits for a
-# terminal, a pipe or a disk.
+# A separate thread writes lines to stderr, so that no request waits for a terminal, a pipe or a
+# disk.
 #
-# What cannot be written in time is dropped, and a line says how many were: a service that stands
-# still because nobody reads its log helps nobody.
+# Lines that cannot be written in time are dropped, and a line says how many. The service must not
+# stop because nothing reads its log.
 
 
 MOST_WAITING: Final = 20_000
@@ -41,7 +41,7 @@ _FLUSH_SECONDS: Final = 2.0
 
 
 class Writer:
-    """Takes lines as they are, has them made into bytes in its thread, and writes them."""
+    """Takes lines as objects, and encodes and writes them in its thread."""
 
     def __init__(
         self, render: Callable[[Any], bytes], file: int = 2, most_waiting: int = MOST_WAITING
@@ -58,7 +58,7 @@ class Writer:
         self._thread.start()
 
     def put(self, line: Any) -> None:
-        """One more line. Never waits."""
+        """Adds a line. Never waits."""
         if len(self._waiting) >= self._most:
             self._dropped += 1
             return
@@ -68,7 +68,7 @@ class Writer:
             self._bell.set()
 
     def close(self) -> None:
-        """Writes what is left, if whoever reads it lets us."""
+        """Writes the remaining lines, as far as the reader of the log takes them."""
         self._closing.set()
         self._bell.set()
         self._thread.join(_FLUSH_SECONDS)
@@ -78,8 +78,8 @@ class Writer:
             self._bell.wait()
             self._bell.clear()
             self._write_all()
-            # Lines are gathered for a moment: a thread that woke for each would take the
-            # interpreter from those who answer.
+            # Gather lines for a moment: a thread that woke for each line would take the
+            # interpreter from the event loop.
             self._closing.wait(_GATHER_SECONDS)
             self._idle = True
             if self._waiting:
@@ -116,8 +116,8 @@ _READS: Final = frozenset(route.name for route in ROUTES if route.repeatable) | 
     "status_page",
 }
 _BESIDE_THE_POINT: Final = ("Unsupported upgrade request", "No supported WebSocket library")
-"""What uvicorn says of who asks for another protocol, and would have us install: nothing is
-missing, and anyone could fill the log so."""
+"""uvicorn's warnings about requests for another protocol. They advise installing a package that is
+not needed, and any client could fill the log with them."""
 _LONGEST: Final = 128
 _NOTHING: Final[dict[str, Any]] = {}
 _NOWHERE: Final = (None, None)
@@ -128,10 +128,10 @@ _SESSION, _AGENT = SESSION_HEADER.encode(), AGENT_HEADER.encode()
 
 
 class Line(msgspec.Struct, omit_defaults=True):
-    """A request, as it is logged."""
+    """The log line of a request."""
 
     timestamp: float | str
-    """Seconds; when it is written, ISO 8601."""
+    """Seconds at first; ISO 8601 when the line is written."""
     level: str
     event: str
     """The operation, or the path of a page."""
@@ -146,13 +146,13 @@ class Line(msgspec.Struct, omit_defaults=True):
     task: str | None = None
     generation: int | None = None
     reason: str | None = None
-    """A refusal's reason, or an error's code."""
+    """The reason of a refusal, or the code of an error."""
     key: str | None = None
     client: str | None = None
 
 
 class Log:
-    """Where the service writes what happens."""
+    """The service's log."""
 
     def __init__(
         self,
@@ -170,24 +170,24 @@ class Log:
         self._handler = _Foreign(self)
 
     def request(self, what: HttpExchange) -> None:
-        """A request is over."""
+        """Logs a finished request."""
         level = _level_of(what)
         if LEVELS[level] >= self._least:
             self._writer.put(_line(what, level, self._now()))
 
     def fault(self, what: HttpExchange) -> None:
-        """A request failed for a reason that is ours."""
+        """Logs a request that failed because of a fault in the service."""
         error = what.error
         if error is not None:
             self.event("error", "fault", request=what.request, operation=what.route, **told(error))
 
     def event(self, level: str, event: str, **fields: Any) -> None:
-        """Anything else, with fields by name."""
+        """Logs any other event."""
         if LEVELS[level] >= self._least:
             self._writer.put({"timestamp": self._now(), "level": level, "event": event, **fields})
 
     def logger(self) -> Any:
-        """For those who log in structlog's way: a bound logger whose lines land here."""
+        """A structlog logger that writes to this log."""
         import structlog
 
         def hand_over(_: Any, level: str, fields: Any) -> Any:
@@ -198,7 +198,7 @@ class Log:
         return structlog.wrap_logger(None, processors=[hand_over])
 
     def adopt(self, *names: str) -> None:
-        """Lines that libraries log under these names land here too."""
+        """Redirects the loggers of these names to this log."""
         for name in names:
             theirs = logging.getLogger(name)
             theirs.addHandler(self._handler)
@@ -206,12 +206,12 @@ class Log:
             theirs.setLevel(logging.WARNING)
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Writes the remaining lines."""
         self._writer.close()
 
 
 class _Foreign(logging.Handler):
-    """Lines of libraries: what they say, cut short, and where an exception happened."""
+    """Log records of libraries: the message, cut to a maximum, and where an exception happened."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()
@@ -232,8 +232,8 @@ class _Foreign(logging.Handler):
 
 
 def told(error: BaseException) -> dict[str, Any]:
-    """An exception, without what it may have been told: its kind, where it happened, and its words
-    if they are ours or the system's."""
+    """An exception as fields: its type, where it happened, and its message only if that is ours or
+    the system's. Other messages may contain input."""
     frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
     words = str(error)[:500] if isinstance(error, (GenlockError, OSError)) else None
     return {"error": type(error).__name__, "traceback": frames} | (
@@ -242,7 +242,7 @@ def told(error: BaseException) -> dict[str, Any]:
 
 
 def _level_of(what: HttpExchange) -> str:
-    """Writes and refusals are told, reads only to those who want to know everything."""
+    """Writes and refusals have level info; reads have level debug."""
     if what.status >= 500:
         return "warning"
     if what.status >= 400:
@@ -258,7 +258,7 @@ def _line(what: HttpExchange, level: str, now: float) -> Line:
         what.arguments or _NOTHING,
     )
     if error is not None:
-        # What was not as it should be is not repeated: it may be anything.
+        # Invalid names are not logged, because they may be anything.
         arguments, headers = _checked(arguments, error), {}
     get = arguments.get
     claim = getattr(result, "claim", None)
@@ -313,7 +313,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class _Stamps:
-    """Instants as texts; a second is written once."""
+    """Formats timestamps, and caches the text of the current second."""
 
     def __init__(self) -> None:
         self._second = -1
@@ -333,7 +333,7 @@ _stamp = _Stamps()
 
 
 def _stamped(line: Any) -> Any:
-    """Only the thread that writes does this."""
+    """Formats the timestamp of a line. Called in the writing thread only."""
     if isinstance(line, Line):
         line.timestamp = _stamp(line.timestamp)  # type: ignore[arg-type]
         return line
@@ -351,7 +351,7 @@ def _json(line: Any) -> bytes:
 
 
 def _text(*, colors: bool) -> Any:
-    """What makes lines for people."""
+    """The renderer of lines for people."""
     import structlog
 
     show = structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=14)

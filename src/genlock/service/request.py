@@ -1,5 +1,5 @@
-"""Reading a request and writing its answer, below any framework: this is what every claim goes
-through."""
+"""Reads a request and writes its answer, without a framework, because every claim goes through
+here."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 WHOLE: Final = "genlock.response.whole"
-"""A message of our own, and the ASGI extension by which a server says that it takes it: an answer
-whose head is bytes already."""
+"""An ASGI message of our own, and the extension by which a server announces that it takes it: a
+whole answer whose head is already encoded."""
 API: Final = "/api/"
-"""What lies below this is answered as the session-claiming interface has it, also where it is
-refused at the door."""
+"""Paths below this are answered in the format of the session interface, including refused keys."""
 JSON: Final = b"application/json"
 PROBLEM: Final = CONTENT_TYPE.encode()
 BODY_SECONDS: Final = 30.0
-"""How long a request's body may take to arrive once it has begun."""
+"""The time limit for a request's body."""
 
 _REQUEST: Final = REQUEST_HEADER.encode()
 _OURS: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
@@ -51,11 +50,11 @@ _HEAD: Final = (
 
 
 class ClientGone(Exception):
-    """The client has left: there is nobody to answer."""
+    """The client has disconnected, so there is nobody to answer."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What is sent back."""
+    """An answer."""
 
     status: int
     body: bytes
@@ -64,27 +63,27 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Line(Protocol):
-    """What is beneath `receive` and `send` on a connection of ours. It need not be awaited: a
-    coroutine less is a microsecond less."""
+    """Access to a connection below `receive` and `send`. Its methods are not coroutines, which
+    saves a microsecond each."""
 
     headers: dict[bytes, bytes]
-    """Those of the request; of one that comes several times the last."""
+    """The request's headers. Of a repeated header, the last value."""
 
     def take_body(self) -> bytes | None:
-        """The body, if it is here as a whole; None: receive it."""
+        """The body if it is complete, else None: then await `receive`."""
 
     def write(self, status: int, head: bytes, body: bytes) -> bool:
-        """Writes a whole answer; False if that cannot be now: send it."""
+        """Writes a whole answer. Returns False if that is not possible now: then await `send`."""
 
 
 def line_of(scope: Scope, send: Send) -> Line | None:
-    """The line of a request, where there is one: who says that it takes whole answers gives us its
-    own method to send by."""
+    """The line of a request if the server is ours: `send` is then a method of the object that has
+    it."""
     return getattr(send, "__self__", None) if WHOLE in scope.get("extensions", ()) else None
 
 
 class HttpExchange:
-    """One request on its way through the service."""
+    """One request and what is known about it."""
 
     __slots__ = (
         "arguments",
@@ -112,18 +111,18 @@ class HttpExchange:
         self.client: str = scope["client"][0] if scope.get("client") else ""
         self.started = time.perf_counter()
         self.grant = NOTHING
-        """What the caller may do; nothing, until that is known."""
+        """The caller's permissions; none before authentication."""
         self.route = ""
         self.place: tuple[str, str] | None = None
         self.arguments: dict[str, Any] | None = None
         self.result: Any = None
-        """What the coordinator answered."""
+        """The coordinator's answer."""
         self.status = 0
         self.error: BaseException | None = None
 
 
 def problem(error: GenlockError, request: str = "") -> Answer:
-    """An error as an answer."""
+    """Turns an error into an answer."""
     what = problem_of(error, request)
     more = asides(what.status)
     if isinstance(error, MethodRefused):
@@ -132,7 +131,7 @@ def problem(error: GenlockError, request: str = "") -> Answer:
 
 
 def asides(status: int) -> tuple[tuple[bytes, bytes], ...]:
-    """The headers that go with a status."""
+    """The headers that belong to a status."""
     if status == 401:
         return ((b"www-authenticate", b'Bearer realm="genlock"'),)
     wait = RETRY_AFTER_SECONDS.get(status)
@@ -140,8 +139,8 @@ def asides(status: int) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def no_route(path: str) -> RouteNotFound:
-    """The refusal of a path that leads nowhere. What stands before the service's own part of it is
-    most often too much in an address, or was left there by a proxy."""
+    """The error for an unknown path. If a known path follows a prefix, the error says so: mostly
+    the URL of the service is wrong, or a proxy has left its prefix."""
     before, own, _ = path.rpartition(f"{PREFIX}/")
     if before and own:
         return RouteNotFound(
@@ -153,7 +152,7 @@ def no_route(path: str) -> RouteNotFound:
 
 
 def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
-    """The refusal of a method; where GET is taken HEAD is too."""
+    """The error for a method. Paths that take GET take HEAD, too."""
     allowed = sorted({*takes, *(["HEAD"] if "GET" in takes else [])})
     error = MethodRefused(f"this path takes {', '.join(allowed)}, not {method[:20]}")
     error.allowed = tuple(allowed)
@@ -163,8 +162,8 @@ def refused_method(method: str, takes: Collection[str]) -> MethodRefused:
 def body_at_once(
     line: Line, headers: dict[bytes, bytes], most: int, advice: str = ""
 ) -> bytes | None:
-    """The body if it is here as a whole, as that of nearly every request is, or OverLimit; None: it
-    has to be read."""
+    """The body if it is complete, as it is for nearly every request, else None: then it must be
+    received. Raises OverLimit."""
     body = line.take_body()
     if body is not None:
         _check_encoding(headers)
@@ -180,7 +179,7 @@ async def read_body(
     pace: Pace | None = None,
     advice: str = "",
 ) -> bytes:
-    """The body, or OverLimit before it is read as a whole; a client that dawdles is sent away."""
+    """Receives the body. Raises OverLimit early, and gives up on a client that is too slow."""
     _check_announced(headers, most, advice)
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):
@@ -198,7 +197,7 @@ async def read_body(
 
 
 def _check_announced(headers: dict[bytes, bytes], most: int, advice: str) -> None:
-    """By what its head says of a body."""
+    """Checks the announced length of the body."""
     _check_encoding(headers)
     length = headers.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length) > most):
@@ -245,7 +244,7 @@ def _too_large(most: int, advice: str) -> GenlockError:
 
 
 def headers_of(answer: Answer, size: int, exchange: HttpExchange) -> list[tuple[bytes, bytes]]:
-    """An answer's headers, one by one."""
+    """An answer's headers as a list."""
     return [
         (b"content-type", answer.kind),
         (b"content-length", b"%d" % size),
@@ -256,7 +255,7 @@ def headers_of(answer: Answer, size: int, exchange: HttpExchange) -> list[tuple[
 
 
 def head_of(answer: Answer, exchange: HttpExchange) -> bytes:
-    """The same as the bytes that are sent."""
+    """An answer's headers as bytes."""
     head = _HEAD % (answer.kind, len(answer.body), exchange.request.encode())
     for more in answer.more:
         head += b"%b: %b\r\n" % more
@@ -264,7 +263,7 @@ def head_of(answer: Answer, exchange: HttpExchange) -> bytes:
 
 
 async def send_answer(send: Send, answer: Answer, exchange: HttpExchange) -> None:
-    """Sends an answer: in one piece, where the server takes it so."""
+    """Sends an answer, in one message where the server takes that."""
     if WHOLE in exchange.scope.get("extensions", ()):
         await send(
             {
@@ -285,12 +284,12 @@ async def send_answer(send: Send, answer: Answer, exchange: HttpExchange) -> Non
     await send({"type": "http.response.body", "body": answer.body})
 
 
-# The limit of a request: a caller over its rate is refused, and waits for the refusal.
+# Rate limits: a caller over its limit is refused, and the refusal is delayed.
 
 
 async def count(rates: Rates | None, who: str, receive: Receive, counts: int = 1) -> None:
-    """One request more. Who is over the rate waits for the refusal, and so does whatever else comes
-    on the same connection."""
+    """Counts a request. Over the limit, the refusal is delayed, and with it everything else on the
+    same connection."""
     if rates is None:
         return
     try:
@@ -301,8 +300,7 @@ async def count(rates: Rates | None, who: str, receive: Receive, counts: int = 1
 
 
 async def _hold(receive: Receive) -> None:
-    """Keeps the caller waiting, unless it goes. A body that is still to come is left where it
-    is."""
+    """Delays the answer unless the client disconnects. Does not read the body."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(HOLD_SECONDS):
             message = await receive()

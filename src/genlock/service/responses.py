@@ -1,7 +1,7 @@
-"""Sending answers: nearly all at once, and some that are not like the others, too long to be one
-piece or the last of a connection.
+"""Sends answers: most of them at once, long ones in pieces, and some as the last answer of a
+connection.
 
-What is long is sent as it was written, and no faster than it is taken.
+A long answer is sent in the pieces in which it was encoded, no faster than the client takes them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LongAnswer(Answer, frozen=True):
 
 
 class LastAnswer(Answer, frozen=True):
-    """An answer after which the connection is closed: what else has come on it is not looked at."""
+    """An answer after which the connection is closed. Nothing else on it is read."""
 
 
 async def send_any(send: Send, answer: Answer, exchange: HttpExchange) -> None:
@@ -45,26 +45,26 @@ async def _send_pieces(
     if isinstance(answer, LastAnswer):
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    pieces.reverse()  # so that each can go when it is sent
+    pieces.reverse()  # so that each piece is freed when it is sent
     while pieces:
         piece = pieces.pop()
         await send({"type": "http.response.body", "body": piece, "more_body": bool(pieces)})
 
 
-# Packing: lists and graphs shrink to a tenth, which on a phone is the difference.
+# Compression: lists and graphs shrink to a tenth, which matters on a phone.
 
 
 PACKED_BYTES: Final = 2_048
-"""A shorter body is sent as it is."""
+"""A shorter body is not compressed."""
 LONG_BYTES: Final = 32 * 1024
-"""A longer one takes milliseconds to pack: not for the event loop."""
+"""A longer body takes milliseconds to compress, so it is done in a thread."""
 _LEVEL: Final = 4
 _PACKED: Final = ((b"content-encoding", b"gzip"), (b"vary", b"accept-encoding"))
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
-    """Does the client say that it takes gzip?"""
+    """Does the client accept gzip?"""
     accepted = headers.get(b"accept-encoding", b"").lower()
     for one in accepted.split(b","):
         name, *parameters = (part.strip() for part in one.split(b";"))
@@ -80,7 +80,7 @@ def _is_never(parameter: bytes) -> bool:
 
 
 def packed(answer: Answer) -> Answer:
-    """The same answer, packed if that is worth it."""
+    """The same answer, compressed if that is worth it."""
     pieces = answer.pieces if isinstance(answer, LongAnswer) else [answer.body]
     if sum(map(len, pieces)) < PACKED_BYTES:
         return answer
@@ -94,18 +94,18 @@ def packed(answer: Answer) -> Answer:
 
 
 PROTOCOL_SPOKEN: Final = (PROTOCOL_HEADER.encode(), f"{PROTOCOL} genlock/{__version__}".encode())
-"""The header that every answer has: also who is turned away is told by whom."""
+"""A header of every answer, including refusals at the connection limit."""
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz"})
 
 
 def problem_body(status: int, code: str, detail: str) -> bytes:
-    """A problem as it is sent."""
+    """A problem document as bytes."""
     return msgspec.json.encode(Problem(type_of(code), detail.capitalize(), status, detail, code))
 
 
 def _refusing(status: int, code: str, detail: str) -> Callable[..., Awaitable[None]]:
-    """An application that answers only this."""
+    """An application that always gives this answer."""
     problem = problem_body(status, code, detail), CONTENT_TYPE.encode()
     refused = msgspec.json.encode({"success": False, "error": code, "message": detail}), JSON
 
@@ -134,8 +134,8 @@ _full = _refusing(
 
 
 def full_but_for_health(usual: Any) -> Callable[..., Awaitable[None]]:
-    """For a connection too many: whoever watches the service should not take it for dead because it
-    is full."""
+    """An application for connections over the limit. It still answers health checks: a full service
+    must not be restarted as if it were dead."""
 
     async def app(
         scope: MutableMapping[str, Any],

@@ -1,8 +1,8 @@
-"""Starting a service and stopping it.
+"""Starts a service and shuts it down.
 
-A stop is in this order: who waits is answered, nothing new is let in, streams are told when to come
-again, what was accepted is finished, and only then is the coordinator closed. All of it takes at
-most the grace; a second signal ends it at once.
+A shutdown answers waiting requests, accepts no new ones, tells streams when to reconnect, finishes
+accepted requests, and then closes the coordinator. It takes at most the grace period; a second
+signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ KEEP_ALIVE_SECONDS: Final = 75
 CONNECTIONS: Final = 20_000
 GRACE_SECONDS: Final = 10.0
 _FILES_BESIDES: Final = 200
-"""Descriptors for everything but connections, where there are many: the store's connections,
-payloads, followers."""
+"""File descriptors for everything but client connections: the store's connections, payloads,
+followers."""
 _LEAST_FILES_BESIDES: Final = 64
 _LEAST_CONNECTIONS: Final = 16
-"""A service that has room for fewer does not start."""
+"""A service that can have fewer connections does not start."""
 _TURNED_AWAY: Final = 10
 _SWITCH_SECONDS: Final = 0.001
 _ARRIVED_SECONDS: Final = 0.05
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which begins in its own way and ends in ours."""
+    """uvicorn's server with our own shutdown."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class Server(uvicorn.Server):
         self._bounds = bounds
         self._grace_seconds = grace_seconds
         self.on_started: Callable[[], None] | None = None
-        """Called when requests are let in and signals are heard."""
+        """Called when the server accepts requests and handles signals."""
         self.before_stop: list[Callable[[], Awaitable[None]]] = []
-        """Done while everything still works: for those who started callers of their own."""
+        """Awaited at the start of a shutdown, while everything still works."""
         self.cut_off = 0
-        """Connections that were not done when the grace was over."""
+        """Connections that were still busy at the end of the grace period."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -71,10 +71,10 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, but who was asked to stop and did has not failed: the signal is not
-        raised again."""
+        """Handles signals as uvicorn does, but does not raise the signal again after a clean
+        shutdown, which is no failure."""
         if threading.current_thread() is not threading.main_thread():
-            yield  # in a test, say; who started us stops us by should_exit
+            yield  # not in the main thread, as in tests: the caller sets should_exit
             return
         before = {
             number: signal.signal(number, self.handle_exit)
@@ -87,12 +87,12 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     def stop(self) -> None:
-        """As a signal does."""
+        """Starts a shutdown, as a signal does."""
         self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit:
-            # Nothing is tidied up: whatever holds a lock now is what was interrupted for this.
+            # No cleanup: the interrupted code may hold any lock.
             os._exit(128 + sig)
         self.should_exit = True
 
@@ -104,7 +104,7 @@ class Server(uvicorn.Server):
                 self._announce_the_end()
                 await asyncio.sleep(
                     _ARRIVED_SECONDS
-                )  # what had arrived when we were told to stop is let in and read in this time
+                )  # requests that had arrived before the shutdown are accepted and read meanwhile
                 for server in self.servers:
                     server.close()
                 for closing in sockets or ():
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
             self._running.stopping.set()
 
     async def _drain(self) -> None:
-        """Until all that was accepted is answered and taken."""
+        """Waits until all accepted requests are answered and the answers are sent."""
         state = self.server_state
         for connection in list(state.connections):
             connection.shutdown()
@@ -146,7 +146,7 @@ class Server(uvicorn.Server):
 
 
 def server(app: Any) -> Server:
-    """The server around the application, with its defaults."""
+    """The server for this application, with its defaults."""
     return Server(app, Bounds(CONNECTIONS))
 
 
@@ -159,7 +159,7 @@ def _config(app: Any, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Confi
         access_log=False,
         log_config=None,
         server_header=False,
-        # What a request says of where it comes from is believed only of a proxy that was named.
+        # Only named proxies may set the client's address.
         proxy_headers=bool(forwarded_allow_ips),
         forwarded_allow_ips=forwarded_allow_ips,
         backlog=4096,
@@ -168,10 +168,10 @@ def _config(app: Any, bounds: Bounds, forwarded_allow_ips: str) -> uvicorn.Confi
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Runs the service's main coroutine on the event loop that suits it. It does not wait long for
+    """Runs the service's main coroutine on uvloop where there is one. Does not wait long for
     threads that compute."""
     try:
-        room_for(_LEAST_CONNECTIONS)  # before the loop is made, which takes descriptors too
+        room_for(_LEAST_CONNECTIONS)  # before the event loop, which needs descriptors itself
     except BadArgument:
         main.close()
         raise
@@ -181,8 +181,8 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 
 def room_for(connections: int) -> int:
-    """How many connections the system lets us have, at most these; its own soft limit is raised for
-    it. BadArgument if they are too few."""
+    """The number of connections that the system allows, at most `connections`. Raises the soft
+    limit of descriptors if necessary. BadArgument if there are too few."""
     files = _allowed_files(files_for(connections))
     if files is None:
         return connections
@@ -199,14 +199,14 @@ def room_for(connections: int) -> int:
 
 
 def files_for(connections: int) -> int:
-    """How many descriptors a service with so many connections takes. A tenth more is let in to be
-    turned away."""
+    """The number of descriptors for this many connections. A tenth more are accepted, to refuse
+    them with an answer."""
     return connections + connections // 10 + _TURNED_AWAY + _FILES_BESIDES
 
 
 def _allowed_files(wanted: int) -> int | None:
-    """How many this process may have open, after the attempt to be allowed as many as are wanted;
-    None if that is enough."""
+    """Tries to raise the limit of descriptors to `wanted`. Returns the limit if it stays lower,
+    else None."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return None
@@ -214,18 +214,17 @@ def _allowed_files(wanted: int) -> int | None:
     if most > soft:
         with contextlib.suppress(
             OSError, ValueError
-        ):  # the system may have a limit of its own below the hard one
+        ):  # the system may have a limit below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
     return None if soft >= wanted else soft
 
 
 def spare_the_collector() -> None:
-    """For a process that does nothing but serve: what it has made so far stays, and little of what
-    comes and goes is in circles.
+    """Makes garbage collection rare, for a process that only serves: its objects so far stay, and
+    requests leave few reference cycles.
 
-    Looking for those less often made the slowest hundredth of claims a third faster, and all of
-    them a tenth.
+    This made the slowest hundredth of claims a third faster, and claims on average a tenth.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Acting tickets: they let a browser do what an operator may, for as long as a person is there.
 
 An acting ticket is a second cookie beside the looking ticket of `browser_sessions`: `<key's
-id>.<idle end>.<end>.<nonce>.<seal>`. It ends with its key, after `IDLE_SECONDS` in which nobody
-asked to stay, and after `LIFE_SECONDS` in any case.
+id>.<idle end>.<end>.<nonce>.<seal>`. It ends with its key, after `IDLE_SECONDS` without a renewal,
+and after `LIFE_SECONDS` in any case.
 
 1. Only an operator's or admin's key makes one, or on loopback the token of the service. It admits
    an operator, never an admin: no browser creates keys.
@@ -52,7 +52,7 @@ class NewSignIn(NamedTuple):
 
 
 class Acting(NamedTuple):
-    """What a good ticket admits, how long it still lasts, and the ticket that renews it."""
+    """A valid ticket: its permissions, its remaining time, and the ticket that renews it."""
 
     grant: Grant
     seconds: int
@@ -60,7 +60,7 @@ class Acting(NamedTuple):
 
 
 class ActingSignIns:
-    """Gives out acting tickets and knows them again. Replicas share the secret."""
+    """Issues and verifies acting tickets. Replicas share the secret."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class ActingSignIns:
         self._token, self._now = token, now
 
     async def begin(self, text: str) -> NewSignIn | None:
-        """A ticket for this key; None if it is not good, or not an operator's."""
+        """Issues a ticket for this key; None if the key is not valid, or not an operator's."""
         key = parse_key(text)
         known = await self._key_cache.look(key.id)
         digest = digest_of(key.secret)
@@ -84,12 +84,12 @@ class ActingSignIns:
         return self._new(key.id, digest, int(known.now.timestamp()))
 
     def begin_local(self) -> NewSignIn:
-        """A ticket for the user who started the service."""
+        """Issues a ticket for the user who started the service."""
         assert self._token is not None
         return self._new(_LOCAL, self._token.digest, int(self._now()))
 
     async def find(self, ticket: str) -> Acting | None:
-        """What this ticket admits; None if it is not good, or no longer."""
+        """The permissions of this ticket; None if it is not valid, or no longer."""
         found = _SHAPE.fullmatch(ticket)
         if found is None:
             return None
@@ -106,7 +106,7 @@ class ActingSignIns:
         return None
 
     async def admit(self, ticket: str, proof: str) -> Grant | None:
-        """What a request with this ticket and this proof may do; None: nothing."""
+        """The permissions of a request with this ticket and this proof; None if it has none."""
         found = _SHAPE.fullmatch(ticket)
         if found is None or not hmac.compare_digest(
             self._proof(found[1], found[4]).encode(), proof.encode()
@@ -148,12 +148,13 @@ class ActingSignIns:
 
 
 def acting_tickets_of(headers: dict[bytes, bytes]) -> list[str]:
-    """The acting tickets in a request's cookies: ours, and perhaps those of other ports."""
+    """The acting tickets in a request's cookies, which may include those of services at other
+    ports."""
     cookies = headers.get(b"cookie", b"").decode("latin-1")
     return [found.strip() for found in _IN_HEADER.findall(cookies)[:_MOST_TICKETS]]
 
 
 def _digests(known: KnownKey, now: datetime) -> list[str]:
-    """The digests of the secrets that open this key now: after a rotation there may be two."""
+    """The digests of the key's valid secrets. After a rotation there may be two."""
     both = (known.record.digest, known.record.previous)
     return [digest for digest in both if digest is not None and opens(known.record, digest, now)]

@@ -1,8 +1,8 @@
 """Authentication: decides who a request comes from, before anything is done for it.
 
-A service asks for keys. On loopback it also takes the token of this start, which only the user who
-started it can read, and which admits to everything. Only if the user has said that all users of the
-machine are trusted does the service ask for nothing.
+A service requires keys. On loopback it also accepts the token of this start, which only the user
+who started it can read, and which permits everything. It requires nothing only if that user has
+said that all users of the machine are trusted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from genlock.token_files import PREFIX
 
 
 def is_token(text: str) -> bool:
-    """Is it meant as a token, of this start or another?"""
+    """Does the text have the form of a token, of this start or another?"""
     return text.startswith(PREFIX)
 
 
 Find: TypeAlias = Callable[[str], Awaitable[Grant | None]]
-"""Looks a key up; None if it is not good."""
+"""Looks a key up; None if it is not valid."""
 
 NOT_GOOD: Final = "this key is not good: it is unknown, expired or revoked"
 _NO_KEY: Final = (
@@ -55,7 +55,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class Authenticator:
-    """Lets requests in: with a good key, or, where no keys are asked for, as they come."""
+    """Authenticates requests by key, token or ticket; admits all where no keys are required."""
 
     def __init__(
         self,
@@ -69,14 +69,13 @@ class Authenticator:
         self._find, self._keyring, self._find_ticket = find, key_cache, find_ticket
         self._token, self._acting = token, acting
         self._hosts = None if hosts is None else hosts | _LOOPBACK
-        """The names that the service answers for; None for any. Without the check, a page in a
-        browser could rebind its name to us."""
+        """Accepted host names; None accepts any. The check prevents DNS rebinding by a web page."""
         self._last_host: bytes | None = None
-        """What was found to be good the last time: mostly it is the same again."""
+        """The last accepted host, because it rarely changes."""
 
     def check_host(self, headers: dict[bytes, bytes]) -> None:
-        """HostRefused, or AccessRefused for a page of another site, before anything else is looked
-        at."""
+        """Raises HostRefused, or AccessRefused for a page of another site. Called before all other
+        checks."""
         host = headers.get(b"host", b"")
         if host != self._last_host:
             self._check_name(host.decode("latin-1").lower())
@@ -94,28 +93,27 @@ class Authenticator:
 
     @property
     def asks_for_keys(self) -> bool:
-        """Is a key needed, or the token?"""
+        """Does a request need a key or the token?"""
         return self._find is not None
 
     @property
     def takes_token(self) -> bool:
-        """Is the token of this start as good as a key?"""
+        """Does the service accept its token in place of a key?"""
         return self._token is not None
 
     def has_token(self, headers: dict[bytes, bytes]) -> bool:
-        """Does the user who started the service ask? Who is not known here may still be
-        admitted."""
+        """Does the request have the token of this start? Without it, a key may still admit it."""
         return self._token is not None and self._token.is_sent(headers)
 
     async def expect(self, many: Iterable[dict[bytes, bytes]]) -> None:
-        """These are about to be asked for."""
+        """Prefetches the keys of these requests."""
         if self._keyring is not None:
             await self._keyring.expect(
                 {text for headers in many if (text := _key_of(headers)) is not None}
             )
 
     def end_of(self, headers: dict[bytes, bytes]) -> datetime | None:
-        """When the key of a request that was let in ends by itself; None: never."""
+        """When the key of an admitted request expires; None: never."""
         text = _key_of(headers)
         return (
             None
@@ -124,8 +122,8 @@ class Authenticator:
         )
 
     async def admit(self, headers: dict[bytes, bytes], method: str = "") -> Grant:
-        """What the caller may do, or KeyRefused. By the method it is told whether a ticket is
-        enough; a key always is."""
+        """The caller's permissions, or KeyRefused. The method decides whether a ticket is enough; a
+        key always is."""
         if self._find is None:
             return OPEN
         text = _key_of(headers)
@@ -150,14 +148,14 @@ class Authenticator:
             raise KeyRefused(_OLD_TOKEN if self._token is not None else NOT_GOOD)
         try:
             grant = await self._find(text)
-        except BadArgument as error:  # it says what is wrong with the key, and nothing of it
+        except BadArgument as error:  # its message does not contain the key
             raise KeyRefused(str(error)) from None
         if grant is None:
             raise KeyRefused(NOT_GOOD)
         return grant
 
     async def _admit_acting(self, headers: dict[bytes, bytes]) -> Grant:
-        """By an acting ticket, from a page of ours: see `acting_sign_ins`, rule 2."""
+        """Admits a request by an acting ticket, see `acting_sign_ins`, rule 2."""
         proof = headers.get(_PROOF)
         if self._acting is None or proof is None or b"origin" not in headers:
             raise KeyRefused(_NO_PROOF)
@@ -171,12 +169,12 @@ class Authenticator:
 
 
 def came_by_ticket(headers: dict[bytes, bytes]) -> bool:
-    """Did this request, which was let in, come by a ticket?"""
+    """Was this admitted request authenticated by a ticket?"""
     return _key_of(headers) is None and bool(tickets_of(headers))
 
 
 def brings_key(headers: dict[bytes, bytes]) -> bool:
-    """Has it a key or a ticket, good or not?"""
+    """Does the request have a key or a ticket, valid or not?"""
     return _key_of(headers) is not None or bool(tickets_of(headers))
 
 
@@ -190,7 +188,7 @@ def _key_of(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _without_port(host: str) -> str:
-    """The name or address; nothing if something else than a port is behind it."""
+    """The name or address; empty if anything but a port follows it."""
     name, bracket, behind = host.rpartition("]")
     start, _, port = behind.partition(":")
     if not (port.isdecimal() or not port) or (bracket and start):

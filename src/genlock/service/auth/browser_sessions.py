@@ -1,19 +1,18 @@
-"""Signing in: a key for a while, for a browser, which sends no key of itself.
+"""Sign-ins: a browser exchanges a key for a ticket, because it cannot send a key by itself.
 
-Whoever shows a good key is given a ticket, which the browser sends as a cookie: `<key's
-id>.<end>.<seal>`. It has nothing of the secret. The seal is an HMAC over id, end and the digest of
-the secret that was shown, under a secret of the service's own: who can only read the store has the
-digests, and makes no ticket of them. So a ticket ends with its time, and as soon as its key does:
-when that is revoked, expired or given another secret, within half a second like for any request, on
-every replica that has the same secret.
+The browser sends the ticket as a cookie: `<key's id>.<end>.<seal>`. It contains nothing of the
+key's secret. The seal is an HMAC over id, end and the digest of the key's secret, under a secret of
+the service. So someone who can only read the store has the digests, but cannot make a ticket. A
+ticket ends at its time or with its key: when the key is revoked, expires or gets another secret,
+the ticket ends within half a second, on every replica with the same secret.
 
-A browser sends cookies also with requests that some other page has made it send. Hence a looking
-ticket is good for GET and HEAD only, as an observer, whatever the key's role is. An acting ticket
+Browsers also send cookies with requests that another site's page has caused. Hence a looking ticket
+is valid for GET and HEAD only, as an observer, whatever the key's role is. An acting ticket
 (`acting_sign_ins`) lets a page of ours act as well.
 
-The user who started a service on loopback has a token instead of a key, which ends with the
-service, and so do the tickets for it. Browsers send a cookie to all ports of a host. So it is named
-by the port: a service does not overwrite what another one has set.
+The user who started a service on loopback has a token instead of a key. The token ends with the
+service, and so do its tickets. Browsers send a cookie to all ports of a host, so the cookie's name
+contains the port: services do not overwrite each other's cookies.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ COOKIE: Final = "genlock_sign_in"
 LIFE_SECONDS: Final = 12 * 3600
 LEAST_SECRET_BYTES: Final = 32
 LOOKS: Final = frozenset({"GET", "HEAD"})
-"""The methods that a ticket is good for."""
+"""The methods that a looking ticket admits."""
 
 _SHAPE: Final = re.compile(r"([a-z2-7]{12})\.([0-9]{1,12})\.([0-9a-f]{64})")
 _IN_HEADER: Final = re.compile(rf"(?:^|;)[ \t]*{COOKIE}(?:_[0-9]{{1,5}})?=([^;]*)")
 _LOCAL: Final = "localservice"
-"""In place of a key's id, in tickets for the token."""
+"""Takes the place of the key's id in tickets for the token."""
 _MOST_TICKETS: Final = 20
 
 
 class BrowserSessions:
-    """Gives out tickets and knows them again. `secret` is what replicas share; without one it is
-    this service's alone."""
+    """Issues and verifies tickets. Replicas share `secret`; without one the service makes its
+    own."""
 
     def __init__(
         self,
@@ -71,8 +70,8 @@ class BrowserSessions:
         self._token, self._now = token, now
 
     async def begin(self, text: str) -> tuple[str, Grant] | None:
-        """A ticket for this key, and what it lets see; None if it is unknown, expired or revoked.
-        BadArgument if it is no key at all."""
+        """Issues a ticket for this key, with its permissions; None if the key is unknown, expired
+        or revoked. BadArgument if the text is not a key."""
         key, digest = parse_key(text), ""
         known = await self._keyring.look(key.id)
         if known is None or not opens(known.record, digest := digest_of(key.secret), known.now):
@@ -81,13 +80,13 @@ class BrowserSessions:
         return f"{key.id}.{end}.{self._seal(key.id, end, digest)}", _looking(known.grant)
 
     def begin_local(self) -> str:
-        """A ticket for the user who started the service."""
+        """Issues a ticket for the user who started the service."""
         assert self._token is not None
         end = int(self._now()) + LIFE_SECONDS
         return f"{_LOCAL}.{end}.{self._seal(_LOCAL, end, self._token.digest)}"
 
     async def find(self, ticket: str) -> Grant | None:
-        """What it lets see; None if it is not good, or no longer."""
+        """The permissions of this ticket; None if it is not valid, or no longer."""
         found = _SHAPE.fullmatch(ticket)
         if found is not None and found[1] == _LOCAL:
             return self._find_local(int(found[2]), found[3])
@@ -121,7 +120,7 @@ def _looking(grant: Grant) -> Grant:
 
 
 def tickets_of(headers: dict[bytes, bytes]) -> list[str]:
-    """The tickets in a request's cookies: ours, and perhaps those of services at other ports."""
+    """The tickets in a request's cookies, which may include those of services at other ports."""
     cookies = headers.get(b"cookie")
     return (
         []
@@ -140,8 +139,8 @@ def cookie(
     name: str = COOKIE,
     life: int = LIFE_SECONDS,
 ) -> str:
-    """The header that has a browser keep a ticket; an empty one is forgotten. No page can read it,
-    and no other site has it sent."""
+    """The header that sets the cookie; an empty ticket deletes it. Scripts cannot read the cookie,
+    and browsers do not send it for other sites."""
     named = name if port is None else f"{name}_{port}"
     kept = life if ticket else 0
     return f"{named}={ticket}; Max-Age={kept}; Path=/; HttpOnly; SameSite=Strict" + (
@@ -161,7 +160,7 @@ _MOST_CODES: Final = 100
 
 
 class LocalToken:
-    """The token, and the codes that are out. Belongs to one event loop."""
+    """The token, and the codes that were issued. Used in one event loop."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.text: Final = PREFIX + secrets.token_hex(32)
@@ -169,22 +168,22 @@ class LocalToken:
         self._header = b"Bearer " + self.text.encode()
         self._monotonic = monotonic
         self._codes: dict[str, float] = {}
-        """Until when, by the digest of the code."""
+        """The end of each code, by the code's digest."""
 
     def __repr__(self) -> str:
         return "LocalToken()"
 
     def is_sent(self, headers: dict[bytes, bytes]) -> bool:
-        """Does a request bring it, in the form in which our client does?"""
+        """Does the request have the token in the form that our client uses?"""
         given = headers.get(b"authorization")
         return given is not None and compare_digest(given, self._header)
 
     def is_same(self, text: str) -> bool:
-        """Is this the token? It takes as long whatever they have in common."""
+        """Is this the token? Compared in constant time."""
         return compare_digest(text.encode(), self.text.encode())
 
     def make_code(self) -> str:
-        """A new code."""
+        """Issues a new code."""
         code = secrets.token_urlsafe(32)
         self._codes[digest_of(code)] = self._monotonic() + CODE_SECONDS
         if len(self._codes) > _MOST_CODES:
@@ -192,6 +191,6 @@ class LocalToken:
         return code
 
     def redeem(self, code: str) -> bool:
-        """Was it good? It is not any more."""
+        """Was the code valid? Redeeming ends it."""
         until = self._codes.pop(digest_of(code), None)
         return until is not None and self._monotonic() < until

@@ -1,12 +1,11 @@
-"""The keyring: finds what a key admits, for every request, at the cost of a hash.
+"""The key cache: finds the permissions of a key, for every request, at the cost of a hash.
 
-What was loaded of a key counts for half a second; then it is loaded again. So nobody need be told
-of a revocation: whatever replica a request reaches, it is not let in by a record that was read more
-than half a second before the request came. That a key does not exist is remembered just as long.
+A loaded key counts for half a second; then it is loaded again. So a revocation needs no message: on
+every replica, a request is admitted only by a record that was read at most half a second before the
+request arrived. The cache remembers for just as long that a key does not exist.
 
-There is one load at a time, for all the keys that were asked for since the one before it began.
-However many requests come, with however many keys that nobody has made, the store sees no more than
-that.
+Only one load runs at a time, for all keys requested since the last one began. So a flood of
+requests, even with invented keys, causes no more load on the store.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ MOST_UNKNOWN: Final = 5_000
 
 
 class _Look(NamedTuple):
-    """What was found of one key, and when."""
+    """The result of loading one key, with its time."""
 
     began: float
-    """On our clock, before the store was asked."""
+    """When the load began, by our clock."""
     now: datetime
-    """On the store's clock, by which keys end."""
+    """The store's time, by which keys expire."""
     record: KeyRecord | None
     grant: Grant | None
 
@@ -53,7 +52,7 @@ class KnownKey(NamedTuple):
     record: KeyRecord
     grant: Grant
     now: datetime
-    """On the store's clock."""
+    """The store's time."""
 
 
 class _PendingLoad:
@@ -74,7 +73,7 @@ class _PendingLoad:
 
 
 class KeyCache:
-    """Keys as the service knows them. Belongs to one event loop."""
+    """The keys that the service knows. Used in one event loop."""
 
     def __init__(self, reader: Reader, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
@@ -84,11 +83,11 @@ class KeyCache:
         self._last: _PendingLoad | None = None
         self._flying: _PendingLoad | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-keys")
-        """A reader of its own: a busy caller must not keep others from being admitted."""
+        """A thread of its own, so that busy callers do not delay authentication."""
 
     async def find(self, text: str) -> Grant | None:
-        """What the key admits; None if it is unknown, expired or revoked. BadArgument, without a
-        look, if it is no key at all."""
+        """The key's permissions; None if it is unknown, expired or revoked. BadArgument, without a
+        load, if the text is not a key."""
         key, came = parse_key(text), self._monotonic()
         known = self._known_by(self._recent(key.id, came) or await self._look(key.id, came))
         return (
@@ -98,13 +97,12 @@ class KeyCache:
         )
 
     async def look(self, id: str) -> KnownKey | None:
-        """The key of this id, be it good or not; None if there is none."""
+        """The key of this id, valid or not; None if there is none."""
         came = self._monotonic()
         return self._known_by(self._recent(id, came) or await self._look(id, came))
 
     async def expect(self, texts: Iterable[str]) -> None:
-        """These are about to be looked for: what is not known well enough comes in as few loads as
-        may be."""
+        """Prefetches keys that are about to be requested, in as few loads as possible."""
         came = self._monotonic()
         flights: dict[asyncio.Task[_Looks], None] = {}
         for text in texts:
@@ -118,7 +116,7 @@ class KeyCache:
             await asyncio.shield(task)
 
     def end_of(self, text: str) -> datetime | None:
-        """When this key, which was just looked for, ends if nothing is done to it; None: never."""
+        """When this key, which was just found, expires; None: never."""
         key = parse_key(text)
         look = self._known.get(key.id)
         if look is None or look.record is None:
@@ -131,8 +129,8 @@ class KeyCache:
         return min((end for end in ends if end is not None), default=None)
 
     def forget(self, ids: Iterable[str] | None) -> None:
-        """These have changed, or None: any may have. Nothing that was read of them so far counts
-        for who comes from now on."""
+        """Forgets changed keys; None means that any key may have changed. Later requests do not use
+        what was read before."""
         flight = self._flying
         under_way = {} if flight is None or flight.is_over else flight.ids
         for id in {*self._known, *self._unknown, *under_way} if ids is None else ids:
@@ -142,7 +140,7 @@ class KeyCache:
                 flight.doubted.add(id)
 
     def _recent(self, id: str, came: float) -> _Look | None:
-        """What still counts for who came at this instant."""
+        """The cached key if it still counts for a request that arrived at this time."""
         look = self._known.get(id) or self._unknown.get(id)
         return None if look is None or came - look.began >= FRESH_SECONDS else look
 
@@ -158,12 +156,11 @@ class KeyCache:
     async def _look(self, id: str, came: float) -> _Look:
         task = self._flight_of(id, came).task
         assert task is not None
-        # A caller that goes away must not end the load for the others.
+        # Shielded: a caller that disconnects must not cancel the load for the others.
         return (await asyncio.shield(task))[id]
 
     def _flight_of(self, id: str, came: float) -> _PendingLoad:
-        """The flight that brings this key: one that is under way and has just begun, or the
-        next."""
+        """The pending load for this key: the current one if it has just begun, or the next one."""
         last = self._last
         if last is not None and not last.is_over:
             if last.began is None and len(last.ids) < MOST_AT_ONCE:
@@ -199,7 +196,7 @@ class KeyCache:
         return looks
 
     def _keep(self, id: str, look: _Look) -> None:
-        """At the end, so that what was loaded longest ago goes first."""
+        """Stores the key at the end, so that the oldest entries are dropped first."""
         self._known.pop(id, None)
         self._unknown.pop(id, None)
         kept, most = (

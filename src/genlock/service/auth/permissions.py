@@ -1,4 +1,4 @@
-"""What a caller may do."""
+"""Permissions of callers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from genlock.errors import RoleRefused
 
 
 class Grant(Struct, frozen=True):
-    """What a key, or its absence, admits. It has nothing of what opened it."""
+    """The permissions of a caller. Contains nothing of the key's secret."""
 
     key_id: str = ""
     name: str = ""
-    """The user in whose name it acts: the key's."""
+    """The user in whose name the caller acts: the key's name."""
     tenant: str = EVERYWHERE
     projects: str = EVERYWHERE
     role: Role = Role.ADMIN
     session: str | None = None
     agent_roles: tuple[str, ...] = ()
-    """The roles of agents that an agent's key may state."""
+    """The agent roles that the key's holder may state."""
 
     def role_of_agent(self, stated: str) -> str:
-        """The role under which an agent claims, or RoleRefused. A key of one role states it by
-        itself."""
+        """The role under which an agent claims, or RoleRefused. A key with one role implies it."""
         if self.role is not Role.AGENT or stated in self.agent_roles:
             return stated
         if not stated:
@@ -38,12 +37,11 @@ class Grant(Struct, frozen=True):
         )
 
     def sees(self, tenant: str, project: str) -> bool:
-        """Is this project there at all, for this caller? With `*` for both: is it the whole
-        store?"""
+        """May the caller see this project? With `*` for both: the whole store?"""
         return self.tenant in (EVERYWHERE, tenant) and matches(self.projects, project)
 
     def may(self, role: str) -> bool:
-        """Does the role cover that one?"""
+        """Does the caller's role include this one?"""
         return self.role.covers(role)
 
 
@@ -51,11 +49,11 @@ OPEN: Final = Grant()
 """The user who started the service; with --trust-local, every user of this machine."""
 
 NOTHING: Final = Grant(tenant="", projects="", role=Role.OBSERVER)
-"""Of whom nothing is known yet."""
+"""The permissions of a caller before authentication."""
 
 
 def grant_of(record: KeyRecord) -> Grant:
-    """What this key admits, while it is good."""
+    """The permissions of a valid key."""
     return Grant(
         record.id,
         record.name,

@@ -1,14 +1,14 @@
-"""For whom a caller may act.
+"""Session access: for which sessions a caller may act.
 
-A fenced verb acts for a session. Whoever has a key of one session acts for that one alone; and for
-a session that has a key of its own nobody acts but by that key, or an operator. A caller over MCP
-that names no session is the session of its key, `key-` and the key's id; so that has one, too. For
-a session without one, any agent of the tenant may.
+A fenced verb acts for a session. A key that belongs to a session acts for that session alone, and
+only that key or an operator acts for the session. A caller over MCP that names no session acts for
+the session of its key (`key-` and the key's id), which counts as a session with a key. For any
+other session, every agent of the tenant may act.
 
-Which sessions have a key is known as keys are: what was read counts for half a second, is read
-again only while somebody asks, and once for all who wait. So a key that is made for a session shuts
-the others out within a second, on every replica. Whoever should know which keys were changed is
-told at each look.
+The cache of sessions with keys works like that of keys: a read counts for half a second, is
+repeated only on demand, and serves all callers that wait. So a new key of a session excludes other
+callers within a second, on every replica. Each read notifies the listeners in `on_change` of
+changed keys.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from genlock.service.auth.key_cache import FRESH_SECONDS
 from genlock.service.auth.permissions import Grant
 
 _TIME_SECONDS: Final = 5.0
-"""So long we go by our own clock from what the store's said: to look is one query less then."""
+"""For this long the store's time is computed from our own clock, which saves a query per read."""
 _OF_KEY: Final = re.compile(rf"key-[a-z2-7]{{{ID_CHARACTERS}}}")
 _FOR_ALL: Final = frozenset(role for role in Role if role.covers(Role.OPERATOR))
 
 
 class _Time(NamedTuple):
-    """What the store's clock said, by which keys end, and when."""
+    """The store's time, by which keys expire, and when it was read."""
 
     began: float
-    """On our clock, before the store was asked."""
+    """When the read began, by our clock."""
     now: datetime
 
 
 class SessionAccess:
-    """Knows which sessions have a key of their own. Belongs to one event loop."""
+    """Knows which sessions have a key of their own. Used in one event loop."""
 
     def __init__(self, reader: Reader, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._reader = reader
         self._monotonic = monotonic
         self._bindings = SessionKeys(reader)
         self.on_change: list[Callable[[frozenset[str] | None], None]] = []
-        """Told, in the event loop, which keys have changed since the look before; None: any may
-        have."""
+        """Listeners, called in the event loop with the keys that have changed since the last read;
+        None: any may have changed."""
         self._last = -math.inf
-        """When the last look began."""
+        """When the last read began."""
         self._time: _Time | None = None
         self._reading: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="genlock-acting")
-        """Its own, like the keyring's: claims wait for it, and reads that take long may have all
-        the others."""
+        """A thread of its own, because claims wait for it, and long reads may occupy all other
+        threads."""
         self._began = -math.inf
 
     async def check(self, grant: Grant, tenant: str, session: str | None) -> None:
-        """RoleRefused if this caller may not act for this session."""
+        """Raises RoleRefused if this caller may not act for this session."""
         if is_own(grant, session):
             return
         if grant.session is not None:
@@ -85,13 +85,12 @@ class SessionAccess:
             )
 
     async def look(self) -> datetime:
-        """Looks now, not at what was read a moment ago, and tells who wants to know; the store's
-        time."""
+        """Reads now, without the cache, and notifies the listeners. Returns the store's time."""
         await self._look(self._monotonic())
         return self._now()
 
     def is_shut_out(self, grant: Grant, tenant: str, session: str | None) -> bool:
-        """By what was last read: has the session a key of its own, which this is not?"""
+        """By the last read: does the session have a key of its own, other than this one?"""
         return (
             session is not None
             and not is_own(grant, session)
@@ -103,12 +102,12 @@ class SessionAccess:
         return self._time.now + timedelta(seconds=self._monotonic() - self._time.began)
 
     async def _look(self, came: float) -> None:
-        """One that is about to begin or has just begun, or the next."""
+        """Waits for a read that has just begun, or for the next one."""
         reading = self._reading
         if reading is None or reading.done() or came - self._began >= FRESH_SECONDS:
-            self._began = math.inf  # until it begins, more may come aboard
+            self._began = math.inf  # until it begins, more callers may join
             reading = self._reading = asyncio.get_running_loop().create_task(self._read(reading))
-        # A caller that goes away must not take the answer from the others.
+        # Shielded: a caller that disconnects must not cancel the read for the others.
         await asyncio.shield(reading)
 
     async def _read(self, before: asyncio.Task[None] | None) -> None:
@@ -129,10 +128,10 @@ class SessionAccess:
 
 
 def session_of_key(key_id: str) -> str:
-    """The session of a caller that has a key and names no session."""
+    """The session of a caller with a key that names no session."""
     return f"key-{key_id}"
 
 
 def is_own(grant: Grant, session: str | None) -> bool:
-    """Is it the session's own key, or one that acts for all?"""
+    """Is this the session's own key, or one that may act for all sessions?"""
     return grant.role in _FOR_ALL or (session is not None and grant.session == session)
