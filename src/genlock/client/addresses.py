@@ -1,8 +1,8 @@
-"""Where a service is asked: one address, or those of several services on one store.
+"""The addresses of a service: one, or those of several services on one store.
 
-The client stays with one for as long as it answers there; then it goes on to the next, and to the
-first again after the last. What is asked again is asked under the same operation id, which the
-store remembers: so it does not matter which of them had it first.
+The client uses one address as long as the service there answers. Then it fails over to the next
+one, and from the last to the first. A retry has the same operation id, which the store remembers,
+so it does not matter which service received the first attempt.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from genlock import token_files
 from genlock.errors import BadArgument
 
 _AWAY: Final = frozenset({502, 503, 504})
-"""What is answered in place of a service that cannot answer now."""
+"""The statuses of a service that is unavailable, or of a proxy in front of it."""
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
-"""Where `localhost` is, too: a token is sent to the address in its file's name."""
+"""Equal names of this machine: a token is sent only to the address in its file's name."""
 
 
 class Addresses:
@@ -36,10 +36,10 @@ class Addresses:
             one.hostname for one in parts if one.hostname is not None and _is_loopback(one.hostname)
         ]
         self.near = len(near) == len(parts)
-        """Are all of them on this machine?"""
+        """Are all addresses on this machine?"""
         self.unproxied = dict.fromkeys((*_LOOPBACK, *near) if near else ())
-        """The names of this machine among them: no proxy is asked for these, and none sees the
-        token that is sent there."""
+        """The names of this machine among them. Requests to them use no proxy, so that none sees
+        the token."""
 
     def __str__(self) -> str:
         return ", ".join(self._all)
@@ -49,19 +49,19 @@ class Addresses:
 
     @property
     def current(self) -> str:
-        """Where it is asked now."""
+        """The address in use."""
         return self._all[self._at]
 
     def leave(self, address: str) -> None:
-        """There was no answer there. Who says so late, when others have left it already, changes
-        nothing."""
+        """Fails over after `address` did not answer. A late report about an address that is no
+        longer in use has no effect."""
         if self.current == address:
             self._at = (self._all.index(address) + 1) % len(
                 self._all
-            )  # not from where we are: several threads may say so at once
+            )  # relative to `address`, not to the current one: several threads may report at once
 
     def answered(self, address: str, status: int) -> None:
-        """There was an answer; it may be that of a service that is about to stop, or has lost its
+        """Notes an answer. Its status may say that the service is stopping or has lost its
         store."""
         if status in _AWAY:
             self.leave(address)
@@ -77,7 +77,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def check_address(url: str) -> SplitResult:
-    """A service's address: scheme and host, perhaps a port, perhaps the path it is mounted at."""
+    """Parses a service's address: scheme and host, optionally a port and a path prefix."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -108,27 +108,27 @@ def check_address(url: str) -> SplitResult:
     return parts
 
 
-# What proves to a service who we are: a key, or on loopback the token that the service left for
-# the user who started it.
+# Authorization: a key, or on loopback the token that the service has written for the user who
+# started it.
 #
-# A token is of one start of a service. When the service refuses it, the file is read again: if
-# another one is there by now, the request is sent once more. A request that was refused was not
-# carried out.
+# Each start of a service has its own token. If the service refuses the token, the client reads the
+# file again. If it contains another token, the client sends the request again, which is safe: a
+# refused request was not carried out.
 
 
 REFUSED: Final = 401
 
 
 class Way(NamedTuple):
-    """Where a request for an address goes, and what it brings."""
+    """The address that a request goes to, and its authorization."""
 
     url: str
     authorization: str | None
 
 
 class Authorization:
-    """The key for each address: a key belongs to one, and several services may have several.
-    Without one, the token there."""
+    """The authorization for each address: its key, or the token of the service there. A key belongs
+    to one address."""
 
     def __init__(
         self, keys: Callable[[str], str | None], token_folders: Sequence[Path] = ()
@@ -137,19 +137,19 @@ class Authorization:
         self._ways: dict[str, Way] = {}
 
     def to(self, address: str) -> Way:
-        """The way to this address. It is looked up once."""
+        """The way to this address, which is looked up once."""
         found = self._ways.get(address)
         if found is None:
             found = self._ways[address] = self._look(address)
         return found
 
     def is_renewed(self, address: str, refused: Way) -> bool:
-        """This was refused there. Is there something else to be sent by now?"""
+        """After a refusal: is there another token by now?"""
         found = self._look(address)
         if found.authorization in (None, refused.authorization):
             return False
         if _is_token(refused) and not _is_token(found):
-            return False  # the service has ended; whoever answers in its place is given no key
+            return False  # the service has ended; another process at its port gets no key
         self._ways[address] = found
         return True
 

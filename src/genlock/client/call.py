@@ -1,8 +1,7 @@
-"""The script of one call: send it, and again after what may pass, always under the same operation
-id.
+"""The script of one call: send it, and retry after transient errors under the same operation id.
 
-A lost answer is then neither a lost nor a doubled act: what was done is answered once more, what
-was not done is done now.
+So a lost answer neither loses nor doubles an act. If the first attempt was carried out, the retry
+gets its answer; if not, the retry carries it out.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from genlock.retry import Backoff, Retry
 from genlock.wire import operations as c
 from genlock.wire.operations import BY_CALL, Call, ClaimNext
 
-# Scripts: each operation is written once, as a generator that sends and pauses; two drivers run
-# it.
+# Scripts: each operation is written once, as a generator that sends and pauses. Two drivers run it.
 #
 # `synchronous` makes a plain method of it, `asynchronous` a coroutine method, as the coordinator's
 # own do.
@@ -47,7 +45,7 @@ class Send(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Time to let pass."""
+    """A pause before the next attempt."""
 
     seconds: float
 
@@ -131,14 +129,14 @@ def _named(method: F, operation: Callable[..., Any]) -> F:
 
 
 PIECE_SECONDS: Final = 30.0
-"""A long wait is asked for in pieces: what stands between client and service cuts off what is
+"""A long wait is split into requests of this length, because proxies cut off connections that are
 silent for longer."""
 
 _LONGEST_WAIT: Final = 86400
 
 
 def ask(link: Transport, call: Call[R]) -> Script[R]:
-    """Asks until there is an answer."""
+    """Sends a call until there is an answer."""
     request = request_of(link.identity, _signed(call))
     answer: R = yield from _repeat(
         link, lambda: (request, 0.0), Deadline(link.addresses, link.deadline_seconds)
@@ -147,7 +145,7 @@ def ask(link: Transport, call: Call[R]) -> Script[R]:
 
 
 def ask_next(link: Transport, call: ClaimNext) -> Script[ClaimResult]:
-    """Asks for a next task, piece by piece if it may take long."""
+    """Calls `claim_next`, in several requests if the wait is long."""
     call = _signed(call)
     wait: Any = call.wait_seconds  # the type is only promised
     if (
@@ -172,7 +170,7 @@ def ask_next(link: Transport, call: ClaimNext) -> Script[ClaimResult]:
 def asking(
     call: Callable[P, Call[R]], how: Callable[[Transport, Any], Script[R]] = ask
 ) -> Callable[Concatenate[Transport, P], Script[R]]:
-    """The operation that this call asks for."""
+    """The operation that belongs to this call."""
 
     def operation(link: Transport, /, *args: P.args, **kwargs: P.kwargs) -> Script[R]:
         return how(link, call(*args, **kwargs))
@@ -201,7 +199,7 @@ def _repeat(
 
 
 def _signed(call: Call[R]) -> Any:
-    """The call with an operation id, if it takes one and has none."""
+    """The call with a new operation id, if it takes one and has none."""
     if (
         "operation_id" not in call.__struct_fields__
         or getattr(call, "operation_id", None) is not None
@@ -210,14 +208,13 @@ def _signed(call: Call[R]) -> Any:
     return replace(call, operation_id=os.urandom(12).hex())
 
 
-# How long one call is tried: until its deadline, with pauses that grow and are never the same for
-# two clients.
+# Retries: until the deadline of the call, with growing, random pauses.
 
 
 BACKOFF: Final = Backoff(first=0.05, longest=1.0, jitter=0.5)
 LEAST_READ_SECONDS: Final = 1.0
 SLOW_SECONDS: Final = 120.0
-"""What goes through many records may take so long."""
+"""The time limit of calls that read many records."""
 
 _QUICK: Final = frozenset(
     {
@@ -231,15 +228,15 @@ _QUICK: Final = frozenset(
         c.GetTaskState,
     }
 )
-"""What is answered at once or not at all. A connection that has silently died is noticed in time to
-try another one."""
+"""Calls that are answered at once or not at all. A short time limit detects a dead connection in
+time for another attempt."""
 
 _SMALL_BATCH_BYTES: Final = 16_384
-"""The same holds for a batch of renewals that is so small: those of the claims of one session."""
+"""A batch of renewals up to this size counts as such a call, too: one session's claims."""
 
 _ONCE: Final = frozenset({c.CreateKey, c.RotateKey})
-"""What would be done once more: it shows a secret that nobody keeps, so it cannot be answered alike
-a second time."""
+"""Calls that a retry would carry out twice. Their answer has a secret that is not stored, so the
+service cannot repeat it."""
 
 
 def _is_quick(request: Request) -> bool:
@@ -249,7 +246,7 @@ def _is_quick(request: Request) -> bool:
 
 
 class Deadline:
-    """The patience that is left for one call."""
+    """The time that is left for one call."""
 
     def __init__(
         self, addresses: Addresses, deadline_seconds: float, wait_seconds: float = 0
@@ -263,11 +260,11 @@ class Deadline:
         self._maybe_done = False
 
     def read_seconds(self, request: Request, wait_seconds: float) -> float:
-        """How long the next attempt may take."""
+        """The time limit of the next attempt."""
         if not _is_quick(request):
             return SLOW_SECONDS
-        # Of a wait in pieces each has its own patience: one that has silently died is not waited
-        # for as long as for all of them.
+        # Each request of a long wait has a time limit of its own, so that a dead connection is
+        # noticed before the whole wait is over.
         share = (
             self._seconds / 2
             if self._pauses == 0
@@ -276,11 +273,11 @@ class Deadline:
         return wait_seconds + max(share, LEAST_READ_SECONDS)
 
     def connect_seconds(self) -> float:
-        """How long the next attempt may take to reach the service."""
+        """The time limit for connecting in the next attempt."""
         return max((self._until - time.monotonic()) / len(self._addresses), 0.1)
 
     def pause(self, request: Request, after: RetryAfter | AnswerLost) -> float:
-        """How long to wait before the next attempt; raises when there is to be none."""
+        """The pause before the next attempt. Raises the error if there is none."""
         self._maybe_done |= after.sent if isinstance(after, AnswerLost) else after.done
         now = time.monotonic()
         pause = self._retry.failed(now)
@@ -294,8 +291,8 @@ class Deadline:
         return min(self._least(after) + pause, self._until - now)
 
     def _least(self, after: RetryAfter | AnswerLost) -> float:
-        """What the service asks for; but another one, which has not been asked yet, need not wait
-        for this one."""
+        """The pause that the service asks for. It does not apply to another address, which has not
+        been tried yet."""
         if not isinstance(after, RetryAfter) or after.after_seconds is None:
             return 0.0
         elsewhere = isinstance(after.error, ServiceUnreachable) and self._pauses < len(
@@ -308,7 +305,7 @@ class Deadline:
             error = after.error
             if request.route.repeatable or (isinstance(error, Busy) and not self._maybe_done):
                 return error
-            # What the last attempt met says nothing of one before it whose answer was lost.
+            # The last attempt's error says nothing about an earlier one whose answer was lost.
             kind = OutcomeUnknown if self._maybe_done else type(error)
             return kind(f"{error}{self._doubt(request)}")
         if isinstance(after, AnswerLost) and after.remedy is not None:
@@ -317,7 +314,7 @@ class Deadline:
                 f"{after.remedy}{self._doubt(request)}"
             )
         why = (after.why if isinstance(after, AnswerLost) else str(after.error)).rstrip(".")
-        # One attempt at what may be slow takes longer than the deadline of all.
+        # One attempt of a slow call may take longer than the deadline.
         seconds = max(self._seconds, round(time.monotonic() - self._began))
         return ServiceUnreachable(
             f"no answer from {self._addresses} within {seconds:g} seconds: {why}. Does the service "

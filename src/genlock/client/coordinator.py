@@ -31,7 +31,7 @@ from genlock.threads import awaited
 from genlock.wire import operations as c
 from genlock.worker.fleet import AsyncWorkerMethods, FleetMethods, WorkerMethods
 
-# Every operation of the table, as a script. Two of them also do something on this side.
+# Every operation of the table, as a script. Two of them also do something in the client.
 
 
 def import_plan(
@@ -101,19 +101,19 @@ SCRIPTS: Final[dict[str, Callable[..., Script[Any]]]] = {
 
 
 class Connection(FleetMethods):
-    """What both faces share."""
+    """The base of the synchronous and the asynchronous client."""
 
     def __init__(self, link: Transport) -> None:
         self._link = link
 
     @property
     def identity(self) -> Identity:
-        """Who the connection speaks for where a call does not say."""
+        """The default identity of calls."""
         return self._link.identity
 
     @property
     def engine(self) -> NoReturn:
-        """There is none on this side."""
+        """Raises: a client has no engine."""
         raise NotAllowed(
             f"this goes through the service at {self._link.url}, which has the store; for the "
             "store itself, use its own URL"
@@ -129,8 +129,8 @@ class Connection(FleetMethods):
 
 
 def report_refused_connection(connection: object) -> None:
-    """For programs that somebody waits for: a service that does not listen when it is asked for the
-    first time is an error at once, and not after the deadline."""
+    """For interactive programs: if the service refuses the first connection, raises at once instead
+    of retrying until the deadline."""
     if isinstance(connection, Connection):
         connection._link.waits_for_start = False
 
@@ -147,13 +147,13 @@ class RemoteCoordinator(WorkerMethods, Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Iterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for
-        `timeout_seconds`."""
+        """Yields events as they happen, from a cursor or from now on. Ends when none has happened
+        for `timeout_seconds`."""
         self._link.check_open()
         return follow(self._link, tenant_id, project_id, after, timeout_seconds, StreamHandle())
 
     def close(self) -> None:
-        """Ends the connection; calling it again is fine."""
+        """Closes the connection. Further calls have no effect."""
         self._end_keepers()
         self._link.close()
 
@@ -165,7 +165,7 @@ class RemoteCoordinator(WorkerMethods, Connection):
 
 
 class AsyncRemoteCoordinator(AsyncWorkerMethods, Connection):
-    """The same in an event loop."""
+    """The coordinator of a service, for an event loop."""
 
     async def watch(
         self,
@@ -175,8 +175,8 @@ class AsyncRemoteCoordinator(AsyncWorkerMethods, Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> AsyncIterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for
-        `timeout_seconds`."""
+        """Yields events as they happen, from a cursor or from now on. Ends when none has happened
+        for `timeout_seconds`."""
         self._link.check_open()
         ear = StreamHandle()
         events = follow(self._link, tenant_id, project_id, after, timeout_seconds, ear)
@@ -185,7 +185,7 @@ class AsyncRemoteCoordinator(AsyncWorkerMethods, Connection):
                 yield event
 
     async def close(self) -> None:
-        """Ends the connection; calling it again is fine."""
+        """Closes the connection. Further calls have no effect."""
         self._end_keepers()
         await self._link.close_async()
 

@@ -1,8 +1,8 @@
-"""A project's events as they come: by a stream that is taken up again behind the last event, or,
-where there is none, by asking.
+"""A project's events as they happen: by a stream that resumes after the last event, or by polling a
+service without streams.
 
-An event is passed on once: whatever breaks, the next attempt begins behind the last that was passed
-on. What was there before is read by pages; the stream only brings what is new.
+Each event is yielded once: after any failure the next attempt begins after the last event that was
+yielded. Earlier events are read in pages; the stream brings only new ones.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from genlock.wire.problems import error_of
 
 
 class Message(NamedTuple):
-    """One event of a stream; a mere sign of life has no data and is called ""."""
+    """One message of a stream. A heartbeat has no data and the name ""."""
 
     event: str = ""
     data: str = ""
@@ -39,8 +39,8 @@ class Message(NamedTuple):
 
 
 def messages(lines: Iterable[str]) -> Iterator[Message]:
-    """The events in these lines. A comment is a sign of life, and is passed on as one: whoever
-    waits looks at the clock."""
+    """Parses messages from lines. A comment is yielded as a heartbeat, so that the caller can check
+    its timeout."""
     fields: dict[str, list[str]] = {}
     for line in lines:
         if line.startswith(":"):
@@ -65,15 +65,15 @@ def _message(fields: dict[str, list[str]]) -> Message:
 
 _PAGE: Final = 500
 _LOOK_SECONDS: Final = 0.5
-"""How often a service is asked that has no streams."""
+"""The polling interval for a service without streams."""
 
 _SILENCE_SECONDS: Final = 45.0
-"""A stream that gives no sign of life for so long is dead."""
+"""A stream without a heartbeat for this long counts as dead."""
 
 _BACKOFF: Final = Backoff(first=0.1, longest=1.6)
 _HELD_SECONDS: Final = 1.0
-"""A stream that was open for so long was no failed attempt, also if nothing happened meanwhile:
-what ends it now and then, as proxies do and whoever renews the service, does not add up."""
+"""A stream that was open for this long was no failed attempt, even without events. So the regular
+ends of streams, by proxies or restarts of the service, do not add up to a failure."""
 
 _OURS: Final = "genlock:"
 _CLOSING: Final = "genlock:closing"
@@ -81,7 +81,7 @@ _CURSOR_LOST: Final = "genlock:cursor-lost"
 
 
 class _Broken(Exception):
-    """The stream has ended; another one goes on where it ended."""
+    """The stream has ended; another one resumes it."""
 
     def __init__(self, why: str, after_seconds: float = 0.0) -> None:
         super().__init__(why)
@@ -96,8 +96,8 @@ def follow(
     timeout: float | None,
     ear: StreamHandle,
 ) -> Iterator[FeedEvent]:
-    """Events as they come, for ever, until nothing has come for `timeout` seconds, or until the ear
-    is stopped. Blocks the thread."""
+    """Yields events as they happen, until none has happened for `timeout` seconds, or until the
+    handle is stopped. Blocks the thread."""
     given: Any = timeout  # the type is only promised
     if given is not None and (
         isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= math.inf
@@ -125,7 +125,7 @@ def follow(
 
 
 class _Feed:
-    """How far somebody has read."""
+    """A reader of a feed and its cursor."""
 
     def __init__(
         self,
@@ -143,10 +143,10 @@ class _Feed:
         self._broken = 0
         self._broken_since = 0.0
         self._opened = math.inf
-        """When the stream began, on the monotonic clock; endless if it has not."""
+        """When the stream began, by the monotonic clock; infinite before that."""
 
     def left(self) -> float:
-        """How long it may stay quiet."""
+        """The time that is left without events."""
         return (
             math.inf
             if self._timeout is None
@@ -154,7 +154,7 @@ class _Feed:
         )
 
     def pages(self) -> Iterator[FeedEvent]:
-        """What is there already."""
+        """Yields the events that exist already, page by page."""
         more = True
         while more:
             page = self._read(ReadEvents(after=self._cursor, limit=_PAGE))
@@ -174,7 +174,7 @@ class _Feed:
         return event
 
     def stream(self, ear: StreamHandle) -> Iterator[FeedEvent]:
-        """What comes. Ends when it may not stay quiet any longer; `_Broken` if the stream has."""
+        """Yields new events. Ends at the timeout; raises `_Broken` if the stream ends."""
         import httpx2
 
         link = self._link
@@ -208,7 +208,7 @@ class _Feed:
                 for message in messages(response.iter_lines()):
                     yield from self._taken(message)
                     if self.left() < patience - 1 and not message.event:
-                        return  # taken up again with the patience that is left
+                        return  # the caller resumes with the time that is left
         except httpx2.ReadTimeout:
             if self.left() <= 0:
                 return
@@ -238,7 +238,7 @@ class _Feed:
                 self._link.addresses.leave(self._link.url)
             raise _Broken(_told(message) or message.event, (message.retry_milliseconds or 0) / 1000)
         if not message.data:
-            # An id alone: what came up to there was not for us.
+            # An id alone: the events up to there did not pass the filter.
             self._cursor = message.id or self._cursor
             return
         try:
@@ -250,7 +250,8 @@ class _Feed:
         yield self._seen(event)
 
     def pause(self, broken: _Broken) -> None:
-        """Waits a little longer after each attempt that brought nothing, until the deadline."""
+        """Waits before the next attempt, longer after each attempt without events, until the
+        deadline."""
         now = time.monotonic()
         if self._broken == 0 or now - self._opened > _HELD_SECONDS:
             self._broken, self._broken_since = 0, now
@@ -271,7 +272,7 @@ class _Feed:
 
 
 def _told(message: Message) -> str:
-    """What a message of the service's own says."""
+    """The text of a message from the service itself."""
     try:
         said = msgspec.json.decode(message.data or "null")
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""A response as an answer, as an error, or as a reason to ask again."""
+"""Turns a response into an answer, an error, or a reason to retry."""
 
 from __future__ import annotations
 
@@ -18,20 +18,17 @@ from genlock.wire.headers import PROTOCOL_HEADER, check_protocol
 from genlock.wire.operations import PREFIX, Call
 from genlock.wire.problems import error_of
 
-# Dates on their way to a service: as text where the coordinator takes dates, and nowhere else.
-#
-# JSON has none, and what was made a text everywhere would be taken for one: a title, a name, a
-# result that is read back as something else.
+# Dates become text where the coordinator takes dates, and nowhere else. JSON has no dates, so a
+# date in a title, a name or a result would silently be read back as text.
 
 
 _INSTANT: Final = "not_before"
 _FIXED: Final = frozenset(Task.__struct_fields__) - {_INSTANT, "metadata"} | {"requires", "state"}
-"""The fields of a definition that are no dates. Whatever else stands in one is metadata, and may
-hold any."""
+"""The fields of a definition that cannot hold dates. All other keys are metadata and may."""
 
 
 def as_text(name: str, value: Any) -> Any:
-    """The value of this keyword with its dates written out."""
+    """The value of this keyword with dates as text."""
     if name == "expires_at":
         return _instant(value)
     if name == "changes":
@@ -42,7 +39,8 @@ def as_text(name: str, value: Any) -> Any:
 
 
 def _plan(value: Any) -> Any:
-    """A plan, or a part of one on the way to its definitions, which are what has an id."""
+    """Converts a plan, or a part of it, down to its definitions, which are the mappings with an
+    id."""
     if isinstance(value, Mapping):
         return (
             _definition(value)
@@ -74,7 +72,7 @@ def _written(value: Any) -> Any:
 
 
 _OF_PROXIES: Final = frozenset({429, 502, 503, 504})
-"""What stands between client and service says these by itself, and they pass."""
+"""The transient statuses that a proxy may answer by itself."""
 
 _PASSING: Final = (
     e.Busy,
@@ -84,19 +82,19 @@ _PASSING: Final = (
     e.TooManyRequests,
     e.ServiceUnreachable,
 )
-"""The errors that another attempt may not meet."""
+"""The errors that a retry may avoid."""
 
 _NOT_DONE: Final = (e.Busy, e.StoreUnavailable, e.TooManyRequests)
-"""Those of them that say that nothing was done."""
+"""Those of them after which nothing was done."""
 
 _LONGEST_SHOWN: Final = 120
 
 _SPEAKS_TLS: Final = re.compile(rb"https|ssl", re.IGNORECASE)
-"""What servers answer to plain HTTP where they expect TLS."""
+"""Found in the answers of TLS servers to plain HTTP."""
 
 
 class Response(NamedTuple):
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]
@@ -104,22 +102,22 @@ class Response(NamedTuple):
 
 
 class AnswerLost(NamedTuple):
-    """Nothing came back."""
+    """There was no response."""
 
     why: str
     sent: bool
-    """May the service have got the request?"""
+    """May the service have received the request?"""
     remedy: str | None = None
-    """What is to be changed, where it would be the same at every attempt."""
+    """What to change, if every attempt would fail alike."""
 
 
 class RetryAfter(NamedTuple):
-    """Another attempt may bring more."""
+    """A retry may succeed."""
 
     error: e.GenlockError
     after_seconds: float | None = None
     done: bool = False
-    """May it have been done?"""
+    """May the request have been carried out?"""
 
 
 class _Kind(Struct):
@@ -128,7 +126,7 @@ class _Kind(Struct):
 
 
 def read(response: Response, call: type[Call[Any]], url: str, version: str) -> Any:
-    """The answer, or `RetryAfter`; an error that would come again is raised."""
+    """Returns the answer or `RetryAfter`. Raises an error that a retry would meet again."""
     check_service(response, url, version)
     if response.status != 200:
         if response.headers.get(PROTOCOL_HEADER) is None:
@@ -148,7 +146,8 @@ def read(response: Response, call: type[Call[Any]], url: str, version: str) -> A
 
 
 def check_service(response: Response, url: str, version: str) -> None:
-    """ServiceError if this is no Genlock, ServiceMismatch if it is one of another language."""
+    """Raises ServiceError if the server is not Genlock, ServiceMismatch for another protocol
+    version."""
     protocol = response.headers.get(PROTOCOL_HEADER)
     if protocol is not None:
         check_protocol(protocol, "service", version)
@@ -163,8 +162,8 @@ def check_service(response: Response, url: str, version: str) -> None:
 
 
 def _next_step(response: Response, url: str) -> str:
-    """What whoever is answered by a stranger should look at: most often it is what stands before
-    the service."""
+    """What to check if a server that is not Genlock answers: mostly a proxy in front of the
+    service."""
     location = response.headers.get("location")
     if 300 <= response.status < 400 and location:
         whole, below, _ = location.partition(PREFIX)
@@ -183,7 +182,7 @@ def _next_step(response: Response, url: str) -> str:
 
 
 def _is_refusal(response: Response) -> bool:
-    """A refusal is an answer: it has a reason where an error has its code."""
+    """Is this a refusal? A refusal is an answer: it has a reason where an error has a code."""
     if response.status not in (409, 429):
         return False
     try:
@@ -198,12 +197,12 @@ def _failed(response: Response) -> RetryAfter:
     if not isinstance(error, _PASSING):
         raise error
     if isinstance(error, e.Closed):
-        # It is the service that ends; this connection does not.
+        # The service is closing, not this connection.
         error = e.ServiceUnreachable(f"the service is about to stop ({error})")
     return RetryAfter(error, _retry_after(response), done=not isinstance(error, _NOT_DONE))
 
 
 def _retry_after(response: Response) -> float | None:
-    """Seconds; a date, which is the other form, is left aside."""
+    """The header's seconds. Its other form, a date, is ignored."""
     value = response.headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else None

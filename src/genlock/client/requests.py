@@ -1,7 +1,6 @@
-"""A call as a request: what stands in the path, in the query and in the body.
+"""Turns a call into a request: its path, query and body.
 
-Only what a path could not carry is checked here; whether the rest is right is for the service to
-say.
+Checks only what a request could not carry. The service checks everything else.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from genlock.wire.operations import BY_CALL, NO_NAME, PREFIX, Call, Route, Withi
 
 _NEED_AGENT: Final = frozenset({c.ClaimTask, c.ClaimNext, c.BatchClaim})
 _SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult, c.CreateKey})
-"""Their session may be left out: an operator has none."""
+"""Calls whose session is optional, because an operator has none."""
 _SEVERAL: Final = frozenset({"task_ids", "tasks", "results", "subtasks", "tracks"})
 
 
 _LONGEST_QUERY: Final = 8_000
-"""Half of what a service takes for the head of a request; names, key and whatever is added on the
-way have the rest."""
+"""Half of a service's limit for the head of a request. The rest is for names, the key, and headers
+that proxies add."""
 
 
 class Request(NamedTuple):
-    """What is sent."""
+    """A request."""
 
     route: Route
     target: str
@@ -51,7 +50,7 @@ class Request(NamedTuple):
 
 
 def request_of(identity: Identity, call: Call[Any]) -> Request:
-    """The request that asks for this; BadArgument, before anything is sent, if nobody could."""
+    """The request for a call. Raises BadArgument if the call cannot be expressed."""
     route = BY_CALL[type(call)]
     given = {
         name: value
@@ -75,12 +74,12 @@ def request_of(identity: Identity, call: Call[Any]) -> Request:
 
 
 def _quoted(name: str) -> str:
-    """A name in a path. One that is nothing but dots would be taken for a way up."""
+    """Quotes a name for a path. Dots alone would mean a parent folder."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def _place(route: Route, identity: Identity, tenant: Any, project: Any) -> tuple[str, str]:
-    """What stands for tenant and project in the path."""
+    """The tenant and project in the path."""
     if route.within is Within.STORE:
         return NO_NAME, NO_NAME
     if route.within is Within.TENANT and tenant == EVERYWHERE:
@@ -97,7 +96,7 @@ def _fields(call: type[Call[Any]]) -> dict[str, Any]:
 
 
 def _name(route: Route, given: dict[str, Any], identity: Identity) -> str:
-    """What stands at the path's variable."""
+    """The value of the path's variable."""
     if route.variable is None:
         return ""
     value = given.pop(route.variable, None)
@@ -151,8 +150,8 @@ _CHECKS: Final[dict[str, Callable[[Any], str]]] = {
 
 
 def _typed(call: type[Call[Any]], name: str, value: Any) -> Any:
-    """What is of another type than promised is refused here: in a query everything is a text, and 5
-    would pass for "5"."""
+    """Refuses values of the wrong type, because a query turns everything into text: 5 would pass as
+    "5"."""
     if name in _CHECKS:
         return _CHECKS[name](value)
     if datetime in get_args(_types(call)[name]):
@@ -186,7 +185,7 @@ def _body(given: Mapping[str, Any]) -> bytes:
 
 
 def _check_body(given: Mapping[str, Any]) -> None:
-    """What JSON would make something else of, and what nobody could make anything of."""
+    """Refuses values that JSON would change or cannot express."""
     if isinstance(given.get("generations"), Mapping):
         for task in given["generations"]:
             check_task_id(task)
@@ -198,7 +197,7 @@ def _check_body(given: Mapping[str, Any]) -> None:
 
 
 def _listed(name: str, value: Any) -> Any:
-    """Whatever can be gone through counts as a list where several things are taken."""
+    """Accepts any iterable where an operation takes a list."""
     if (
         name in _SEVERAL
         and isinstance(value, Iterable)
@@ -209,7 +208,7 @@ def _listed(name: str, value: Any) -> Any:
 
 
 def _files(value: Any) -> Any:
-    """A plan's files travel as pairs of name and base64; whatever else it is travels as it is."""
+    """Turns a plan's files into pairs of name and base64; other values stay."""
     if isinstance(value, (list, tuple)) and value and all(_is_file(each) for each in value):
         return [[name, b64encode(data).decode()] for name, data in value]
     return value
@@ -232,8 +231,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-# Not msgspec's: that would write a set as a list, bytes as base64 and NaN as null, and what is read
-# must be what was given.
+# Not msgspec's encoder, which writes a set as a list, bytes as base64 and NaN as null: the service
+# must read exactly what the caller gave.
 _encode = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain
 ).encode
@@ -244,8 +243,8 @@ def _json(name: str, value: Any) -> bytes:
         try:
             return _encode(value).encode()
         except TypeError:
-            # Perhaps for a date, and perhaps it may be one. Few have any, so that they are looked
-            # for only now.
+            # The cause may be a date where dates are allowed. Dates are rare, so they are
+            # converted only now.
             return _encode(as_text(name, value)).encode()
     except (TypeError, ValueError, RecursionError) as error:
         said = f"{'the plan' if name == 'source' else name} cannot be written as JSON: {error}"

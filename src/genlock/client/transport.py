@@ -1,5 +1,5 @@
-"""The link to a service: its address, who speaks, and the connections, which belong to one process
-and one event loop."""
+"""The transport to a service: its address, the caller's identity, and the connections of this
+process and each event loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import httpx2
 
 _left_behind: list[object] = []
-"""What was opened before a fork is the parent's: nobody here may close it."""
+"""Connections opened before a fork. They belong to the parent, so the child must not close them."""
 
 
 _REMEDIES: Final = (
@@ -65,25 +65,25 @@ _REMEDIES: Final = (
         ),
     ),
 )
-"""What is to be changed where every attempt would end alike, by what TLS says of it."""
+"""What to change for TLS errors that every attempt would meet."""
 
 
 class StreamHandle:
-    """One watch. A thread that waits for bytes does not hear that its connection is closed; it does
-    hear that the socket is shut down."""
+    """A handle to stop a stream from another thread. Closing a connection does not wake a thread
+    that reads from it; shutting down the socket does."""
 
     def __init__(self) -> None:
         self.stopped = False
         self._socket: socket.socket | None = None
 
     def open(self, response: Any) -> None:
-        """It waits for this from now on."""
+        """Sets the response that the stream reads from."""
         self._socket = response.extensions["network_stream"].get_extra_info("socket")
         if self.stopped:
             self.stop()
 
     def stop(self) -> None:
-        """It waits no longer."""
+        """Stops the stream."""
         self.stopped = True
         if self._socket is not None:
             with suppress(OSError):
@@ -91,7 +91,7 @@ class StreamHandle:
 
 
 class Transport:
-    """The way to one service, or to one of several that are alike."""
+    """The transport to one service, or to one of several on the same store."""
 
     def __init__(
         self,
@@ -108,36 +108,36 @@ class Transport:
         self.deadline_seconds = deadline_seconds
         self.version = version
         self.identify = identify
-        """Which process a pid is, on this machine."""
+        """Finds the identity of a process on this machine."""
         self._authorization = authorization
         self._ca_file = ca_file
         self._lock = threading.Lock()
         self._starting: dict[int, threading.Lock] = {}
-        """By process: a lock that somebody held when it forked stays locked in the child for
+        """By process: a lock that a thread held during a fork stays locked in the child for
         ever."""
         self._closed = False
         self.waits_for_start = True
-        """Is a service that refuses the first connection tried again until the deadline?"""
+        """Retry until the deadline if the service refuses the first connection?"""
         self._has_answered = False
         self.ears: weakref.WeakSet[StreamHandle] = weakref.WeakSet()
-        """Who waits for events."""
+        """The open streams."""
         self._identity = identity
         self._start()
 
     def _start(self) -> None:
-        """As it is at first, and again in a forked child."""
+        """Sets the initial state, at first and again in a forked child."""
         self._client: httpx2.Client | None = None
         self._of_loops: dict[
             asyncio.AbstractEventLoop, AsyncGenerator[httpx2.AsyncClient, None]
         ] = {}
-        """The connections of each event loop: none can use another's."""
+        """The connections of each event loop, which loops cannot share."""
         self._clients: dict[asyncio.AbstractEventLoop, httpx2.AsyncClient] = {}
         self._headers = headers_of(self._identity, self.version)
-        self._pid = os.getpid()  # the last: who finds it right finds the rest right too
+        self._pid = os.getpid()  # last: a thread that sees it sees the rest, too
 
     @property
     def identity(self) -> Identity:
-        """Who the connection speaks for where a call does not say."""
+        """The default identity of calls."""
         if self._pid != os.getpid():
             with self._starting.setdefault(os.getpid(), threading.Lock()):
                 if self._pid != os.getpid():
@@ -153,11 +153,11 @@ class Transport:
 
     @property
     def url(self) -> str:
-        """Where the service is asked now."""
+        """The address in use."""
         return self.addresses.current
 
     def check_open(self) -> None:
-        """Closed, if it is."""
+        """Raises Closed if the transport is closed."""
         if self._closed:
             raise Closed("the coordinator is closed")
 
@@ -166,7 +166,7 @@ class Transport:
     def exchange(
         self, request: Request, connect_seconds: float, read_seconds: float
     ) -> Response | AnswerLost:
-        """Sends a request once, and waits for what comes back."""
+        """Sends a request once and waits for the response."""
         import httpx2
 
         address = self.url
@@ -189,7 +189,7 @@ class Transport:
     async def exchange_async(
         self, request: Request, connect_seconds: float, read_seconds: float
     ) -> Response | AnswerLost:
-        """The same in an event loop."""
+        """Sends a request once, in an event loop."""
         import httpx2
 
         address = self.url
@@ -235,16 +235,15 @@ class Transport:
         }
 
     def way_to(self, address: str) -> Way:
-        """Where requests for this address go, and by what they are let in."""
+        """The address for requests and their authorization."""
         return self._authorization.to(address)
 
     def is_renewed(self, address: str, refused: Way) -> bool:
-        """The service refused what was sent: has it been started anew, and another token
-        written?"""
+        """After a refusal: has the service restarted and written another token?"""
         return self._authorization.is_renewed(address, refused)
 
     def headers(self, way: Way) -> dict[str, str]:
-        """What is sent with every request."""
+        """The headers of every request."""
         return self._headers | (
             {} if way.authorization is None else {"authorization": way.authorization}
         )
@@ -267,7 +266,7 @@ class Transport:
         found = self._clients.get(loop)
         if found is None:
             for other in [each for each in list(self._of_loops) if each.is_closed()]:
-                self._part(other)  # it has not told its generators that it ends
+                self._part(other)  # this loop ended without closing its generators
             opened = self._of_loops[loop] = self._opened_in(loop)
             found = await anext(opened)
         return found
@@ -275,9 +274,9 @@ class Transport:
     async def _opened_in(
         self, loop: asyncio.AbstractEventLoop
     ) -> AsyncGenerator[httpx2.AsyncClient, None]:
-        """The connections of an event loop. A generator, since those are closed by their loop in
-        its end, when nothing else can be awaited there any more: whoever makes one loop after the
-        other would have ever more connections open."""
+        """Yields the connections of an event loop and closes them. A loop closes its generators at
+        its end, when nothing else can be awaited there; otherwise a program that makes one loop
+        after the other would accumulate open connections."""
         import httpx2
 
         client = self._clients[loop] = httpx2.AsyncClient(**self._opening())
@@ -296,14 +295,14 @@ class Transport:
 
         return {
             "verify": self._trust(),
-            # A proxy of the environment is not for what is on this machine.
+            # A proxy from the environment is not for addresses on this machine.
             "trust_env": not self.addresses.near,
             "mounts": {
                 f"all://[{host}]" if ":" in host else f"all://{host}": None
                 for host in self.addresses.unproxied
             },
-            # A redirect would take the request, and perhaps its key, to an address that nobody
-            # chose.
+            # A redirect would send the request, and perhaps its key, to an address that the user
+            # did not choose.
             "follow_redirects": False,
             "limits": httpx2.Limits(
                 max_connections=None, max_keepalive_connections=64, keepalive_expiry=60
@@ -311,12 +310,12 @@ class Transport:
         }
 
     def _trust(self) -> Any:
-        """Whose certificates count: the system's, SSL_CERT_FILE's, or those in the file that was
-        named."""
+        """The trusted certificates: the system's, those of SSL_CERT_FILE, or those of the named
+        file."""
         import ssl
 
         if not self.addresses.secure:
-            # Nothing is encrypted, and to load certificates for it takes longer than a call
+            # Without TLS: loading certificates takes longer than a call
             return False
         try:
             return ssl.create_default_context(cafile=self._ca_file)
@@ -324,7 +323,7 @@ class Transport:
             raise BadArgument(f"ca_file {self._ca_file!r} cannot be used: {error}") from None
 
     def close(self) -> None:
-        """No more calls; those under way end by themselves."""
+        """Closes the transport. Calls in flight end by themselves."""
         self._closed = True
         for ear in list(self.ears) if self._pid == os.getpid() else ():
             ear.stop()
@@ -332,7 +331,7 @@ class Transport:
             self._client.close()
 
     async def close_async(self) -> None:
-        """The same, with the connections of the event loop."""
+        """Closes the transport and the connections of the event loop."""
         import asyncio
 
         self.close()
@@ -350,7 +349,7 @@ _NOT_STARTED: Final = (
 
 
 def lost(error: Exception) -> AnswerLost:
-    """What became of a request that was not answered."""
+    """Describes why a request was not answered."""
     import httpx2
 
     early = (
@@ -363,7 +362,7 @@ def lost(error: Exception) -> AnswerLost:
     text = str(error) or type(error).__name__
     if (
         os.strerror(errno.EMFILE) in text
-    ):  # not a remedy: there may be some again at the next attempt
+    ):  # no remedy: descriptors may be free again at the next attempt
         text = f"{text} ({no_descriptors()})"
     remedy = next((remedy for sign, remedy in _REMEDIES if sign in text), None)
     if isinstance(error, httpx2.UnsupportedProtocol):
@@ -372,7 +371,7 @@ def lost(error: Exception) -> AnswerLost:
 
 
 def headers_of(identity: Identity, version: str) -> dict[str, str]:
-    """What is sent with every request: which language we speak, and who speaks."""
+    """The headers of every request: protocol version and identity."""
     headers = {
         PROTOCOL_HEADER: str(PROTOCOL),
         "user-agent": f"genlock/{version}",
