@@ -41,7 +41,7 @@ def test_a_repeated_claim_next_gives_the_same_claim(home: Home) -> None:
     again = next_for(other, "alice", operation_id="op-1")
 
     assert (again.success, again.task_id, again.claim) == (True, "t-1", first.claim)
-    assert told(fleet, "t-1") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+    assert told(fleet, "t-1") == ["TASK_ADDED", "CLAIM_ACQUIRED", "LEASE_RENEWED"]
     assert next_for(fleet, "alice", operation_id="op-2").task_id == "t-2"
 
 
@@ -157,7 +157,7 @@ def test_a_claim_next_that_is_repeated_after_its_task_was_done_takes_the_next_ta
 # claim_task
 
 
-def test_a_repeated_claim_is_answered_alike_and_writes_nothing(home: Home) -> None:
+def test_a_repeated_claim_is_answered_alike_and_leaves_the_lease_as_it_is(home: Home) -> None:
     fleet = home.connect()
     fleet.add_tasks(tasks=["T"])
     first = claim(fleet, "T", "alice", operation_id="op-1")
@@ -165,7 +165,8 @@ def test_a_repeated_claim_is_answered_alike_and_writes_nothing(home: Home) -> No
 
     assert claim(fleet, "T", "alice", operation_id="op-1").claim == first.claim
 
-    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+    assert told(fleet, "T") == ["TASK_ADDED", "CLAIM_ACQUIRED", "LEASE_RENEWED"]
+    assert fleet.get_task_state(task_id="T").claim == first.claim
 
 
 def test_a_claim_with_other_arguments_under_the_same_operation_id_is_an_error(home: Home) -> None:
@@ -474,11 +475,11 @@ def test_a_repeated_claim_next_gives_the_same_claim_although_the_task_asks_for_a
     assert first.claim.lease_seconds == 60
     fleet.edit_task(task_id="t-1", changes={"lease_seconds": 600})
 
-    again = fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1")
-
-    assert again.claim == first.claim
     # Who says how long it wants the task says another thing with another length.
     with pytest.raises(OperationMismatch):
         fleet.claim_next(
             session_id="s-alice", agent_id="alice", operation_id="op-1", lease_duration_seconds=600
         )
+    again = fleet.claim_next(session_id="s-alice", agent_id="alice", operation_id="op-1")
+
+    assert again.claim == first.claim

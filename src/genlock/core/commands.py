@@ -131,6 +131,8 @@ class ReleaseClaim(Command, frozen=True):
     """What the next holder should know."""
     stated: str = ""
     """The reason in the holder's own words, if they are not just the kind."""
+    renewals: int | None = None
+    """Only if the claim was renewed exactly so often: for grants that nobody was told of."""
 
 
 class SubmitResult(Command, frozen=True):

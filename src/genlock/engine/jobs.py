@@ -96,8 +96,9 @@ class Job:
         self.cancelled = False
         self.returns = False
         """Does it release grants that nobody waits for?"""
-        self.granted: list[int] = []
-        """The positions of the requests that were granted a new claim."""
+        self.granted: dict[int, int] = {}
+        """The positions of the requests that were granted a new claim, and how often each claim had
+        been renewed when it was answered."""
         self.loop = loop
         self.future: Future[None] | None = None
         self._done: threading.Lock | None = None
@@ -213,7 +214,7 @@ def answer(
         if job is None:
             continue
         if _is_grant(decision) or (item.possible_writes and _was_granted(item, outcome)):
-            job.granted.append(item.at)
+            job.granted[item.at] = 0
         job.results[item.at] = outcome
         job.left -= 1
         if job.left:
@@ -238,22 +239,15 @@ def _hand_on(job: Job, items: Sequence[Item]) -> None:
     it, too. The retry takes the grant over."""
     for at in list(job.granted):
         claim = _claim_in(job.results[at])
-        others = (
-            item
-            for item in items
-            if item.job is not None and item.job is not job and not item.job.cancelled
-        )
-        other = next(
-            (
-                item
-                for item in others
-                if claim is not None and _claim_in(getattr(item.decision, "outcome", None)) == claim
-            ),
-            None,
-        )
-        if other is not None and other.job is not None:
-            job.granted.remove(at)
-            other.job.granted.append(other.at)
+        for item in items:
+            other, decision = item.job, item.decision
+            if other is None or other is job or other.cancelled or type(decision) is not Decision:
+                continue
+            if claim is not None and _claim_in(decision.outcome) == claim:
+                del job.granted[at]
+                if decision.record is not None:  # otherwise the lease ends by itself
+                    other.granted[item.at] = decision.record.claim.renewals
+                break
 
 
 def _claim_in(outcome: Any) -> str | None:
@@ -282,9 +276,10 @@ def _was_granted(item: Item, outcome: Any) -> bool:
 
 
 def releases_of(job: Job) -> list[ReleaseClaim]:
-    """Commands that release what a job was granted. A claim that its session held before stays."""
+    """Commands that release what a job was granted. A claim that its session held before stays, and
+    so does one that a retry was answered with since, by this engine or another."""
     releases = []
-    for at in job.granted:
+    for at, renewals in job.granted.items():
         request, outcome = job.requests[at], job.results[at]
         if (
             isinstance(outcome, ClaimResult)
@@ -292,7 +287,8 @@ def releases_of(job: Job) -> list[ReleaseClaim]:
             and isinstance(request, (ClaimTask, NextTask))
         ):
             key = request.key.beside(TASK, outcome.claim.task_id)
-            releases.append(ReleaseClaim(key, request.by, generation=outcome.claim.generation))
+            generation = outcome.claim.generation
+            releases.append(ReleaseClaim(key, request.by, generation=generation, renewals=renewals))
     return releases
 
 

@@ -14,7 +14,8 @@
    of the same session and agent → the same claim, lease extended, `already_held` (for claim_next
    DENIED_ACTIVE_CLAIM); unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit →
    DENIED_LIMIT; else GRANTED, one's own overdue claim too, at a new generation. The repeat of the
-   operation id that a live claim was granted under → the first answer.
+   operation id that a live claim was granted under → the first answer, noted as a renewal that
+   leaves the lease as it is.
 4. Submit: lower generation → STALE_GENERATION; higher → FUTURE_GENERATION; completed, in review or
    cancelled →
    TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session → SESSION_MISMATCH;
@@ -24,7 +25,8 @@
 5. Renew: generation differs → GENERATION_MISMATCH; no claim at it → NO_CLAIM; other session →
    SESSION_MISMATCH; overdue →
    ALREADY_EXPIRED; else RENEWED. Release: the same order, but an overdue holder's release is
-   RELEASED.
+   RELEASED. The release of a grant that nobody was told of does nothing once the claim was
+   renewed or its operation id was repeated.
 6. A refused result with content is kept, as a record of its own.
 """
 
@@ -125,13 +127,19 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
 
 
 def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision | None:
-    """A claim whose answer was lost is answered alike, as long as it is still the live claim."""
+    """A claim whose answer was lost is answered alike, as long as it is still the live claim.
+
+    The repeat is written because it may have come through another service. The service that
+    granted the claim releases it if its own caller has gone, and must see that another was told.
+    """
     claim = record.claim
     if claim is None or claim.operation != command.operation or claim.session != command.by.session:
         return None
     asked = (command.by.agent, command.role, command.metadata)
+    # A renewal may have asked for another length since; a repeat leaves the lease as it was.
+    as_granted = claim.expires_at == claim.claimed_at + _length(claim.lease_seconds)
     if (claim.agent, claim.role, claim.metadata) != asked or (
-        not claim.renewals and claim.lease_seconds != command.lease_seconds
+        as_granted and claim.lease_seconds != command.lease_seconds
     ):
         raise OperationMismatch(
             f"operation {command.operation!r} claimed {record.task.id!r} with another agent, role, "
@@ -148,9 +156,16 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
         attempt=record.grants,
         feedback=record.feedback,
     )
+    draft = TaskDraft(record, command, facts)
+    draft.emit(
+        e.LeaseRenewed,
+        expires_at=claim.expires_at,
+        lease_duration_seconds=claim.lease_seconds,
+    )
     # A process that was started anew may repeat what the one before it asked: the claim must not
     # pass for a dead one's.
-    return Decision(answer, record=record, followups=_registration(command, facts))
+    draft.followups += _registration(command, facts)
+    return draft.decided(answer)
 
 
 def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
@@ -427,6 +442,9 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
         return Decision(ReleaseResult(False, ReleaseAnswer.NO_CLAIM, generation))
     if claim.session != command.by.session:
         return Decision(ReleaseResult(False, ReleaseAnswer.SESSION_MISMATCH, generation))
+    if command.renewals is not None and claim.renewals != command.renewals:
+        # Somebody was told of the claim since, and may be at work.
+        return Decision(ReleaseResult(False, ReleaseAnswer.NO_CLAIM, generation))
     draft = TaskDraft(record, command, facts)
     agent = command.by.agent or claim.agent
     if command.note:
