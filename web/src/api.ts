@@ -105,7 +105,7 @@ export interface ApiCleanup {
   cleaned: (ApiCleaned)[];
   count: number;
 }
-/** Since when, and how much longer. */
+/** When the claim began, and how long its lease still lasts. */
 export interface ApiCurrentClaim {
   claimedAt: string;
   lastHeartbeat: string;

@@ -38,12 +38,12 @@ from genlock.wire.operations import NO_NAME, PREFIX, ROUTES, Call, Within
 
 
 MARGIN_BYTES: Final = 64 * 1024
-"""For what stands beside a result."""
+"""Room for the other fields of a request with a result."""
 _BATCH: Final = 2
 
 
 def read_large(endpoint: Endpoint, reader: Reader, tenant: str, body: bytes) -> dict[str, Any]:
-    """The keywords, for a thread: a body of megabytes takes the better part of a second."""
+    """Parses the keywords of a large body. Call it in a thread: megabytes take most of a second."""
     if endpoint.has_result:
         limits = reader.retry(lambda: reader.limits(tenant))
         _check_size(endpoint, len(body), limits.max_result_size_bytes)
@@ -51,8 +51,8 @@ def read_large(endpoint: Endpoint, reader: Reader, tenant: str, body: bytes) -> 
 
 
 def _check_size(endpoint: Endpoint, size: int, largest: int) -> None:
-    """By what was sent: indented or with escapes a result is longer than it is kept, but what it is
-    kept as is known only afterwards."""
+    """Checks the size of a body. An indented or escaped result is longer than its stored form, but
+    that size is known only after parsing."""
     if endpoint.name == "submit_result" and size > largest + MARGIN_BYTES:
         raise ResultTooLarge(
             f"the request has {size:,} bytes, the limit max_result_size_bytes is {largest:,}; send "
@@ -68,19 +68,19 @@ def _check_size(endpoint: Endpoint, size: int, largest: int) -> None:
 
 
 MOST_BYTES: Final = 110 * 1024 * 1024
-"""The largest result that any profile admits, and the request around it."""
+"""The largest result that any profile admits, with the rest of its request."""
 
 
 R = TypeVar("R")
 
 Found: TypeAlias = tuple[Endpoint, tuple[str, str], str | None]
-"""An operation, its tenant and project, and what stands at the variable of its path."""
+"""An operation, its tenant and project, and the value of its path's variable."""
 
 
 @functools.lru_cache(maxsize=4096)
 def check_place(tenant: str, project: str) -> tuple[str, str]:
-    """Tenant and project if they are names, `*` for those that are not meant; most requests are for
-    a few places."""
+    """Checks the names of tenant and project; `*` where an operation has none. Cached, because most
+    requests are for a few projects."""
     if project != NO_NAME:
         return check_tenant(tenant), check_project(project)
     return EVERYWHERE if tenant == NO_NAME else check_tenant(tenant), EVERYWHERE
@@ -90,8 +90,8 @@ def check_place(tenant: str, project: str) -> tuple[str, str]:
 def _routers(
     most_bytes: int,
 ) -> tuple[Router[Endpoint], Router[Endpoint], dict[type[Call[Any]], Endpoint]]:
-    """Of what is in a project, and of what is about none; and all by their calls. Made once: it
-    takes longer than all else at a start, and knows no service."""
+    """The endpoints within projects, those outside projects, and all of them by call. Made once per
+    process, because this takes the largest part of a start."""
     endpoints = [(route, Endpoint(route, most_bytes)) for route in ROUTES]
     inside, beyond = (
         Router(
@@ -105,7 +105,7 @@ def _routers(
 
 
 class V1:
-    """All operations."""
+    """The operations below /v1/."""
 
     def __init__(
         self, running: ServiceContext, waiting: Waiting, most_bytes: int = MOST_BYTES
@@ -126,7 +126,7 @@ class V1:
             raise no_route(path)
         methods, name = match
         method: str = scope["method"]
-        # A HEAD is a GET of which the server leaves out the body.
+        # A HEAD is a GET; the server omits the body.
         endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             raise refused_method(method, methods)
@@ -139,13 +139,13 @@ class V1:
         return endpoint, place, name
 
     def answer(self, found: Found, exchange: HttpExchange, receive: Receive) -> Awaitable[Answer]:
-        """The answer to a request; what is refused on the way is raised. What need not wait is done
-        before anybody is awaited."""
+        """Answers a request; raises refusals and errors. Does as much as possible before the first
+        await."""
         endpoint, place, _ = found
         grant = exchange.grant
         if not grant.sees(*place):
             if place[0] == EVERYWHERE:
-                # That there is a store with tenants is no secret, unlike which ones.
+                # It is no secret that the store has tenants, but which ones is.
                 raise RoleRefused(
                     "this is about all tenants of the store and needs a key of all tenants, which "
                     "yours is not"
@@ -175,7 +175,7 @@ class V1:
     async def _read(
         self, found: Found, exchange: HttpExchange, speaker: AsyncCoordinator, receive: Receive
     ) -> Answer:
-        """The same for a body that has not come as a whole yet."""
+        """Answers a request whose body has not arrived completely."""
         endpoint = found[0]
         body = await read_body(
             receive, exchange.headers, endpoint.most_bytes, self._running.pace, endpoint.advice
@@ -204,8 +204,7 @@ class V1:
         body: bytes,
         receive: Receive,
     ) -> Answer:
-        """The same for a body that takes long to be read: in a thread, and so is whatever is done
-        with it."""
+        """Answers a request with a large body, which is parsed and processed in a thread."""
         endpoint, (tenant, _), _ = found
         endpoint.permit_at_all(exchange.grant)
         threads = self._running.large_threads
@@ -216,7 +215,7 @@ class V1:
             )
             if not endpoint.waits:
                 return await self._ask(found, exchange, speaker, given, receive, threads)
-        # Who waits for work would have kept the turn for as long.
+        # A request that waits for a task would occupy the turn all that time.
         return await self._ask(found, exchange, speaker, given, receive)
 
     async def _ask(
@@ -261,8 +260,8 @@ class V1:
         speaker: AsyncCoordinator,
         receive: Receive,
     ) -> Any:
-        """The result of a call that came by another protocol: admitted like a request of its own,
-        and with the same turns."""
+        """The result of a call from another protocol, with the same permission checks and turns as
+        a request."""
         endpoint = self._by_call[type(call)]
         given = {name: getattr(call, name) for name in call.__struct_fields__}
         name = given[endpoint.variable] if endpoint.variable is not None else None
@@ -285,9 +284,9 @@ class V1:
         receive: Receive,
         threads: Executor | None,
     ) -> Any:
-        """What the coordinator answers to a call that is admitted, when it is its turn."""
+        """Waits for a turn and returns the coordinator's answer to a permitted call."""
         if endpoint.waits and given["wait_seconds"]:
-            # It takes no turn: that would be a long one.
+            # A long wait takes no turn, which it would occupy all that time.
             session = endpoint.session(speaker, given)
             ask = functools.partial(endpoint.method, speaker, **given)
             return await self._waiting.wait(ask, exchange, place[0], session, receive)
@@ -295,7 +294,7 @@ class V1:
             return await self._look(place[0], endpoint, speaker, given, threads)
         if endpoint.takes_plan:
             return await self._plan(place[0], endpoint, speaker, given, threads)
-        # As `_turn` does, at less cost: every claim comes by.
+        # Like `_turn`, but cheaper, because every claim goes through here.
         turns, tenant = self._running.turns, place[0]
         turn = turns.enter(tenant)
         if turn is not None:
@@ -306,7 +305,7 @@ class V1:
             turns.leave(tenant)
 
     async def _answer_long(self, tenant: str, work: Callable[[], R]) -> R:
-        """What is read and what is made of it takes seconds: all of it is done in a thread."""
+        """Reads and encodes a long answer in a thread, which may take seconds."""
         turns = self._running.reads
         turn = turns.enter(tenant)
         if turn is not None:
@@ -326,8 +325,8 @@ class V1:
         given: dict[str, Any],
         threads: Executor | None,
     ) -> Any:
-        """The coordinator's answer to a plan: one of a tenant at a time, and few of all, as each
-        may keep a thread busy for long."""
+        """The coordinator's answer to a plan. One plan per tenant and few in all at a time, because
+        each may occupy a thread for long."""
         running = self._running
         async with _turn(running.plans, tenant), running.all_plans, _turn(running.turns, tenant):
             return await endpoint.ask(speaker, given, threads)
@@ -340,7 +339,7 @@ class V1:
         given: dict[str, Any],
         threads: Executor | None,
     ) -> Any:
-        """The answer to one that only looks."""
+        """The coordinator's answer to a read."""
         turns = self._running.reads
         turn = turns.enter(tenant)
         if turn is not None:
@@ -354,7 +353,7 @@ class V1:
 
 @asynccontextmanager
 async def _turn(turns: Turns, tenant: str) -> AsyncIterator[None]:
-    """A turn, for as long as the block lasts."""
+    """Holds a turn during the block."""
     turn = turns.enter(tenant)
     if turn is not None:
         await turns.wait(tenant, turn)

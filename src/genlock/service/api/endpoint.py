@@ -1,5 +1,5 @@
-"""One operation over HTTP: keywords out of the request, the coordinator's own method, and its
-answer."""
+"""One operation over HTTP: takes keywords from the request, calls the coordinator's method, and
+encodes its answer."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from genlock.wire.problems import REASONS, REFUSALS, refusal_of
 _OPERATION: Final = OPERATION_HEADER.encode()
 _MEGABYTE: Final = 1 << 20
 _PLAN_BYTES: Final = 4 * _MEGABYTE
-"""Twenty thousand tasks, which take at most a minute to read."""
+"""Enough for twenty thousand tasks, which take at most a minute to parse."""
 _MANY: Final = 1000
 _OPERATOR_WITHOUT_GENERATION: Final = {
     "adopt_result": "adopt a result",
     "spawn_subtasks": "split a task",
 }
-"""Operations that are the holder's with a generation, and an operator's without."""
+"""Operations that need the role of an agent with a generation, and of an operator without."""
 _DEFAULT: Final = "default"
-"""The tenant and the project of a command that names none."""
+"""The default tenant and project of commands."""
 _IN_PARTS: Final = (
     "import a larger plan in parts, without prune, or beside the store with `genlock plan import`"
 )
 
 
 class Endpoint:
-    """An operation, ready to be asked."""
+    """One operation of the table."""
 
     def __init__(self, route: Route, most_bytes: int) -> None:
         self.route = route
@@ -50,7 +50,7 @@ class Endpoint:
         self.keywords = Keywords(route)
         self.method: Callable[..., Awaitable[Any]] = getattr(AsyncCoordinator, route.name)
         self.blocking: Callable[..., Any] = getattr(Coordinator, route.name)
-        """The same for a thread: both ask whoever they are called with for its operations."""
+        """The coordinator's blocking method, for use in a thread."""
         self.has_result = route.body is Body.RESULT
         limits = {Body.SMALL: _MEGABYTE, Body.PLAN: _PLAN_BYTES, Body.RESULT: most_bytes}
         self.most_bytes = min(most_bytes, limits[route.body])
@@ -67,7 +67,7 @@ class Endpoint:
         self.waits = route.name == "claim_next"
         self.names_user = "user_id" in self.keywords.type.__struct_fields__
         self._roles = frozenset(role for role in Role if role.covers(route.role))
-        """Those that may do this."""
+        """The roles that permit this operation."""
         self._states_role = route.fenced and "agent_role" in self.keywords.type.__struct_fields__
         self._needs_one_role = not (
             self._may_change_limits
@@ -75,7 +75,7 @@ class Endpoint:
             or self._states_role
             or route.name in _OPERATOR_WITHOUT_GENERATION
         )
-        """Is the role all that has to be looked at?"""
+        """Is the role the only permission to check?"""
         self.takes_plan = "source" in self.keywords.type.__struct_fields__
 
     def arguments(
@@ -85,7 +85,7 @@ class Endpoint:
         given: dict[str, Any],
         headers: dict[bytes, bytes],
     ) -> dict[str, Any]:
-        """The keywords for the coordinator."""
+        """The keywords for the coordinator's method."""
         if self.in_tenant:
             given["tenant_id"] = place[0]
         if self.in_project:
@@ -99,7 +99,7 @@ class Endpoint:
         return given
 
     def permit_at_all(self, grant: Grant) -> None:
-        """RoleRefused where the role does not cover this, whatever its keywords are."""
+        """Raises RoleRefused if the role does not permit this operation with any keywords."""
         if grant.role not in self._roles:
             raise RoleRefused(
                 f"{self.name.replace('_', ' ')!r} needs the role {self.route.role}; this key has "
@@ -107,8 +107,8 @@ class Endpoint:
             )
 
     def permit(self, grant: Grant, speaker: AsyncCoordinator, given: dict[str, Any]) -> None:
-        """RoleRefused where the role does not cover this. The role that an agent claims in is
-        checked, or filled in, too."""
+        """Raises RoleRefused if the role does not permit this call. Also checks or fills in the
+        agent role of a claim."""
         if self._needs_one_role and grant.role in self._roles:
             return
         if self._changes_limits(given) and not (
@@ -136,7 +136,7 @@ class Endpoint:
             )
 
     def session(self, speaker: AsyncCoordinator, given: dict[str, Any]) -> str | None:
-        """The session that it acts for."""
+        """The session that the call acts for."""
         session: str | None = given.get("session_id")
         return session if session is not None else speaker.identity.session_id
 
@@ -146,13 +146,13 @@ class Endpoint:
         )
 
     def is_long(self, given: dict[str, Any]) -> bool:
-        """May the answer be so long that it is read and written beside the event loop?"""
+        """May the answer be long, so that it is read and encoded in a thread?"""
         return self.route.unbounded or (self.looks and given.get("limit", 0) > _MANY)
 
     def ask(
         self, speaker: AsyncCoordinator, given: dict[str, Any], threads: Executor | None
     ) -> Awaitable[Any]:
-        """The coordinator's answer; in one of these threads, if there are any."""
+        """The coordinator's answer, computed in one of these threads if there are any."""
         if threads is None:
             return self.method(speaker, **given)
         return asyncio.get_running_loop().run_in_executor(
@@ -160,14 +160,14 @@ class Endpoint:
         )
 
     def ask_and_answer(self, speaker: AsyncCoordinator, given: dict[str, Any]) -> Answer:
-        """Both for a long answer, for a thread: whoever else waits for the interpreter has it in
-        between."""
+        """Reads and encodes a long answer. Call it in a thread. The encoder releases the
+        interpreter in between."""
         return LongAnswer(200, b"", pieces=encode_in_pieces(self.blocking(speaker, **given)))
 
     def answer(
         self, result: Any, grant: Grant, place: tuple[str, str], given: dict[str, Any]
     ) -> Answer:
-        """What is sent back."""
+        """Encodes the answer."""
         if type(result) in REFUSALS:
             status = REASONS[result.reason]
             if status != 200:
@@ -179,7 +179,7 @@ class Endpoint:
 
 
 def _context(place: tuple[str, str], given: dict[str, Any]) -> Context:
-    """What the request says that a refusal does not."""
+    """The fields of the request that a refusal's advice needs."""
     named = zip(("tenant", "project"), place, strict=True)
     return Context(
         task_id=given.get("task_id") or "",
@@ -199,7 +199,7 @@ def _take_operation(given: dict[str, Any], header: bytes) -> None:
 
 
 def _seen(claims: tuple[TaskClaim, ...], grant: Grant, tenant: str) -> tuple[TaskClaim, ...]:
-    """A session may hold tasks in projects that this caller does not see."""
+    """Drops claims in projects that the caller may not see."""
     return tuple(claim for claim in claims if grant.sees(tenant, claim.project_id))
 
 
@@ -211,11 +211,11 @@ E = TypeVar("E")
 
 
 class Router(Generic[E]):
-    """Paths as they stand behind the project."""
+    """Routes by their path after the project."""
 
     def __init__(self, endpoints: Iterable[tuple[Route, E]]) -> None:
         self._plain: dict[str, dict[str, E]] = {}
-        """Of one part or two."""
+        """Routes of one part or two, without a variable."""
         self._named: dict[tuple[str, str], dict[str, E]] = {}
         for route, endpoint in endpoints:
             parts = route.path.split("/")
@@ -227,7 +227,7 @@ class Router(Generic[E]):
                 ] = endpoint
 
     def match(self, path: str) -> tuple[dict[str, E], str | None] | None:
-        """The endpoints at this path, by method, and what stands at its variable; or None."""
+        """The endpoints at this path by method, and the value of the variable; or None."""
         first, _, rest = path.partition("/")
         name, slash, last = rest.partition("/")
         if not slash:

@@ -1,12 +1,11 @@
-"""Who waits for a task over HTTP: that it may still have one when one comes, that its client is
-still there, and how many there may be.
+"""Requests that wait for a task: checks that each is still permitted and its client still
+connected, and limits their number.
 
-A request may wait for a day, and its key be revoked meanwhile. One task looks for all who wait,
-more than once a second, at what has happened to keys: that is one query, and asked again is only
-for those whose key was changed, has come to its end, or is no longer the one to act for their
-session. So a key that is revoked gets no task after a second, and a thousand who wait cost the
-store no more than one. Whoever has just come is asked for once more: its key may have been changed
-while the request was read.
+A request may wait for a day, and its key may be revoked meanwhile. One task checks for changed keys
+more than once a second, with one query for all waiting requests. Only requests whose key has
+changed, has expired, or may no longer act for their session are authenticated again. So a revoked
+key gets no task after one second, and a thousand waiting requests cost the store no more than one.
+A new request is authenticated once more, because its key may have changed while it was read.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from genlock.service.auth.session_access import SessionAccess
 from genlock.service.request import ClientGone, HttpExchange, Receive
 
 LOOK_SECONDS: Final = 0.75
-"""So that, with the look itself, it is within a second that a revocation counts."""
+"""With the time of the query, a revocation takes effect within a second."""
 
 
 class _Waiter:
-    """One request, and what is set when it may wait no longer."""
+    """One waiting request, and the event that ends its wait."""
 
     __slots__ = ("end", "exchange", "is_doubted", "refused", "session", "tenant")
 
@@ -37,13 +36,13 @@ class _Waiter:
     ) -> None:
         self.exchange, self.tenant, self.session = exchange, tenant, session
         self.end = end
-        """Of its key; None: never."""
+        """When its key expires; None: never."""
         self.is_doubted = True
         self.refused: asyncio.Future[AccessRefused] = asyncio.get_running_loop().create_future()
 
 
 class Waiting:
-    """All who wait. Belongs to one event loop."""
+    """All waiting requests. Used in one event loop."""
 
     def __init__(
         self,
@@ -68,7 +67,8 @@ class Waiting:
         session: str | None,
         receive: Receive,
     ) -> Any:
-        """The coordinator's answer. Who leaves, or is no longer let in, takes no task along."""
+        """Waits for the coordinator's answer. A client that disconnects or loses its permission
+        gets no task."""
         waiter = self._enter(exchange, tenant, session)
         answer = asyncio.ensure_future(ask())
         left = asyncio.ensure_future(_departure(receive))
@@ -111,8 +111,7 @@ class Waiting:
             self._looking = None
 
     def _doubt(self, keys: frozenset[str] | None) -> None:
-        """These have changed: who waits by one of them is asked for again, and who waits for a
-        session that was given one."""
+        """Authenticates requests again whose key has changed, or whose session was given a key."""
         for waiter in self._waiters:
             grant = waiter.exchange.grant
             if (
@@ -125,8 +124,8 @@ class Waiting:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(self._look_seconds)
-            # What cannot be known now, as the store is away, is asked again in a moment: nor is
-            # anything granted meanwhile.
+            # While the store is unavailable nothing is granted, so the check can be repeated
+            # later.
             with suppress(StoreError):
                 now = await self._acting.look()
                 doubted = [

@@ -1,5 +1,4 @@
-"""A call's keywords from what stands in path, query and body, checked against the call's own
-fields."""
+"""Reads a call's keywords from path, query and body, and checks them against the call's fields."""
 
 from __future__ import annotations
 
@@ -18,12 +17,11 @@ from genlock.wire.operations import Route, field_types
 
 _FROM_PATH = frozenset({"tenant_id", "project_id"})
 _MOST_NAMED = 1000
-"""More than fit into a head, unless they are hardly longer than what stands between them."""
+"""The most names in a query. More hardly fit into the head of a request."""
 
 
 def body_type(route: Route) -> type[msgspec.Struct]:
-    """What a request's body or query holds: the call's fields but for those that stand in the
-    path."""
+    """The type of a request's body or query: the call's fields except those in the path."""
     call = route.call
     types, left_out = field_types(call), _FROM_PATH | {route.variable}
     fields: list[Any] = []
@@ -39,7 +37,7 @@ def body_type(route: Route) -> type[msgspec.Struct]:
 
 
 class Keywords:
-    """Makes the keywords of one operation."""
+    """Reads the keywords of one operation."""
 
     def __init__(self, route: Route) -> None:
         self.type = body_type(route)
@@ -50,7 +48,7 @@ class Keywords:
         self.takes_operation = "operation_id" in self.type.__struct_fields__
 
     def of_body(self, body: bytes) -> dict[str, Any]:
-        """From a body of JSON; an empty one is an empty object."""
+        """Reads a JSON body; an empty body counts as an empty object."""
         try:
             found = self._decode(body or b"{}")
         except msgspec.ValidationError as error:
@@ -62,7 +60,7 @@ class Keywords:
         return msgspec.structs.asdict(found)
 
     def of_query(self, query: bytes) -> dict[str, Any]:
-        """From a query; a name that comes several times is a list where one is taken."""
+        """Reads a query. A repeated name makes a list where the operation takes one."""
         if not query:
             given: dict[str, Any] = {}
         else:
@@ -95,8 +93,8 @@ class Keywords:
 
 
 def _in_json(kind: Any) -> Any:
-    """What may be any iterable in Python is a list in JSON, and its entries are checked while it is
-    read; an instant is a text."""
+    """The JSON type of a keyword: a list in place of an iterable, so that its entries are checked
+    during parsing, and text in place of a date."""
     if get_origin(kind) is Iterable:
         return list[get_args(kind)[0]]  # type: ignore[misc]
     if datetime in get_args(kind):

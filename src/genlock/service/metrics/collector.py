@@ -1,4 +1,4 @@
-"""The census of the store, and every metric as Prometheus takes it."""
+"""The census of the store, and all metrics in Prometheus' format."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from genlock.threads import started
 
 # The census asks the store how many tasks are in which state.
 #
-# It runs when Prometheus scrapes: at most once in ten seconds for a project in which this
-# coordinator has changed something, and once a minute for the others, in which another coordinator
-# may have. Projects that have waited longest come first, and a second is enough for one run. The
-# census has a thread of its own, for which a scrape waits two seconds at most. So if the store is
-# away, the figures are old, but the scrape does not hang.
+# It runs when Prometheus scrapes: at most every ten seconds for a project in which this coordinator
+# has changed something, and every minute for other projects, in which another coordinator may have.
+# Projects that have waited longest come first, and one run takes at most a second. The census has a
+# thread of its own, and a scrape waits at most two seconds for it. So if the store is unavailable,
+# the figures are old, but the scrape does not hang.
 
 
 MOVED_SECONDS = 10.0
@@ -42,7 +42,7 @@ WAIT_SECONDS = 2.0
 
 
 class Census:
-    """Of one store, for the projects that are tallied."""
+    """The census of one store, for the projects that are counted."""
 
     def __init__(
         self, reader: StoreReader, tallies: Tallies, *, clock: Callable[[], float] = time.monotonic
@@ -57,12 +57,12 @@ class Census:
         self._thread: threading.Thread | None = None
 
     def counts(self) -> dict[Place, TaskCounts]:
-        """By project, as far as is known."""
+        """The known counts by project."""
         with self._lock:
             return dict(self._counts)
 
     def refresh(self, wait_seconds: float = WAIT_SECONDS) -> None:
-        """Counts what is to be counted, or leaves it at that if it takes too long."""
+        """Runs the census, and stops waiting if it takes too long."""
         with self._lock:
             if self._thread is None:
                 self._thread = started(self._run, "genlock-census")
@@ -72,7 +72,7 @@ class Census:
 
     def _run(self) -> None:
         try:
-            # The store is away or closed: what is known stays, and the next scrape tries again.
+            # The store is unavailable or closed: keep the counts; the next scrape tries again.
             with contextlib.suppress(GenlockError):
                 self._count(self._clock() + BUDGET_SECONDS)
         finally:
@@ -94,7 +94,7 @@ class Census:
 
     def _counted(self, place: Place) -> TaskCounts:
         tally = self._tallies.places[place]
-        # Before the store is asked: what moves while it counts has moved since.
+        # Before the query: a change during the query must count as newer than its result.
         tally.moved = False
         try:
             return with_people(self._reader, place, task_counts(self._reader, place))
@@ -103,7 +103,7 @@ class Census:
             raise
 
     def _search(self, until: float) -> None:
-        """Makes the store's projects known, as many as there is room and time for."""
+        """Adds the store's projects, as many as there is room and time for."""
         for place in self._places():
             with self._tallies.lock:
                 full = place not in self._tallies.places and self._tallies.is_full
@@ -117,7 +117,7 @@ class Census:
             yield from self._reader.scopes(tenant)
 
     def _due(self, now: float) -> list[Place]:
-        """What is to be counted now, what was counted longest ago first."""
+        """The projects to count now, those counted longest ago first."""
         with self._tallies.lock:
             known = [
                 (place, tally.moved)
@@ -145,7 +145,7 @@ def families_of(
     counts: Mapping[Place, TaskCounts],
     plain: Mapping[table.Metric, Rows],
 ) -> Iterator[Metric]:
-    """All of them. `counts` are those of the store; `plain` has what is written down as it is."""
+    """All metrics. `counts` come from the census; `plain` has metrics without a project."""
     with tallies.lock:
         names = list(tallies.places)
     places = [(place, _copied(tallies, place)) for place in names]
@@ -176,7 +176,7 @@ def families_of(
 
 
 def _copied(tallies: Tallies, place: Place) -> Tally:
-    """One at a time: the lanes must not wait for all of them."""
+    """Copies the tallies of one project. The lanes must not wait while all are copied."""
     with tallies.lock:
         return tallies.places[place].copy()
 
@@ -204,8 +204,8 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
 
 
 def _by_word(counts: Mapping[str, int], words: Mapping[str, str], error: str) -> Rows:
-    """Every word there is, also those that have not come up: a series that appears late has lost
-    its first step."""
+    """Rows for all label values, including those that have not occurred: Prometheus misses the
+    first increase of a series that appears late."""
     sums = dict.fromkeys([*words.values(), error], 0)
     for reason, count in counts.items():
         sums[words.get(reason, error)] += count

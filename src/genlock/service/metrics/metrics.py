@@ -1,4 +1,4 @@
-"""The figures of one service: told by its engine and its HTTP layer, and asked for at /metrics."""
+"""The metrics of one service: fed by its engine and its HTTP layer, served at /metrics."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _A_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 class Metrics(Collector):
-    """Give it to the engine as `observer`, `attach` its reader, and call `count_request` once a
-    request."""
+    """The metrics of a service. Pass it to the engine as `observer`, `attach` its reader, and call
+    `count_request` for each request."""
 
     def __init__(self, *, prefix: str = PREFIX, most_places: int = MOST_PLACES) -> None:
-        """`prefix` comes before every name: `coditect` gives the document's own."""
+        """`prefix` begins every name; `coditect` gives the names of the document."""
         if not _A_PREFIX.fullmatch(prefix):
             raise BadArgument(
                 "the prefix of metrics is a letter and up to 63 letters, digits or _, for example "
@@ -56,41 +56,38 @@ class Metrics(Collector):
         self._pages: dict[bool, tuple[float, tuple[bytes, str]]] = {}
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="genlock-metrics")
         self.sse_clients: Callable[[], int] = int
-        """Says how many listen to events just now; whoever has the streams sets it."""
+        """Returns the number of event streams. The part that has the streams sets it."""
         self.count_request = self._requests.count
-        """(route, status, seconds): one HTTP request was answered. Costs less than a
-        microsecond."""
+        """Counts an HTTP request: (route, status, seconds). Costs less than a microsecond."""
         self.batch_done: Callable[[Batch], None] = self._tallies.batch_done
-        """For the engine."""
+        """The engine's observer."""
 
     def attach(self, reader: Reader, store: str = "") -> None:
-        """From now on: the depths of its lanes, and its store's counts. `store` is the store's
-        kind, for `build_info`."""
+        """Adds the depths of the reader's lanes and the counts of its store. `store` is the kind of
+        store, for `build_info`."""
         self._reader = reader
         self._census = Census(reader, self._tallies)
         self._build["store"] = store or type(reader.store).__name__
 
     def page(self, accept: str = "") -> tuple[bytes, str]:
-        """All figures, and their content type: OpenMetrics for whoever accepts it, the text format
-        0.0.4 for all others."""
+        """All metrics with their content type: OpenMetrics if the client accepts it, else the text
+        format 0.0.4."""
         if self._census is not None:
             self._census.refresh()
-        # Not by the library's own choice, which repeats what the client says of versions, and fails
-        # on some of it.
+        # The library's own negotiation echoes the client's version, and fails on some values.
         if _OPENMETRICS in accept:
             return openmetrics.generate_latest(self._registry), openmetrics.CONTENT_TYPE_LATEST  # type: ignore[no-untyped-call]
         return exposition.generate_latest(self._registry), exposition.CONTENT_TYPE_PLAIN_0_0_4
 
     async def page_soon(self, accept: str) -> tuple[bytes, str]:
-        """The same, beside the event loop; a page that was made within the last second is given
-        again."""
+        """All metrics, made in a thread. A page made within the last second is reused."""
         return await asyncio.get_running_loop().run_in_executor(
             self._writer, self._recent_page, accept
         )
 
     def _recent_page(self, accept: str) -> tuple[bytes, str]:
-        """With a thousand projects a page is five megabytes and takes a second: however many ask,
-        it is made once in that time."""
+        """The last page. With a thousand projects a page has five megabytes and takes a second, so
+        it is made at most once in that time."""
         known = self._pages.get(_OPENMETRICS in accept)
         if known is None or time.monotonic() - known[0] >= _PAGE_SECONDS:
             page = self.page(accept)
@@ -107,7 +104,7 @@ class Metrics(Collector):
         return families_of(self._prefix, self._tallies, counts, self._plain())
 
     def _plain(self) -> dict[table.Metric, Rows]:
-        """What belongs to no project."""
+        """The metrics that belong to no project."""
         tallies, depths = (
             self._tallies,
             self._reader.lane_depths() if self._reader is not None else {},
@@ -150,7 +147,7 @@ class Metrics(Collector):
 
 
 def metrics_endpoint(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    """What answers at /metrics."""
+    """The endpoint at /metrics."""
 
     async def endpoint(request: Request) -> Response:
         page, content_type = await metrics.page_soon(request.headers.get("accept", ""))

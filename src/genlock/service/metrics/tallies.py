@@ -1,8 +1,8 @@
-"""What the service counts: batches of the engine and HTTP requests.
+"""The tallies of a service: counts of the engine's batches and of HTTP requests.
 
-These are plain numbers under one lock a batch, so that a claim costs about a microsecond. Only what
-this coordinator itself did is counted. A project is counted under its own name once something was
-committed there, at most `MOST_PLACES` of them: names that nobody has ever used make no new series.
+These are plain numbers, and each batch takes one lock, so that a claim costs about a microsecond.
+Only this coordinator's own work is counted. A project gets a series of its own once something was
+committed there, up to `MOST_PLACES` projects; so requests for invented names make no new series.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Place = tuple[str, str]
 
 MOST_PLACES = 1000
 OTHER: Place = ("_other", "_other")
-"""Under which the rest is counted; a tenant that calls itself so is counted with it."""
+"""Counts all other projects; a tenant of this name is counted with them."""
 
 
 class Histogram:
-    """How many were up to each bound, and their sum."""
+    """Counts of values up to each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -49,7 +49,7 @@ class Histogram:
         self.sum += value
 
     def add(self, other: Histogram) -> None:
-        """All that the other has."""
+        """Adds the values of another histogram."""
         self.counts = [
             mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)
         ]
@@ -63,7 +63,7 @@ class Histogram:
 
 
 class Tally:
-    """What was counted in one project."""
+    """The counts of one project."""
 
     __slots__ = (
         "claim_duration",
@@ -83,7 +83,7 @@ class Tally:
     def __init__(self) -> None:
         self.granted = 0
         self.claims: dict[str, int] = defaultdict(int)
-        """By reason, all but the grants."""
+        """Claims by reason, without grants."""
         self.results: dict[str, int] = defaultdict(int)
         self.renewals: dict[str, int] = defaultdict(int)
         self.refused: dict[str, int] = defaultdict(int)
@@ -91,7 +91,7 @@ class Tally:
         self.orphaned = 0
         self.increments = 0
         self.moved = True
-        """Were tasks changed here since the store was last asked?"""
+        """Have tasks changed since the last census?"""
         self.claim_duration = Histogram(table.CLAIM_DURATION)
         self.completion_time = Histogram(table.COMPLETION_TIME)
         self.generations = Histogram(table.GENERATIONS)
@@ -106,7 +106,7 @@ class Tally:
 
 
 class Tallies:
-    """Of all projects, and of the lanes. An observer of the engine."""
+    """The tallies of all projects and lanes. An observer of the engine."""
 
     def __init__(self, most_places: int = MOST_PLACES) -> None:
         self.lock = threading.Lock()
@@ -140,7 +140,7 @@ class Tallies:
                 if type(decision) is Decision:
                     outcome = decision.outcome
                     if type(outcome) is ClaimResult and outcome.success:
-                        # By far the commonest, by a shorter way.
+                        # A fast path for by far the most frequent case.
                         (
                             places.get(item.request.key[:2]) or self.known(item.request.key[:2])
                         ).granted += 1
@@ -151,11 +151,11 @@ class Tallies:
 
     @property
     def is_full(self) -> bool:
-        """Is there no room for one more project? By whoever holds the lock."""
+        """Is there no room for another project? The caller holds the lock."""
         return len(self.places) - (OTHER in self.places) >= self._most_places
 
     def known(self, place: Place) -> Tally:
-        """That project's tally, made if there is room for one more. By whoever holds the lock."""
+        """The tally of a project, made if there is room. The caller holds the lock."""
         tally = self.places.get(place)
         if tally is None:
             if self.is_full or place[0] == NOWHERE:
@@ -170,11 +170,11 @@ class Tallies:
         return tally
 
     def _count_outcome(self, place: Place, outcome: Any) -> None:
-        """By the reason's own name: the words come in when it is written down."""
+        """Counts an outcome by its reason. The label values are added by the collector."""
         kind = type(outcome)
         if kind is ClaimResult:
-            # Where nothing is ready there may be no project at all; any other answer is about a
-            # task that exists.
+            # NOTHING_READY may be about a project that does not exist; any other answer is about an
+            # existing task.
             unsure = outcome.reason is ClaimReason.NOTHING_READY
             tally = (self.places.get(place) or self._other()) if unsure else self.known(place)
             tally.claims[outcome.reason._value_] += 1
@@ -195,7 +195,7 @@ class Tallies:
 
 
 def _count_error(tally: Tally, item: Item) -> None:
-    """What was asked for and not decided."""
+    """Counts a request that ended with an error."""
     kind = type(item.request)
     if kind is ClaimTask or kind is NextTask:
         tally.claims[ERROR] += 1
@@ -212,7 +212,7 @@ def _count_refused(tally: Tally, cell: LoadedRecord) -> None:
 
 
 def _count_task(tally: Tally, cell: LoadedRecord) -> None:
-    """Goes through what happened to one task, with the claim that it had before."""
+    """Counts the events of one task, starting from its previous claim."""
     events, before = cell.events, cell.read
     task = before if type(before) is TaskRecord else None
     claim = task.claim if task is not None else None
@@ -222,8 +222,8 @@ def _count_task(tally: Tally, cell: LoadedRecord) -> None:
         and len(events) == 1
         and type(events[0]) is e.ClaimAcquired
     ):
-        # By far the commonest, by a shorter way. What took a right away has raised the generation
-        # already.
+        # A fast path for by far the most frequent case. An event that took a right away has raised
+        # the generation already.
         tally.increments += events[0].generation > task.generation
         return
     since = claim.claimed_at if claim is not None and claim.state is ClaimState.ACTIVE else None
@@ -235,7 +235,7 @@ def _count_task(tally: Tally, cell: LoadedRecord) -> None:
             generation = event.generation
             tally.increments += 1
         if kind is e.ClaimAcquired:
-            # What the coordinator grants itself to fold results in is no work, and is done at once.
+            # The coordinator's own grant for a fan-in is no work, and ends at once.
             since = begun = None if event.session_id == SYSTEM_SESSION else event.timestamp
             grants += 1
         elif kind in _NO_CHANGE:
@@ -261,7 +261,7 @@ def _count_task(tally: Tally, cell: LoadedRecord) -> None:
 
 
 def _ends_a_claim(event: e.Event) -> bool:
-    """A task that is split is given back, unless its holder keeps it."""
+    """Does this event end a claim? A spawn does, unless its holder keeps the task."""
     return type(event) in _ENDINGS or (type(event) is e.SubtasksSpawned and not event.keep)
 
 
@@ -270,7 +270,7 @@ def _between(start: datetime, end: datetime) -> float:
 
 
 _NO_CHANGE = frozenset({e.LeaseRenewed, e.ProgressReported, e.ClaimStale})
-"""Of the claim itself."""
+"""Events that leave the claim as it is."""
 
 _ENDINGS = frozenset(
     {
@@ -286,19 +286,19 @@ _ENDINGS = frozenset(
 )
 
 
-# HTTP requests: one call each, which costs less than a microsecond.
+# HTTP requests: one call per request, which costs less than a microsecond.
 
 
 class Requests:
-    """By route and status."""
+    """HTTP requests by route and status."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, int], Histogram] = {}
 
     def count(self, route: str, status: int, seconds: float) -> None:
-        """One more. `route` is the name or pattern of a route, never a path as it was asked for:
-        those have no end."""
+        """Counts a request. `route` is the name or pattern of a route, never the requested path,
+        because there is no limit to those."""
         with self._lock:
             histogram = self._seen.get((route, status))
             if histogram is None:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: the table of routes, told in OpenAPI's words."""
+"""The OpenAPI document, made from the table of routes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUPS: Final = {
     OPERATOR: "Operating",
     ADMIN: "Administering",
 }
-"""Operations by who needs them."""
+"""The operations by group of users."""
 
 _ABOUT: Final = """Genlock coordinates fleets of agents that work one plan of tasks.
 
@@ -89,12 +89,12 @@ _HEADERS: Final[dict[str, tuple[str, Schema]]] = {
 
 @functools.cache
 def schemas() -> Schemas:
-    """The schemas, which are made once."""
+    """The schemas, made once."""
     return Schemas()
 
 
 def document(*, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
-    """The document. `keys` says whether this service asks for them, `extra` has paths beside the
+    """The document. `keys` says whether this service requires keys; `extra` has paths besides the
     table."""
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -206,7 +206,7 @@ def _parameter(name: str) -> Schema:
 
 
 def _in_query(name: str, field: Schema, required: bool) -> Schema:
-    """A query has no null, and a list by naming it several times."""
+    """A parameter of a query. A query has no null, and repeats a name for a list."""
     choices = [choice for choice in field.get("anyOf", [field]) if choice.get("type") != "null"]
     schema = next((choice for choice in choices if choice.get("type") == "array"), choices[0])
     schema = {key: value for key, value in schema.items() if key != "description"}

@@ -1,5 +1,4 @@
-"""What a request and its answer look like, for the operations that everyone begins with. A test
-sends them."""
+"""Examples of requests and answers for the most common operations. A test sends them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a keyword may be, as JSON Schema. The figures are those of the code that checks; a test
-holds the patterns to the checks.
+"""JSON Schemas of keywords. The limits come from the code that checks them, and a test compares
+patterns with checks.
 
-A schema can say less than a check: that a name is printable in all of Unicode is left to the words.
+A schema can say less than a check: that a name must be printable Unicode is in its description.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ FIELDS: Final[dict[str, Schema]] = {
         },
     },
 }
-"""By keyword."""
+"""Schemas by keyword."""
 
 OF_OPERATION: Final[dict[tuple[str, str], Schema]] = {
     ("release_claim", "reason"): _text(a.LONGEST_NOTE),
@@ -228,7 +228,7 @@ OF_OPERATION: Final[dict[tuple[str, str], Schema]] = {
         "description": "Only up to this cursor: `next` of the page before, or any other.",
     },
 }
-"""Where an operation means something else by the same word."""
+"""Schemas of keywords that have another meaning in one operation."""
 
 MEANINGS: Final[dict[str, str]] = {
     "task_id": (

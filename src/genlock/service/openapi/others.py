@@ -1,5 +1,4 @@
-"""What is served beside the operations, as far as the document tells of it. Whoever adds a path to
-the service adds it here."""
+"""The documented paths besides the operations. Add each new path of the service here."""
 
 from __future__ import annotations
 
@@ -135,7 +134,7 @@ OTHERS: Final[dict[str, dict[str, Any]]] = {
         }
     },
 }
-"""By path, then by method."""
+"""The operations by path and method."""
 
 _SEVERAL: Final = {
     "task": ("Only of these tasks; several by naming them several times.", FIELDS["task_id"]),
@@ -235,7 +234,7 @@ STREAMS: Final[dict[str, dict[str, Any]]] = {
     },
     "/api/events": {"get": _api_stream()},
 }
-"""They do not end, so that they are tested for themselves."""
+"""Paths whose answers do not end. They have tests of their own."""
 
 
 # The interface under /api: paths, fields and codes as its own documents have them.
@@ -260,8 +259,8 @@ def _schemas() -> tuple[dict[type[Any], Schema], dict[str, Schema]]:
 
 
 def api_components() -> dict[str, Schema]:
-    """What is sent and answered under /api."""
-    # What is a query is told field by field, and what holds nothing not at all.
+    """The schemas of requests and answers under /api."""
+    # Queries are described field by field, and empty requests not at all.
     unused = {
         f"Api{route.request.__name__}"
         for route in ROUTES

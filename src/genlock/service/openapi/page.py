@@ -1,4 +1,4 @@
-"""The document as a page: plain HTML of our own, which fetches nothing from anywhere."""
+"""The document as a page: plain HTML that fetches nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ POLICY: Final = (
     f"default-src 'none'; style-src 'sha256-{_hash(_STYLE)}'; script-src "
     f"'sha256-{_hash(_SCRIPT)}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Nothing but what stands on the page."""
+"""The content security policy: only what is on the page itself."""
 
 _HERE: Final = "http://localhost:8420"
-"""What the page's script replaces by where it was fetched from."""
+"""The page's script replaces this by the page's own address."""
 
 _PLACES: Final = {"tenant": "default", "project": "default"}
 
@@ -110,8 +110,7 @@ def _operation(
 
 
 def _breakable(text: str) -> str:
-    """A path, or a line with a URL, that a narrow page breaks before a slash of the path, and not
-    within a word."""
+    """Marks where a narrow page may break a path or URL: before a slash, not within a word."""
     words = escape(text).split(" ")
     return " ".join(
         re.sub(r"(?<=[\w}])/", "<wbr>/", word) if word.startswith(("/", _HERE)) else word
@@ -182,7 +181,7 @@ def _bounds(schema: Schema) -> str:
 
 
 def curl(document: dict[str, Any], path: str, method: str, operation: Schema) -> str:
-    """A line that asks this, to be pasted into a shell."""
+    """A curl command for this operation, to paste into a shell."""
     parameters = _parameters(document, operation)
     names = {each["name"]: each.get("example", "…") for each in parameters}
     url = _HERE + path.format(**names | _PLACES)
@@ -204,7 +203,7 @@ def _resolve(document: dict[str, Any], what: Schema) -> Schema:
 
 
 def _words(text: str) -> str:
-    """Words with `code`, **strong** and *stressed* in them, safe to show."""
+    """Turns text with `code`, **strong** and *stressed* into safe HTML."""
     safe = escape(text)
     for mark, tag in (("`", "code"), ("**", "b"), ("*", "i")):
         pieces = safe.split(mark)
@@ -216,14 +215,14 @@ def _words(text: str) -> str:
     return safe
 
 
-# The document and its page over HTTP. They say nothing of anybody's work, so no key is needed.
+# The document and its page over HTTP. They contain no data, so they need no key.
 
 
 _CACHING: Final = {"cache-control": "no-cache"}
 
 
 class Manual:
-    """/openapi.json and /docs, made when they are first asked for."""
+    """Serves /openapi.json and /docs, made on the first request."""
 
     def __init__(self, *, keys: bool, extra: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self._keys, self._extra = keys, extra
@@ -244,12 +243,12 @@ class Manual:
             one.strip().removeprefix("W/")
             for one in request.headers.get("if-none-match", "").split(",")
         ]
-        if tag in known or "*" in known:  # a proxy that compresses makes it a weak one
+        if tag in known or "*" in known:  # a proxy that compresses turns it into a weak tag
             return Response(None, 304, headers)
         return Response(body, 200, headers, media_type=kind)
 
     def _make(self, name: str) -> tuple[bytes, str]:
-        # Late: a service that is never asked for its document need not build it.
+        # Built on demand: most services are never asked for their document.
         from genlock.service.openapi.document import document
 
         found = document(keys=self._keys, extra=self._extra)

@@ -1,4 +1,4 @@
-"""Calls and answers as JSON Schema: what msgspec reads from the types, and the bounds beside it."""
+"""Calls and answers as JSON Schema: msgspec reads the types, and the bounds are added."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ref(name: str) -> Schema:
 
 
 class Schemas:
-    """The components, and what each operation takes and answers."""
+    """The components, and the schemas of each operation's request and answer."""
 
     def __init__(self) -> None:
         bodies = [body_type(route) for route in ROUTES]
@@ -48,7 +48,7 @@ class Schemas:
         self._answers = dict(
             zip((route.name for route in ROUTES), found[len(ROUTES) : 2 * len(ROUTES)], strict=True)
         )
-        # What is a query is told field by field: only bodies are components.
+        # Only bodies are components; queries are described field by field.
         self._bodies = {
             route.name: _bounded(route, self.components.pop(route.call.__name__))
             for route in ROUTES
@@ -60,11 +60,11 @@ class Schemas:
         }
 
     def body(self, route: Route) -> Schema:
-        """What a request holds, of which a GET has the properties in its query."""
+        """The schema of a request. A GET has its properties in the query."""
         return self._bodies[route.name]
 
     def answer(self, route: Route) -> Schema:
-        """What is answered with 200."""
+        """The schema of an answer with status 200."""
         schema = self._answers[route.name]
         if _stands_or_falls(answer_type(route.call)):
             return {"type": "object", "additionalProperties": {"anyOf": [schema, ref("Failed")]}}
@@ -72,12 +72,12 @@ class Schemas:
 
 
 def _stands_or_falls(kind: Any) -> bool:
-    """Is it a batch, of which each entry is an answer or an error?"""
+    """Is this the type of a batch, whose entries are answers or errors?"""
     return get_origin(kind) is dict and GenlockError in get_args(get_args(kind)[1])
 
 
 def _travelling(kind: Any) -> Any:
-    """The type as it is sent; of a batch, that of an entry which is no error."""
+    """The type on the wire; for a batch, that of an entry that is no error."""
     if kind is Plan:
         return WirePlan
     return (
@@ -88,7 +88,7 @@ def _travelling(kind: Any) -> Any:
 
 
 def _bounded(route: Route, schema: Schema) -> Schema:
-    """A request's schema with what the coordinator checks besides."""
+    """Adds the coordinator's checks to the schema of a request."""
     properties = {name: _field(route, name, field) for name, field in schema["properties"].items()}
     return {
         "type": "object",

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 COMPLETED: Final = "completed"
 AGENT_TYPE: Final = "agentType"
-"""In the metadata of claims and sessions."""
+"""The name in the metadata of claims and sessions."""
 
 
 class Asked(NamedTuple):
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
 
 
 class ApiProject:
-    """The project that /api acts on, and reads of it off the event loop."""
+    """The project of /api, with reads in threads."""
 
     def __init__(self, context: ServiceContext, scope: Scope) -> None:
         self._context = context
@@ -65,11 +65,11 @@ class ApiProject:
 
     @property
     def reader(self) -> Reader:
-        """For what does not block."""
+        """The coordinator's reader."""
         return self._context.coordinator.reader
 
     async def read(self, function: Callable[[Reader], T]) -> T:
-        """Calls the function in a thread; waits for a store that is away, like every read."""
+        """Calls the function in a thread, and waits for a store that is unavailable."""
         reader = self.reader
         return await asyncio.get_running_loop().run_in_executor(
             None, reader.retry, lambda: function(reader)
@@ -107,7 +107,8 @@ class Claims:
         )
         holder = result.holder
         if holder is not None and holder.session == request.session_id:
-            # SC knows sessions only: its own claim, made under another agent's name, is its own.
+            # SC knows only sessions, so a claim of the same session under another agent's name is
+            # its own.
             result = await asked.speaker.claim_task(agent_id=holder.agent, **given)
         if result.claim is None:
             return _denied(result, found)
@@ -151,7 +152,7 @@ class Claims:
         )
 
     async def _note_agent_type(self, asked: Asked) -> None:
-        """The session is of this type from now on, also when it holds nothing."""
+        """Stores the agent type in the session, so that it lasts when the session holds nothing."""
         request: ClaimRequest = asked.body
         session = request.session_id
         if not request.agent_type:
@@ -165,7 +166,7 @@ class Claims:
             )
 
     async def heartbeat(self, asked: Asked) -> Beaten | Refused:
-        """Start a claim's lease again, and say how the session is doing."""
+        """Renew a claim's lease, and report the session's state."""
         request: HeartbeatRequest = asked.body
         found = await self._task(asked.name)
         lease = (
@@ -195,7 +196,7 @@ class Claims:
         )
 
     async def session_heartbeat(self, asked: Asked) -> SessionBeaten:
-        """Say that a session lives, and how it is doing."""
+        """Report that a session is alive, and its state."""
         request: SessionHeartbeatRequest = asked.body
         info = await asked.speaker.heartbeat_session(
             session_id=asked.name, metadata=request.said, **self._place
@@ -206,7 +207,7 @@ class Claims:
         try:
             found = await self._project.task(check_task_id(name))
         except BadArgument as error:
-            # What can be no task's id is no task's id.
+            # An id of invalid form belongs to no task.
             raise TaskNotFound(str(error)) from None
         if found.record is None:
             raise TaskNotFound(
@@ -215,8 +216,7 @@ class Claims:
         return found
 
     async def _duration(self, asked: Asked, found: TaskAndLimits, generation: int) -> int:
-        """How long the claim lasted. What was released before, and is answered again, is looked
-        up."""
+        """The duration of the claim. For a repeated release it is looked up in the history."""
         claim = found.record.claim if found.record is not None else None
         if claim is not None:
             return milliseconds(found.now - claim.claimed_at)
@@ -230,7 +230,7 @@ class Claims:
 
 
 def milliseconds(length: timedelta) -> int:
-    """Whole milliseconds, never less than none."""
+    """The length in whole milliseconds, at least zero."""
     return max(0, length // timedelta(milliseconds=1))
 
 

@@ -1,4 +1,4 @@
-"""How a claim is doing, in SC's words.
+"""The health of a claim in SC's words.
 
 SC's thresholds hold for leases of half an hour and more, and shrink with shorter ones. The first of
 these that is true:
@@ -12,9 +12,9 @@ stale       five minutes after the renewal that was expected, it has not come; n
             seconds
 healthy     else
 
-When a renewal is expected depends on who renews: whoever claims under /api is told to be heard
-every `heartbeatInterval`, everybody else renews when 40 % of the lease is over. So a holder that
-does as it should is never called stale.
+The expected time of a renewal depends on the holder: holders under /api are asked to send a
+heartbeat every `heartbeatInterval`, and all others renew when 40 % of the lease is over. So a
+holder that renews on time is never called stale.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from genlock.service_settings import CLAIM_CONFIG
 class ClaimConfig(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename=CLAIM_CONFIG
 ):
-    """How long claims last under /api, and when they give cause for concern."""
+    """The settings of claims under /api: their length and the thresholds of health."""
 
     default_ttl: int = 1_800_000
     max_ttl: int = 7_200_000
     min_ttl: int = 60_000
     heartbeat_interval: int = 60_000
-    """How often a holder is expected to be heard."""
+    """The expected interval of heartbeats."""
     cleanup_interval: int = 300_000
-    """How often all claims are looked at by the service itself; what time alone ends, it finds
-    within seconds anyway."""
+    """The interval at which the service checks all claims. It finds expired leases within seconds
+    anyway."""
     orphan_threshold: int = 600_000
-    """Silence of a session that was registered here after which its claims are orphaned; what
-    counts for limits is the project's policy."""
+    """After this silence the claims of a session that was registered under /api are orphaned. For
+    limits the project's policy counts."""
     warning_threshold: int = 300_000
     expiring_threshold: int = 60_000
 
@@ -69,8 +69,7 @@ class ClaimConfig(
             )
 
     def lease_seconds(self, ttl_ms: float | None, limits: TenantLimits) -> float:
-        """The lease that is granted for a TTL: within our own bounds, and then within the
-        tenant's."""
+        """The lease for a requested TTL, clamped to the bounds of /api and of the tenant."""
         ttl = self.default_ttl if ttl_ms is None else ttl_ms
         seconds = max(self.min_ttl, min(ttl, self.max_ttl)) / 1000
         seconds = max(seconds, limits.min_lease_duration_seconds)
@@ -78,7 +77,7 @@ class ClaimConfig(
 
 
 def read_config(text: str) -> ClaimConfig:
-    """From a setting: NAME=MILLISECONDS, with commas between them."""
+    """Parses a setting: NAME=MILLISECONDS, separated by commas."""
     ours = {name: own for own, name in CLAIM_CONFIG.items()}
     pairs = (pair.partition("=") for pair in text.split(",") if pair)
     return ClaimConfig(**{ours[name]: int(number) for name, _, number in pairs})
@@ -88,7 +87,7 @@ _LEASE_SECONDS: Final = 1800.0
 
 
 class Health(StrEnum):
-    """From the best to the worst."""
+    """The states of health, from best to worst."""
 
     HEALTHY = "healthy"
     STALE = "stale"
@@ -111,7 +110,7 @@ class Thresholds:
 
 
 def health_of(claim: Claim, now: datetime, config: ClaimConfig, *, cause: Cause | None) -> Health:
-    """How a claim is doing: `cause` says why it is overdue, if it is."""
+    """The health of a claim; `cause` says why it is overdue, if it is."""
     if cause is not None:
         return Health.ORPHANED if cause.orphans else Health.EXPIRED
     limits = Thresholds(claim, config)

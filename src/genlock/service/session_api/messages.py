@@ -1,5 +1,5 @@
-"""Requests and answers by the documents' names. What a request holds beyond them is not looked at,
-as its senders are foreign."""
+"""Requests and answers by the documents' names. Unknown fields of a request are ignored, because
+its senders follow another document."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from genlock.core.reasons import ClaimReason, ReleaseAnswer, RenewReason, SubmitReason
 
-# Which of SC's codes an outcome is: the one table. Where SC has none that fits, Genlock's own code
-# stands.
+# The table of SC's code for each outcome. Where SC has no code, Genlock's own is used.
 
 
 class Code(StrEnum):
@@ -40,8 +39,8 @@ STATUSES: Final[dict[str, int]] = {
     Code.SESSION_ENDED: 409,
     Code.LIMIT_REACHED: 429,
 }
-"""The errors TaskNotFound, SessionNotFound, SessionEnded and LimitReached have these codes and
-statuses by themselves."""
+"""The code and status of each refusal. The errors TaskNotFound, SessionNotFound, SessionEnded and
+LimitReached have such codes and statuses by themselves."""
 
 CODES: Final[dict[Any, Code | None]] = {
     ClaimReason.GRANTED: None,
@@ -56,8 +55,8 @@ CODES: Final[dict[Any, Code | None]] = {
     RenewReason.RENEWED: None,
     RenewReason.ALREADY_EXPIRED: Code.CLAIM_EXPIRED,
     ReleaseAnswer.RELEASED: None,
-    # Renewal, release and submission share these. A claim of another generation is somebody's, but
-    # not this caller's any more.
+    # Renewal, release and submission share these. A claim at another generation is no longer this
+    # caller's.
     RenewReason.GENERATION_MISMATCH: Code.NOT_CLAIM_OWNER,
     RenewReason.SESSION_MISMATCH: Code.NOT_CLAIM_OWNER,
     RenewReason.NO_CLAIM: Code.TASK_NOT_CLAIMED,
@@ -68,7 +67,7 @@ CODES: Final[dict[Any, Code | None]] = {
     SubmitReason.TASK_ALREADY_COMPLETED: Code.TASK_NOT_CLAIMED,
     SubmitReason.CHILDREN_UNFINISHED: Code.TASK_NOT_CLAIMABLE,
 }
-"""None: that is no refusal."""
+"""None for outcomes that are no refusals."""
 
 
 Milliseconds = Annotated[float, Meta(gt=0)]
@@ -77,7 +76,7 @@ Words = Annotated[str, Meta(max_length=200)]
 
 
 class Message(Struct, rename="camel", kw_only=True):
-    """What is sent either way."""
+    """A request or an answer."""
 
 
 def stamp(instant: datetime) -> str:
@@ -107,7 +106,7 @@ class ReleaseRequest(Message, kw_only=True):
 
 
 class Vitals(Message, kw_only=True):
-    """What a session may say of itself with a heartbeat."""
+    """What a session may report about itself with a heartbeat."""
 
     context_percent: int | float | None = None
     score: int | float | None = None
@@ -115,7 +114,7 @@ class Vitals(Message, kw_only=True):
 
     @property
     def said(self) -> dict[str, Any]:
-        """Those that it did say, by their names on the wire."""
+        """The reported fields by their names on the wire."""
         found = {"contextPercent": self.context_percent, "score": self.score, "phase": self.phase}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -148,7 +147,7 @@ class StartRequest(Message, kw_only=True):
 
 
 class Nothing(Message, kw_only=True):
-    """No request's body, or none that is looked at."""
+    """An empty request, or one whose body is ignored."""
 
 
 # Answers
@@ -276,7 +275,7 @@ class InFlight(Message, kw_only=True):
 
 
 class CurrentClaim(Message, kw_only=True):
-    """Since when, and how much longer."""
+    """When the claim began, and how long its lease still lasts."""
 
     claimed_at: str
     last_heartbeat: str

@@ -1,4 +1,5 @@
-"""What /api shows: who works on what, how it is doing, and what an agent should take next."""
+"""The queries of /api: who works on what, the health of claims, and what an agent should take
+next."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ _CARDS: Final = 500
 
 
 class SessionQueries:
-    """The questions about one project."""
+    """The queries about one project."""
 
     def __init__(self, project: ApiProject, config: ClaimConfig) -> None:
         self._project, self._config = project, config
@@ -64,10 +65,10 @@ class SessionQueries:
         self._place: dict[str, Any] = {"tenant_id": tenant, "project_id": project_id}
 
     async def in_flight(self, asked: Asked) -> InFlight:
-        """All claims, or a session's; those whose lease is over only when asked for."""
+        """All claims, or those of a session. Expired ones only on request."""
         wanted: InFlightQuery = asked.body
         found = await self._claims(wanted.session_id, with_expired=wanted.include_expired)
-        # There may be thousands, and claims must not wait for a list.
+        # In a thread: there may be thousands, and claims must not wait for a list.
         flying = await asyncio.to_thread(self._listed, found, wanted.include_expired)
         by_session = Counter(one.claim.session_id for one in flying)
         return InFlight(
@@ -76,7 +77,7 @@ class SessionQueries:
         )
 
     async def current_task(self, asked: Asked) -> SessionTask:
-        """What a session works on: of several tasks the one that it claimed last."""
+        """The task that a session works on; of several, the one claimed last."""
         await self._known(asked.name)
         found = await self._claims(asked.name)
         held = _current(found.held)
@@ -97,7 +98,7 @@ class SessionQueries:
         )
 
     async def cleanup(self, asked: Asked) -> Cleanup:
-        """Sweeps, and says whose claims were found lost: those of the feed since."""
+        """Sweeps, and returns the claims found lost, read from the feed since then."""
         start: Feed = await asked.speaker.read_events(tail=True, **self._place)
         await asked.speaker.sweep(**self._place)
         cleaned: list[Cleaned] = []
@@ -117,7 +118,7 @@ class SessionQueries:
         return Cleanup(cleaned=cleaned, count=len(cleaned))
 
     async def stats(self, _: Asked) -> Stats:
-        """Claims in numbers, those whose lease is over among them."""
+        """Claims in numbers, including expired ones."""
         found = await self._claims()
         health = await asyncio.to_thread(
             lambda: Counter(self._health(held, found.now) for held in found.held)
@@ -131,7 +132,7 @@ class SessionQueries:
         )
 
     async def summary(self, _: Asked) -> Summary:
-        """Every session that has not ended, those heard of last first."""
+        """Every session that has not ended, the most recently active first."""
         sessions = await self._project.read(
             lambda reader: active_sessions(reader, self._project.scope)
         )
@@ -165,8 +166,8 @@ class SessionQueries:
         return Summary(sessions=shown, total=len(sessions))
 
     async def status(self, _: Asked) -> ProjectHealth:
-        """DDB: how the project is doing, and who has been silent for longer than its policy takes
-        for granted."""
+        """DDB: the health of the project, with the holders that have been silent for longer than
+        the policy allows."""
         policy, counts = await self._project.read(
             lambda reader: (
                 reader.settings(self._project.scope).policy,
@@ -197,8 +198,8 @@ class SessionQueries:
         )
 
     async def start(self, asked: Asked) -> Start:
-        """DDB: what this agent should take. Nothing is claimed; where the policy `overlap` is on,
-        it is warned of work in flight that shares modules with the first offer."""
+        """DDB: what this agent should take. Claims nothing. With the policy `overlap`, the answer
+        warns of work in flight that shares modules with the first offer."""
         request: StartRequest = asked.body
         ready = await asked.speaker.ready(
             agent_id=request.agent_id,
@@ -235,7 +236,7 @@ class SessionQueries:
     async def _past_claims(
         self, sessions: list[str]
     ) -> tuple[dict[str, list[ClaimHistory]], dict[str, int]]:
-        """Of each session its last claims, and how many tasks it has completed."""
+        """The last claims of each session, and the number of tasks it has completed."""
         async with self._reading_histories:
             return await self._project.read(
                 lambda reader: (

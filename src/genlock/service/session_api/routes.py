@@ -1,4 +1,4 @@
-"""Where everything under /api is found, which role it needs, what it takes and what it answers."""
+"""The table of routes under /api: path, role, request and answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from genlock.wire.operations import AGENT, OBSERVER, OPERATOR
 
 PREFIX: Final = "/api"
 EVENTS: Final = "events"
-"""A stream, which is no endpoint like the others."""
+"""The event stream, which is no ordinary endpoint."""
 
 
 class ApiRoute(NamedTuple):
@@ -22,7 +22,7 @@ class ApiRoute(NamedTuple):
     path: str
     role: str
     request: type[Struct]
-    """Of the query where the method is GET, else of the body."""
+    """The type of the query for GET, else of the body."""
     answer: type[Struct]
     session: str | None = None
     """Whose session it acts for: "path", or "body". With keys on, that needs the session's own."""

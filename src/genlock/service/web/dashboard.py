@@ -73,18 +73,18 @@ class SeenProject(Struct, frozen=True):
 
 
 class Projects(Struct, frozen=True):
-    """Which projects there are for the caller, and of what service."""
+    """The projects that the caller may see, and the service."""
 
     version: str
     store: str
     whole_store: bool
-    """Does the caller see all that the store has, and so its metrics?"""
+    """May the caller see the whole store, and so its metrics?"""
     projects: list[SeenProject]
     more: bool
 
 
 class Dashboard:
-    """The page, its files, and the status page in their place."""
+    """Serves the page and its files, or the status page in their place."""
 
     def __init__(
         self, running: ServiceContext, status: StatusPage, built: Traversable | None = None
@@ -96,7 +96,7 @@ class Dashboard:
         self._assets = {} if self._index is None else _read(folder.joinpath("assets").iterdir())
 
     def routes(self) -> list[BaseRoute]:
-        """Where it is found. Every page of the dashboard is one of a project."""
+        """The routes of the dashboard. Each of its pages belongs to a project."""
         named = {
             "/": self._page,
             "/p/{path:path}": self._page,
@@ -138,7 +138,8 @@ class Dashboard:
         return Response(_FAVICON, headers=headers, media_type=_KINDS["svg"])
 
     async def _projects(self, request: Request) -> Response:
-        """What no operation says, because it is about the caller and not about a project."""
+        """The projects that the caller may see. No operation answers that: it is about no
+        project."""
         exchange: HttpExchange = request.scope["genlock"]
         exchange.route = "dashboard_projects"
         told = await asyncio.to_thread(self._seen_by, exchange.grant)
@@ -161,7 +162,7 @@ class Dashboard:
 
 
 def _read(folder: Iterable[Traversable]) -> dict[str, tuple[bytes, bytes, str]]:
-    """Each file as it is, packed, and of which type."""
+    """Each file with its compressed form and content type."""
     return {
         file.name: (body, gzip.compress(body, 9, mtime=0), _KINDS[kind])
         for file in folder

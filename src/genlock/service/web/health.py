@@ -1,5 +1,5 @@
-"""Is it alive, and is it ready? Alive: it answers, and its lanes run. Ready: its store answers too,
-and it is not about to stop."""
+"""Health checks. Alive: the service answers and its lanes run. Ready: the store answers, too, and
+the service is not stopping."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _STORE_SECONDS: Final = 2.0
 
 
 class Health:
-    """The two questions that a supervisor of services asks."""
+    """The health checks for a supervisor of services."""
 
     def __init__(self, running: ServiceContext) -> None:
         self._running = running
 
     async def healthz(self, _: Request) -> Response:
-        """Alive, or in need of a new start."""
+        """Is the service alive, or does it need a restart?"""
         if self._running.coordinator.reader.is_broken:
             return _said(
                 503,
@@ -36,7 +36,7 @@ class Health:
         return _said(200, {"status": "ok", "version": __version__})
 
     async def readyz(self, _: Request) -> Response:
-        """Ready, or why not."""
+        """Is the service ready? If not, the answer says why."""
         if self._running.stopping.is_set():
             return _said(503, {"status": "stopping"})
         if self._running.coordinator.reader.is_broken:

@@ -1,7 +1,7 @@
-"""HTML that cannot be forgotten to be escaped: whatever is not marked as HTML is text.
+"""HTML with escaping by default: everything that is not marked as HTML is text.
 
-What turns the direction of text is spelled out in it too, so that no title rearranges the line that
-it stands in.
+Characters that change the direction of text are spelled out, so that a title cannot rearrange the
+line around it.
 """
 
 from __future__ import annotations
