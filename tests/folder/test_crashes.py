@@ -27,11 +27,12 @@ from genlock.errors import (
     StoreMissing,
     StoreReadOnly,
 )
-from genlock.store import Change, Committed, Conflict, EventQuery
-from genlock.stores.folder import FolderStore, open_folder
-from genlock.stores.folder import journal as journals
-from genlock.testing.contract_base import commit, must_conflict
+from genlock.store import Committed, Conflict
+from genlock.stores.folder import open_folder
+from genlock.stores.folder.entries import MARK
+from genlock.testing.contract_base import commit
 from genlock.testing.sample import facts_of, make_change, make_key, read_feed, recorded_of
+from tests.folder.journals import filled, journal_of, opened
 from tests.folder.workspace import Workspace, granted, ready, state_of, submitted
 
 CLAIM = """if True:
@@ -134,32 +135,11 @@ def test_lock_of_a_killed_claim_is_foreign_once_another_tool_has_refreshed_it(
 # Torn journals
 
 
-def opened(place: Path, **options: str) -> FolderStore:
-    text = "".join(f"&{name}={value}" for name, value in options.items())
-    return open_folder(f"folder://{place}?layout=none{text}")
-
-
-def journal_of(place: Path) -> Path:
-    return place / "state" / "genlock" / "journal"
-
-
-def filled(place: Path, number: int = 6) -> list[Change]:
-    """A store with some changes."""
-    store = opened(place)
-    changes: list[Change] = []
-    for at in range(number):
-        change = make_change(make_key(f"A-{at % 3}"), changes[at - 3] if at > 2 else None)
-        commit(store, change)
-        changes.append(change)
-    store.close()
-    return changes
-
-
 def test_torn_tail_is_cut_off_at_any_byte(tmp_path: Path) -> None:
     changes = filled(tmp_path)
     path, dice = journal_of(tmp_path), random.Random(3)
     whole = path.read_bytes()
-    starts = [at for at in range(len(whole)) if whole.startswith(journals._MARK, at)]
+    starts = [at for at in range(len(whole)) if whole.startswith(MARK, at)]
     for _ in range(200):
         cut = dice.randrange(starts[1], len(whole))
         kept = sum(start <= cut for start in starts[1:]) - 1
@@ -202,62 +182,6 @@ def test_journal_that_was_put_back_to_an_older_copy_is_noticed(tmp_path: Path) -
     store.close()
 
 
-# Compaction
-
-
-def test_compaction_keeps_everything_and_other_handles_follow(tmp_path: Path) -> None:
-    changes = filled(tmp_path)
-    one, two = opened(tmp_path), opened(tmp_path)
-    cursor = two.read_events(EventQuery("acme", "apollo")).cursor
-    before = read_feed(two)
-    one.compact()
-    late = make_change(changes[-1].key, changes[-1])
-    commit(two, late)
-    must_conflict(one, make_change(changes[-1].key, changes[-1], mark="too late"))
-    for store in (one, two, opened(tmp_path)):
-        events = read_feed(store)
-        assert events[:-1] == before
-        assert facts_of(events[-1:]) == recorded_of([late])
-        assert facts_of(read_feed(store, after=cursor)) == recorded_of([late])
-        assert store.load([late.key]).records[late.key].digest == late.digest
-        store.close()
-
-
-def test_large_journal_is_compacted_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("genlock.stores.folder.store._COMPACT_BYTES", 20_000)
-    store, other = opened(tmp_path), opened(tmp_path)
-    change: Change | None = None
-    for _ in range(300):
-        change = make_change(make_key(), change, body=bytes(1000))
-        commit(store, change)
-    assert journal_of(tmp_path).stat().st_size < 150_000
-    assert len(read_feed(other)) == 300
-    store.close()
-    other.close()
-
-
-@pytest.mark.parametrize("failpoint", ["journal.compacted", "journal.replaced"])
-def test_compaction_that_is_killed_loses_nothing(tmp_path: Path, failpoint: str) -> None:
-    changes = filled(tmp_path)
-    code = "import sys; from genlock.stores.folder import open_folder; open_folder(sys.argv[1]).compact()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, f"folder://{tmp_path}?layout=none"],
-        env={
-            **os.environ,
-            "GENLOCK_FAILPOINT": failpoint,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        },
-        timeout=60,
-    )
-    assert done.returncode == -signal.SIGKILL
-    store = opened(tmp_path)
-    assert facts_of(read_feed(store)) == recorded_of(changes)
-    commit(store, make_change(make_key("late")))
-    store.close()
-
-
 # Disks
 
 
@@ -270,7 +194,7 @@ def test_full_disk_is_named_and_nothing_is_written(
     pwrite = os.pwrite
 
     def full(fd: int, data: bytes, at: int) -> int:
-        if data.startswith(journals._MARK):
+        if data.startswith(MARK):
             pwrite(fd, data[: len(data) // 2], at)
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(fd, data, at)

@@ -9,6 +9,7 @@ import pytest
 from genlock.store import Clock, Store
 from genlock.stores.dynamodb import DynamoDBStore
 from genlock.stores.folder import open_folder
+from genlock.stores.folder import store as folder_store
 from genlock.stores.memory import MemoryStore
 from genlock.stores.mysql import MySQLStore
 from genlock.stores.postgres import PostgresStore
@@ -37,6 +38,26 @@ class TestMemoryStore(StoreContract):
 class TestFolderStore(StoreContract):
     def open(self, place: Path, clock: Clock | None = None) -> Store:
         return open_folder(f"folder://{place}/store?layout=gptodo", clock=clock)
+
+
+class TestFolderStoreThatCompacts(StoreContract):
+    # After every commit, so that every reader finds what was compacted.
+    nightly = frozenset({
+        "test_a_reader_by_cursor_misses_and_doubles_nothing_while_processes_commit",
+        "test_names_that_would_be_equal_if_joined_are_apart",
+        "test_of_a_killed_process_every_commit_is_done_or_not_done",
+        "test_one_of_many_processes_wins_a_record",
+        "test_pages_skip_and_double_nothing_that_stays_while_others_come_and_go",
+    })  # fmt: skip
+    assert nightly <= set(dir(StoreContract))
+
+    @pytest.fixture(autouse=True)
+    def _compacting(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(folder_store, "_COMPACT_BYTES", 0)
+        monkeypatch.setattr(folder_store, "_COMPACT_SHARE", 1_000_000)
+
+    def open(self, place: Path, clock: Clock | None = None) -> Store:
+        return open_folder(f"folder://{place}/store?layout=none", clock=clock)
 
 
 @pytest.mark.slow

@@ -8,20 +8,23 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from genlock.store import Change, Index, Key, Page, Query, RecordedEvent
-from genlock.stores.folder.journal import (
+from genlock.errors import StoreCorrupt
+from genlock.store import Change, EventPage, EventQuery, Index, Key, Page, Query, RecordedEvent
+from genlock.stores.folder.compacted_part import CompactedPart
+from genlock.stores.folder.entries import (
     Born,
     Entry,
     Image,
-    Kept,
     KeptEvent,
     KeptFeed,
+    KeptImage,
     KeptRow,
     Noted,
     Purged,
     Raised,
     Wrote,
 )
+from genlock.stores.folder.lazy_dict import LazyDict
 from genlock.stores.rows import Data, Feed, Row
 
 MOST_EARLIER = 64
@@ -34,8 +37,11 @@ class Contents(Data):
     def __init__(self) -> None:
         super().__init__()
         self.birth = b""
-        self.images: dict[str, Image] = {}
+        self.rows: LazyDict[Key, Row] = LazyDict(self._kept_row, self._complete)
+        self.images = LazyDict[str, Image](self._kept_image, self._complete)
         """By task: what its files were when they were last written or observed."""
+        self._part: CompactedPart | None = None
+        """What is in the journal, and was not all read yet."""
         self._is_indexed = False
         self.applied = 0
         """How many entries this is."""
@@ -55,13 +61,57 @@ class Contents(Data):
     def find(self, query: Query, count_by: str | None) -> Page:
         """Records by an index field, or how many there are by its value."""
         if not self._is_indexed:
+            self._complete()
             self._is_indexed = True
             with uncollected():
                 for key, row in self.rows.items():
                     super()._move(key, None, row.index)
         return super().find(query, count_by)
 
-    def apply(self, entry: Entry) -> None:
+    def read_events(self, query: EventQuery) -> EventPage:
+        """Events of a record, or of a project after a cursor."""
+        if query.record is None and (query.back or not query.tail):
+            self._complete()
+        return super().read_events(query)
+
+    # What a compaction has kept is read when somebody wants it: one record, or all of them.
+
+    def _kept_row(self, key: Key) -> Row | None:
+        kept = None if self._part is None else self._part.row(key)
+        return None if kept is None else self._row_of(kept)
+
+    def _kept_image(self, id: str) -> Image | None:
+        return None if self._part is None else self._part.image(id)
+
+    def _complete(self) -> None:
+        if self._part is None:
+            return
+        with uncollected():
+            for entry in self._part.entries():
+                if isinstance(entry, KeptImage):
+                    self.images.setdefault(entry.id, entry.image)
+                elif isinstance(entry, KeptRow) and not self.rows.has_read(entry.key):
+                    self.rows[entry.key] = self._row_of(entry)
+        self._part = None
+
+    def _row_of(self, kept: KeptRow) -> Row:
+        row = Row(kept.version, kept.digest, kept.body, kept.index, kept.base)
+        row.events = [
+            RecordedEvent(kept.key, event.version, event.digest, event.body, event.position)
+            for event in kept.events
+        ]
+        feed = self._feeds.setdefault(kept.key[:2], Feed())
+        for event in row.events:
+            feed.events[event.position] = event
+        return row
+
+    def close(self) -> None:
+        """Gives back what it has of the journal. Nobody reads from it any more."""
+        self._part = None
+        self.rows.clear()
+        self.images.clear()
+
+    def apply(self, entry: Entry | CompactedPart) -> None:
         """Takes one more entry in."""
         self.applied += 1
         match entry:
@@ -78,12 +128,12 @@ class Contents(Data):
                 self.epoch = epoch
             case Noted(images):
                 self._take_images(images, written=False)
-            case KeptRow():
-                self._keep(entry)
-            case Kept(feeds, images, commits):
-                self._take_feeds(feeds)
-                self.images = dict(images)
-                self.commits = commits
+            case CompactedPart():
+                self._take_feeds(entry.feeds)
+                self.commits = entry.commits
+                self._part = entry
+            case _:
+                raise StoreCorrupt(f"{type(entry).__name__} stands outside of the compacted part")
 
     def _take_images(self, images: dict[str, Image], *, written: bool = True) -> None:
         for id, image in images.items():
@@ -94,18 +144,6 @@ class Contents(Data):
             if written:
                 self.changed_at[id] = self.last_imaged = self.commits
 
-    def _keep(self, kept: KeptRow) -> None:
-        row = Row(kept.version, kept.digest, kept.body, kept.index, kept.base)
-        row.events = [
-            RecordedEvent(kept.key, event.version, event.digest, event.body, event.position)
-            for event in kept.events
-        ]
-        self.rows[kept.key] = row
-        self._move(kept.key, None, kept.index)
-        feed = self._feeds.setdefault(kept.key[:2], Feed())
-        for event in row.events:
-            feed.events[event.position] = event
-
     def _take_feeds(self, feeds: tuple[KeptFeed, ...]) -> None:
         for kept in feeds:
             feed = self._feeds.setdefault((kept.tenant, kept.project), Feed())
@@ -115,9 +153,12 @@ class Contents(Data):
         """The position of the last event of a change that was just written."""
         return self.rows[change.key].events[-1].position
 
-    def compacted(self) -> Iterator[Entry]:
-        """The entries from which the same state follows."""
-        yield Born(self.birth, self.epoch)
+    def born(self) -> Born:
+        """The first entry from which the same state follows."""
+        return Born(self.birth, self.epoch)
+
+    def kept(self) -> Iterator[KeptRow | KeptImage]:
+        """Everything, for a compaction."""
         for key, row in self.rows.items():
             yield KeptRow(
                 key,
@@ -131,11 +172,15 @@ class Contents(Data):
                     for event in row.events
                 ),
             )
-        feeds = tuple(
+        for id, image in self.images.items():
+            yield KeptImage(id, image)
+
+    def kept_feeds(self) -> tuple[KeptFeed, ...]:
+        """The feeds, for a compaction."""
+        return tuple(
             KeptFeed(*place, feed.head, feed.purged_to, feed.purges)
             for place, feed in self._feeds.items()
         )
-        yield Kept(feeds, self.images, self.commits)
 
     def places(self) -> list[tuple[str, str]]:
         """Every tenant and project that has a record."""

@@ -1,14 +1,14 @@
 """The journal: every commit in order, and all that a folder store knows.
 
-Each entry is a frame: a mark, the length, a checksum, the bytes. A crash in the middle of a write
-leaves a frame that is torn, at the end of the file and nowhere else. Readers stop before it, and
-the next writer cuts it off. A frame that is damaged and followed by a sound one was not torn: that
-is an error.
+A crash in the middle of a write leaves an entry that is torn, at the end of the file and nowhere
+else. Readers stop before it, and the next writer cuts it off. An entry that is damaged and followed
+by a sound one was not torn: that is an error.
 
 There are two kinds:
 
 `AppendedJournal`   one file, which writers append to under the store's writer lock. To compact it
-                    is to replace it by one that begins with the records as they are.
+                    is to replace it by one that begins with the records as they are
+                    (`compacted_part`).
 `NumberedJournal`   for filesystems without `flock`: each entry is a file of its own with the next
                     number as its name, which is made by linking it there. Only one writer can make
                     number n, so a writer that was stopped and takes its lock for valid still cannot
@@ -18,128 +18,29 @@ There are two kinds:
 from __future__ import annotations
 
 import os
-import struct
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
-
-import msgspec
-from msgspec import Struct
 
 from genlock.errors import OutcomeUnknown, StoreCorrupt, StoreFull
 from genlock.failpoints import hit
 from genlock.private_files import create_file
 from genlock.shortages import shortage_of
-from genlock.store import Change, Index, Key
 from genlock.stores.files import os_errors_translated, refuse_link, sync_folder
-from genlock.typed_json import packed_decoder
-
-_MARK = b"\nGJ1"
-_HEAD = struct.Struct(">4sII")
-
-
-class Image(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """What the files of a task were when the store last wrote or observed them."""
-
-    file: bytes | None
-    """The digest of the task's file; None if there was none."""
-    lock: bytes | None
-    sighting: bytes = b""
-    """What they said, encoded; empty if there was no task in them."""
-    own_lock: bool = False
-    """Is the lock Genlock's?"""
-    earlier: tuple[bytes, ...] = ()
-    """The digests of the task's file before: a file that is one of them again was checked out."""
-
-
-class Born(Struct, frozen=True, array_like=True, tag="born"):
-    """The first entry of every journal."""
-
-    birth: bytes
-    epoch: int
-    format: int = 1
-
-
-class Wrote(Struct, frozen=True, array_like=True, tag="wrote"):
-    """A commit: the changes that fitted, and what their files look like after it. Positions in the
-    feeds follow from the place in the journal."""
-
-    changes: tuple[Change, ...]
-    images: dict[str, Image] = {}
-
-
-class Purged(Struct, frozen=True, array_like=True, tag="purged"):
-    """Events were dropped."""
-
-    key: Key
-    before_version: int
-    base: bytes
-
-
-class Raised(Struct, frozen=True, array_like=True, tag="raised"):
-    """Another epoch has begun."""
-
-    epoch: int
-
-
-class Noted(Struct, frozen=True, array_like=True, tag="noted"):
-    """What files look like, without a change of the records: somebody has said which is right."""
-
-    images: dict[str, Image]
-
-
-class KeptEvent(Struct, frozen=True, gc=False, array_like=True):
-    """An event of a compacted record."""
-
-    version: int
-    digest: bytes
-    body: bytes
-    position: int
-
-
-class KeptRow(Struct, frozen=True, array_like=True, tag="row"):
-    """A record as it was when the journal was compacted."""
-
-    key: Key
-    version: int
-    digest: bytes
-    body: bytes
-    index: Index
-    base: bytes | None
-    events: tuple[KeptEvent, ...]
-
-
-class KeptFeed(Struct, frozen=True, array_like=True):
-    """A feed's numbers."""
-
-    tenant: str
-    project: str
-    head: int
-    purged_to: int
-    purges: int
-
-
-class Kept(Struct, frozen=True, array_like=True, tag="kept"):
-    """The end of the compacted part."""
-
-    feeds: tuple[KeptFeed, ...]
-    images: dict[str, Image]
-    commits: int
-    """How many commits there had been."""
-
-
-Entry: TypeAlias = Born | Wrote | Purged | Raised | Noted | KeptRow | Kept
-
-_encode = msgspec.msgpack.Encoder().encode
-_decoder = packed_decoder(Entry)
-
-
-def frame(entry: Entry) -> bytes:
-    """The entry as it is written."""
-    body = _encode(entry)
-    return _HEAD.pack(_MARK, len(body), zlib.crc32(body)) + body
+from genlock.stores.folder.compacted_part import CompactedPart, write_all, write_compacted
+from genlock.stores.folder.entries import (
+    Begun,
+    Born,
+    Entry,
+    KeptFeed,
+    KeptImage,
+    KeptRow,
+    entries_in,
+    entry_in,
+    frame,
+    sound_end,
+)
 
 
 class Raced(Exception):
@@ -150,46 +51,8 @@ class Replaced(Exception):
     """The journal is another file by now: everything must be read again."""
 
 
-def _entries(data: bytes, path: Path, base: int) -> Iterator[tuple[Entry, int]]:
-    """The sound entries from the beginning of `data`, each with the offset behind it. Ends before a
-    torn one."""
-    at = 0
-    while True:
-        end = _sound(data, at)
-        if end is None:
-            break
-        try:
-            entry = _decoder.decode(memoryview(data)[at + _HEAD.size : end])
-        except msgspec.MsgspecError as error:
-            raise StoreCorrupt(
-                f"{path} has an entry at byte {base + at} that this version cannot read ({error}); "
-                "was it written by a newer genlock?"
-            ) from None
-        at = end
-        yield entry, at
-    _check_torn(data, at, path, base)
-
-
-def _sound(data: bytes, at: int) -> int | None:
-    """The end of the frame at this offset; None if it is not whole and sound."""
-    if at + _HEAD.size > len(data):
-        return None
-    mark, length, check = _HEAD.unpack_from(data, at)
-    end = at + _HEAD.size + length
-    if mark != _MARK or end > len(data):
-        return None
-    return end if zlib.crc32(memoryview(data)[at + _HEAD.size : end]) == check else None
-
-
-def _check_torn(data: bytes, at: int, path: Path, base: int) -> None:
-    """StoreCorrupt if anything sound follows what cannot be read."""
-    next = at
-    while (next := data.find(_MARK, next + 1)) >= 0:
-        if _sound(data, next) is not None:
-            raise StoreCorrupt(
-                f"{path} is damaged at byte {base + at}: {next - at} bytes there cannot be read, "
-                "and what follows can; restore it from a backup"
-            )
+_BEGINNING = 512
+"""Bytes in which the first two entries of a compacted journal lie."""
 
 
 class AppendedJournal:
@@ -218,7 +81,7 @@ class AppendedJournal:
         temporary = self.path.with_name(f".journal-{os.getpid()}-{os.urandom(4).hex()}")
         fd = create_file(temporary)
         try:
-            _write_all(fd, frame(born))
+            write_all(fd, frame(born))
             os.fsync(fd)
             with suppress(FileExistsError):
                 os.link(temporary, self.path, follow_symlinks=False)
@@ -227,11 +90,13 @@ class AppendedJournal:
             os.unlink(temporary)
         sync_folder(self.path.parent)
 
-    def read_new(self) -> Iterator[Entry]:
+    def read_new(self) -> Iterator[Entry | CompactedPart]:
         """The entries since the last call. `Replaced` if it was compacted since, and then, at the
         next call, all of them."""
         self._check_same()
         assert self._fd is not None
+        if self._read < _BEGINNING:
+            yield from self._read_beginning(self._fd)
         size = os.fstat(self._fd).st_size
         if size < self._read:
             raise StoreCorrupt(
@@ -247,11 +112,26 @@ class AppendedJournal:
                 break
             data += more
         base = self._read
-        for entry, end in _entries(data, self.path, base):
+        for entry, end in entries_in(data, self.path, base):
             self._read = base + end
-            if isinstance(entry, Kept):
-                self.compacted_size = self._read
             yield entry
+
+    def _read_beginning(self, fd: int) -> Iterator[Entry | CompactedPart]:
+        """Of a journal that was compacted: the first entry, and the part that need not be read."""
+        data = os.pread(fd, _BEGINNING, 0)
+        first = sound_end(data, 0)
+        second = None if first is None else sound_end(data, first)
+        if first is None or second is None:
+            return
+        begun = entry_in(data, first, second, self.path)
+        if not isinstance(begun, Begun):
+            return
+        if self._read == 0:
+            self._read = first
+            yield entry_in(data, 0, first, self.path)
+        part = CompactedPart(self.path, fd, second, begun)
+        self._read = self.compacted_size = part.end
+        yield part
 
     def has_grown(self) -> bool:
         """May there be anything new? Asked without the lock."""
@@ -297,13 +177,19 @@ class AppendedJournal:
             f"{self.path} could not be written ({error.strerror}); nothing was written"
         ) from error
 
-    def replace(self, entries: Iterator[Entry]) -> None:
-        """Another journal with these entries in its place. For the holder of the writer lock."""
+    def replace(
+        self,
+        born: Born,
+        kept: Iterable[KeptRow | KeptImage],
+        feeds: tuple[KeptFeed, ...],
+        commits: int,
+    ) -> None:
+        """Another journal in its place, which begins with these. For the holder of the writer
+        lock."""
         temporary = self.path.with_name(f".journal-{os.getpid()}-{os.urandom(4).hex()}")
         fd = create_file(temporary)
         try:
-            for entry in entries:
-                _write_all(fd, frame(entry))
+            write_compacted(fd, born, kept, feeds, commits)
             os.fsync(fd)
             size = os.fstat(fd).st_size
             hit("journal.compacted")
@@ -353,12 +239,6 @@ def _open_for_writing(path: Path) -> int:
         return os.open(path, os.O_RDONLY | flags)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-
-
 class NumberedJournal:
     """A folder with one file for each entry."""
 
@@ -397,9 +277,9 @@ class NumberedJournal:
                 return
             with os.fdopen(fd, "rb") as file:
                 data = file.read()
-            if _sound(data, 0) != len(data):
+            if sound_end(data, 0) != len(data):
                 raise StoreCorrupt(f"{path} is damaged; restore it from a backup")
-            entry = _decoder.decode(memoryview(data)[_HEAD.size :])
+            entry = entry_in(data, 0, len(data), path)
             self._next += 1
             self._size += len(data)
             yield entry
@@ -421,7 +301,7 @@ class NumberedJournal:
         with os_errors_translated(self.path):
             fd = create_file(temporary)
             try:
-                _write_all(fd, data)
+                write_all(fd, data)
                 os.fsync(fd)
                 hit("journal.written")
                 os.link(temporary, self.path / _number(number), follow_symlinks=False)
@@ -436,9 +316,6 @@ class NumberedJournal:
                 with suppress(OSError):
                     os.unlink(temporary)
             sync_folder(self.path)
-
-    def replace(self, entries: Iterator[Entry]) -> None:
-        """Does nothing: a writer that was stopped could write a number that was removed."""
 
     def close(self) -> None:
         """There is nothing open."""

@@ -28,7 +28,8 @@ from genlock.stores.files import (
     os_errors_translated,
     refuse_link,
 )
-from genlock.stores.folder.journal import AppendedJournal, Born, Journal, NumberedJournal
+from genlock.stores.folder.entries import Born
+from genlock.stores.folder.journal import AppendedJournal, Journal, NumberedJournal
 from genlock.stores.folder.layout import Layout
 from genlock.stores.folder.layouts.gptodo import UNCLAIMED_STATES, GptodoLayout
 from genlock.stores.folder.layouts.spool import SpoolLayout

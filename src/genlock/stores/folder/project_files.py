@@ -43,7 +43,7 @@ from genlock.store import Change, Clock, Key, Observed
 from genlock.stores.clock import SystemClock
 from genlock.stores.files import os_fault_of, refuse_link
 from genlock.stores.folder.contents import Contents
-from genlock.stores.folder.journal import Image
+from genlock.stores.folder.entries import Image
 from genlock.stores.folder.layout import LOCK_GONE, Fingerprint, Layout, TaskFiles
 from genlock.stores.folder.writer_lock import start_time
 from genlock.typed_json import decoder, packed_decoder

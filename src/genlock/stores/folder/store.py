@@ -56,18 +56,9 @@ from genlock.stores.clock import SystemClock
 from genlock.stores.cursors import decode_cursor
 from genlock.stores.files import os_errors_translated, refuse_link
 from genlock.stores.folder.contents import Contents, uncollected
+from genlock.stores.folder.entries import Entry, Noted, Purged, Raised, Wrote
 from genlock.stores.folder.folder_watch import FolderWatch
-from genlock.stores.folder.journal import (
-    AppendedJournal,
-    Entry,
-    Journal,
-    Noted,
-    Purged,
-    Raced,
-    Raised,
-    Replaced,
-    Wrote,
-)
+from genlock.stores.folder.journal import AppendedJournal, Journal, Raced, Replaced
 from genlock.stores.folder.project_files import ProjectFiles, State
 from genlock.stores.folder.writer_lock import WriterLock
 from genlock.stores.payloads import FolderPayloads
@@ -75,8 +66,11 @@ from genlock.stores.rows import Row
 
 T = TypeVar("T")
 
-_COMPACT_BYTES = 8 * 1024 * 1024
-"""A journal whose appended part is smaller is not compacted."""
+_COMPACT_BYTES = 256 * 1024
+"""A journal whose appended part is smaller is not compacted. Whoever opens it reads all of that."""
+_COMPACT_SHARE = 4
+"""Nor is one whose appended part is less than this part of the rest: to compact is to write it
+all."""
 _LOOKS = Backoff(first=0.002, longest=0.02, jitter=0)
 """Pauses of a waiter: a look is one `stat`."""
 
@@ -367,6 +361,7 @@ class FolderStore:
                 if self.files is not None:
                     self.files.close()
                 self._journal.close()
+                self._contents.close()
                 self.lock.close()
 
     # The journal
@@ -376,21 +371,25 @@ class FolderStore:
         contents.apply(entry)
         if isinstance(self._journal, AppendedJournal):
             appended = self._journal.size - self._journal.compacted_size
-            is_large = appended > max(_COMPACT_BYTES, 2 * self._journal.compacted_size)
+            is_large = appended > max(
+                _COMPACT_BYTES, self._journal.compacted_size // _COMPACT_SHARE
+            )
             if is_large and (self.files is None or self.files.is_projected(contents)):
-                self._compact(contents)
+                # Whether it can be done or not, the commit before it stands.
+                with suppress(OSError, StoreError):
+                    self._compact(contents, self._journal)
 
-    def _compact(self, contents: Contents) -> None:
-        """Whether it can be done or not, the commit before it stands."""
-        with suppress(OSError, StoreError):
-            self._journal.replace(contents.compacted())
+    def _compact(self, contents: Contents, journal: AppendedJournal) -> None:
+        journal.replace(contents.born(), contents.kept(), contents.kept_feeds(), contents.commits)
 
     def compact(self) -> None:
-        """Rewrites the journal without what is not needed any more."""
+        """Rewrites the journal without what is not needed any more. One of numbered files stays as
+        it is: a writer that was stopped could write a number that was removed."""
 
         def attempt(contents: Contents) -> None:
-            with os_errors_translated(self._journal.path):
-                self._journal.replace(contents.compacted())
+            if isinstance(self._journal, AppendedJournal):
+                with os_errors_translated(self._journal.path):
+                    self._compact(contents, self._journal)
 
         self._writing(attempt)
 
@@ -436,6 +435,7 @@ class FolderStore:
                 return
             except Replaced:
                 birth = self._contents.birth
+                self._contents.close()
                 self._contents = Contents()
                 first = next(iter(self._journal.read_new()), None)
                 if first is not None:
