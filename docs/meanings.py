@@ -110,6 +110,7 @@ MEANINGS: dict[type[StrEnum], dict[str, str]] = {
             "nobody works on come first."
         ),
         "leaf-first": "The deepest tasks first, and tasks without subtasks before those with.",
+        "closest-to-done": "The tasks of the feature with the fewest unfinished tasks first.",
     },
     policy.Ids: {
         "auto": "A bare `0001` is an id of the counter, a bare `A000` a name like any other.",
@@ -225,5 +226,6 @@ RECORDS = {
     "a tenant": (events.TenantChanged,),
     "the denials of one coordinator in one hour": (events.ClaimDenied,),
     "settling": (events.Settled,),
+    "a feature": (events.FeatureCounted,),
     "a key": (events.KeyCreated, events.KeyRotated, events.KeyRevoked),
 }

@@ -111,6 +111,8 @@ def write_a_fleet(url: str, clock: ManualClock, large: int = 40_000) -> None:
         fleet.revoke_key(key_id=bound)
     with genlock.connect(url, create=True, clock=clock, tenant_id="umbrella", **alice) as other:
         other.add_tasks(tasks=["A-001-core", {"id": "A-002-bus", "depends_on": ["A-001-core"]}])
+        other.set_policy(policy={"order": "closest-to-done"})
+        other.add_tasks(tasks=["AUTH:design", "AUTH:code"])
         other.claim_next()
 
 

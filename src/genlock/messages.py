@@ -155,6 +155,16 @@ def describe_overlaps(task: str, overlaps: Iterable[Overlap]) -> str:
     return f"{task} shares modules with work in flight: {shared}. Better one after the other"
 
 
+def describe_feature(name: str, unfinished: int | None, finished: int) -> str:
+    """How near a feature is to completion; None unfinished is more than anyone counts."""
+    left = "too many tasks to count are" if unfinished is None else _tasks_are(unfinished)
+    return f"of its feature {name} {left} unfinished, {finished} finished"
+
+
+def _tasks_are(number: int) -> str:
+    return "1 task is" if number == 1 else f"{number} tasks are"
+
+
 def sentence(reason: str, **known: str) -> str:
     """What a reason means, with as much as is known of the case."""
     found = {name: value for name, value in known.items() if value}
@@ -674,6 +684,7 @@ EVENTS: Final[dict[str, str]] = {
     "TENANT_CHANGED": "the limits of tenant {tenant} were set",
     "CLAIM_DENIED": "{by} was denied {task}{times} ({reason}{held_by})",
     "SETTLED": "reactions are done up to here",
+    "FEATURE_COUNTED": "feature {feature} was counted again: {others}",
     "KEY_CREATED": "key {name} was created",
     "KEY_ROTATED": "key {key_id} was rotated",
     "KEY_REVOKED": "key {key_id} was revoked",

@@ -111,7 +111,10 @@ WRONG = [
         ["set", "grace=5"],
         r"there is no policy 'grace'; did you mean grace_seconds\? There are: agents_on_track, ",
     ),
-    (["set", "order=random"], "policy order is one of track, leaf-first, not 'random'"),
+    (
+        ["set", "order=random"],
+        "policy order is one of track, leaf-first, closest-to-done, not 'random'",
+    ),
     (
         ["set", "expired=grace", "breaker_threshold=many"],
         "policy breaker_threshold is a whole number, not 'many'",
@@ -149,7 +152,7 @@ def test_a_service_refuses_a_wrong_value_with_the_right_ones() -> None:
         ran = run("policy", "set", "order=random", env={"GENLOCK_URL": service.url})
     assert (ran.code, ran.error()["message"]) == (
         2,
-        "policy order is one of track, leaf-first, not 'random'",
+        "policy order is one of track, leaf-first, closest-to-done, not 'random'",
     )
 
 
@@ -161,7 +164,7 @@ def test_on_a_terminal_the_policy_is_a_table_that_says_what_each_key_takes(tmp_p
         0,
         [
             "policy                    value   default   takes",
-            "order                     track   track     one of track, leaf-first",
+            "order                     track   track     one of track, leaf-first, closest-to-done",
             "ids                       auto    auto      one of auto, hierarchical",
             "expired                   human   takeover  one of takeover, grace, human",
             "grace_seconds             60      60        a number",

@@ -82,6 +82,7 @@ def a_life() -> World:
     world.ask(c.SettlePromotion(promotion, digest=digest_of(manifest), failure="törn"))
     world.ask(c.SettlePromotion(promotion, digest=digest_of(manifest), superseded=("ä/b",)))
     world.ask(c.MoveSettled(key_of("settled", keys.SETTLED), cursor="c1"))
+    world.ask(c.CountTasks(key_of("F", keys.FEATURE), others=(("R", 1),)))
     key = keys.access_key("abcdefgh2345")
     bound = c.CreateKey(
         key,

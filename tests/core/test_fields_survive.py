@@ -15,6 +15,7 @@ from genlock.core.key_roles import Role
 from genlock.core.keys import (
     ACCESS,
     COUNTER,
+    FEATURE,
     KEY,
     PROJECT,
     PROMOTION,
@@ -30,6 +31,7 @@ from genlock.core.model import (
     Actor,
     Claim,
     CounterRecord,
+    FeatureRecord,
     Feedback,
     Hold,
     KeyRecord,
@@ -168,6 +170,7 @@ RECORDS: dict[str, Record] = {
     COUNTER: CounterRecord("global", 9, NOW, 3),
     ACCESS: AccessRecord("host/1", NOW, {"T": 3}),
     SETTLED: SettledRecord("c1", NOW),
+    FEATURE: FeatureRecord("AUTH", NOW, {"C": 3}, {"G": 2, "T": 5}, 7, True),
     KEY: KeyRecord(
         "k",
         "ci",
@@ -253,6 +256,7 @@ CHANGES: dict[type, tuple[str, str]] = {
     e.TenantChanged: (TENANT, "profile limits"),
     e.ClaimDenied: (ACCESS, "denials"),
     e.Settled: (SETTLED, "cursor"),
+    e.FeatureCounted: (FEATURE, "unfinished finished"),
     e.KeyRotated: (KEY, "digest expires_at previous previous_until"),
     e.KeyRevoked: (KEY, "revoked_at previous previous_until"),
 }
@@ -276,6 +280,7 @@ GIVEN: dict[str, Any] = {
     "backlog": (),
     "tracks": {"B": "second"},
     "prefix": "global",
+    "feature": "AUTH",
     "tenant": "acme",
     "access_id": "host/1",
     "key_id": "k",

@@ -152,6 +152,36 @@ def test_the_strategy_is_kept_with_the_task_and_changed_by_reordering() -> None:
     assert order_of(world.task("0001")) == by_track
 
 
+def test_closest_to_done_puts_tasks_of_features_first_and_each_kind_in_track_order() -> None:
+    order = Order.CLOSEST_TO_DONE
+    made = [
+        record("B-001-late", order, track="B", sequence=1, priority="low"),
+        record("A-002-x", order, track="A", sequence=2),
+        record("AUTH:test", order, feature="AUTH", edge="test", added_at=2),
+        record("PAY:code", order, feature="PAY", edge="code", added_at=1),
+        record("A-003-x", order, track="A", sequence=3, feature="PAY"),
+    ]
+    assert sorted_by_order(*made) == ["A-003-x", "PAY:code", "AUTH:test", "A-002-x", "B-001-late"]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"), [(Order.CLOSEST_TO_DONE, ("+a", "@AUTH")), (Order.TRACK, ("+a",))]
+)
+def test_while_it_is_offered_a_task_is_found_by_its_feature(
+    order: Order, expected: tuple[str, ...]
+) -> None:
+    world = World(policy=Policy(order=order))
+    world.add("a")
+    world.add("AUTH:code", feature="AUTH", depends_on=("a",))
+    world.settle()
+    assert index_of(world.task("AUTH:code")).waits_on == ("a",)
+    world.finish("a")
+    world.settle()
+    assert index_of(world.task("AUTH:code")).waits_on == expected
+    world.claim("AUTH:code")
+    assert index_of(world.task("AUTH:code")).waits_on == ("+a",)
+
+
 @given(st.integers(1, 10**15 - 1), st.integers(1, 10**15 - 1), st.sampled_from(list(Order)))
 def test_orders_compare_as_bytes_as_their_numbers_do(one: int, other: int, order: Order) -> None:
     made = [record(f"x::{number}", order=order, added_at=0) for number in (one, other)]

@@ -22,6 +22,7 @@ from genlock.core.manifest import digest_of
 from genlock.core.model import (
     AccessRecord,
     CounterRecord,
+    FeatureRecord,
     KeyRecord,
     Manifest,
     Process,
@@ -1003,6 +1004,7 @@ P, A, M = (
     key_of("host-1/20260104T06", keys.ACCESS),
     key_of("settled", keys.SETTLED),
 )
+F = key_of("AUTH", keys.FEATURE)
 TENANT = keys.tenant_key("acme")
 K = keys.access_key("abcdefgh2345")
 CREATE = c.CreateKey(K, name="ci", tenant="acme", role=Role.AGENT, digest="first")
@@ -1069,6 +1071,9 @@ _SETTLED_COMMANDS: dict[str, c.Command] = {
     "move from c1": c.MoveSettled(M, cursor="c2", seen="c1"),
     "stay": c.MoveSettled(M, cursor="c1", seen="c1"),
 }
+_FEATURE_COMMANDS: dict[str, c.Command] = {
+    "count no task": c.CountTasks(F, others=(("nowhere", 1),)),
+}
 
 _KEY_COMMANDS: dict[str, c.Command] = {
     "create": CREATE,
@@ -1124,6 +1129,7 @@ OTHER_STATES: dict[str, tuple[tuple[c.Command, ...], dict[str, c.Command]]] = {
     "denials, some": ((c.NoteDenials(A, denials=(DENIED,)),), _ACCESS_COMMANDS),
     "settled, absent": ((), _SETTLED_COMMANDS),
     "settled at c1": ((c.MoveSettled(M, cursor="c1"),), _SETTLED_COMMANDS),
+    "feature, absent": ((), _FEATURE_COMMANDS),
     "key, absent": ((), _KEY_COMMANDS),
     "key, active": ((CREATE,), _KEY_COMMANDS),
     "key, rotated": (
@@ -1250,6 +1256,9 @@ DONE [SETTLED] c1: stay
 UNCHANGED: move from the start, stay
 DONE [SETTLED] c2: move from c1
 
+## feature, absent
+UNCHANGED: count no task
+
 ## key, absent
 SETTINGS [KEY_CREATED] agent first: create
 SETTINGS [KEY_CREATED] agent other: create of another secret
@@ -1355,6 +1364,8 @@ def summary(record: Record) -> str:
             return " ".join(f"{reason}={count}" for reason, count in record.denials.items())
         case SettledRecord():
             return record.cursor
+        case FeatureRecord():
+            return f"{record.name} {len(record.unfinished)}"
         case KeyRecord():
             before = (
                 f" {record.previous} until {_second(record.previous_until)}"
@@ -1390,7 +1401,7 @@ def test_the_two_tables_have_every_command_there_is() -> None:
         type(command) for _, commands in OTHER_STATES.values() for command in commands.values()
     }
     asked |= {type(make(None, 0)) for make in COMMANDS.values()}
-    assert asked == set(c.Command.__subclasses__())
+    assert asked == {*c.Command.__subclasses__(), *c.CheckRelated.__subclasses__()}
 
 
 @pytest.mark.parametrize("name", STATES)

@@ -1083,7 +1083,7 @@ export interface SessionMemory {
   track_progress: Record<string, Progress>;
 }
 export interface SetPolicy {
-  policy?: { order: "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor"; products: string | null; draft_retention_days: number } | null;
+  policy?: { order: "closest-to-done" | "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor"; products: string | null; draft_retention_days: number } | null;
   tracks?: Record<string, string> | null;
   agent_roles?: Record<string, unknown> | null;
   profile?: "local" | "default" | "enterprise" | null;
@@ -1409,6 +1409,7 @@ export const EVENTS = [
   "TENANT_CHANGED",
   "CLAIM_DENIED",
   "SETTLED",
+  "FEATURE_COUNTED",
   "KEY_CREATED",
   "KEY_ROTATED",
   "KEY_REVOKED"
@@ -1508,7 +1509,7 @@ export interface Operations {
   list_tasks: { takes: { states?: ("BACKLOG" | "PENDING" | "BLOCKED" | "IN_PROGRESS" | "IN_REVIEW" | "COMPLETED" | "CANCELLED" | "HELD")[]; tracks?: (string)[]; agent_id?: string; session_id?: string; tag?: string; text?: string; sort?: "order" | "priority" | "updated" | "state" | "id"; reverse?: boolean; limit?: number; after?: string }; answers: TaskPage };
   get_overview: { takes: { limit?: number }; answers: Overview };
   get_activity: { takes: { since?: string; until?: string; agent_id?: string; limit?: number }; answers: Activity };
-  search_events: { takes: { task_id?: string; agent_id?: string; session_id?: string; user_id?: string; types?: ("TASK_ADDED" | "TASK_EDITED" | "TASK_REORDERED" | "TASK_DUE" | "CLAIM_ACQUIRED" | "LEASE_RENEWED" | "PROGRESS_REPORTED" | "CLAIM_RELEASED" | "CLAIM_EXPIRED" | "CLAIM_ORPHANED" | "CLAIM_STALE" | "CLAIM_SUPERSEDED" | "EXTERNAL_CHANGE" | "TASK_ASSIGNED" | "ASSIGNMENT_LAPSED" | "RESULT_ACCEPTED" | "CONVERGENCE_ESCALATED" | "EVALUATION_REPORTED" | "REVIEW_REJECTED" | "TASK_RESET" | "TASK_CANCELLED" | "TASK_HELD" | "TASK_REOPENED" | "DEPENDENCY_MET" | "DEPENDENCY_CANCELLED" | "DEPENDENCY_REOPENED" | "CHILD_ADDED" | "CHILD_FINISHED" | "CHILD_REOPENED" | "CHILD_ID_TAKEN" | "CHILDREN_ANNOUNCED" | "SUBTASKS_SPAWNED" | "RESULT_REJECTED" | "RESULT_ADOPTED" | "RESULT_DISCARDED" | "PROMOTION_REQUESTED" | "PROMOTION_FAILED" | "PROMOTION_COMPLETED" | "SESSION_REGISTERED" | "SESSION_HEARTBEAT" | "SESSION_ENDED" | "IDS_TAKEN" | "PROJECT_CHANGED" | "EPOCH_RAISED" | "TENANT_CHANGED" | "CLAIM_DENIED" | "SETTLED" | "KEY_CREATED" | "KEY_ROTATED" | "KEY_REVOKED")[]; before?: string; limit?: number }; answers: EventPage };
+  search_events: { takes: { task_id?: string; agent_id?: string; session_id?: string; user_id?: string; types?: ("TASK_ADDED" | "TASK_EDITED" | "TASK_REORDERED" | "TASK_DUE" | "CLAIM_ACQUIRED" | "LEASE_RENEWED" | "PROGRESS_REPORTED" | "CLAIM_RELEASED" | "CLAIM_EXPIRED" | "CLAIM_ORPHANED" | "CLAIM_STALE" | "CLAIM_SUPERSEDED" | "EXTERNAL_CHANGE" | "TASK_ASSIGNED" | "ASSIGNMENT_LAPSED" | "RESULT_ACCEPTED" | "CONVERGENCE_ESCALATED" | "EVALUATION_REPORTED" | "REVIEW_REJECTED" | "TASK_RESET" | "TASK_CANCELLED" | "TASK_HELD" | "TASK_REOPENED" | "DEPENDENCY_MET" | "DEPENDENCY_CANCELLED" | "DEPENDENCY_REOPENED" | "CHILD_ADDED" | "CHILD_FINISHED" | "CHILD_REOPENED" | "CHILD_ID_TAKEN" | "CHILDREN_ANNOUNCED" | "SUBTASKS_SPAWNED" | "RESULT_REJECTED" | "RESULT_ADOPTED" | "RESULT_DISCARDED" | "PROMOTION_REQUESTED" | "PROMOTION_FAILED" | "PROMOTION_COMPLETED" | "SESSION_REGISTERED" | "SESSION_HEARTBEAT" | "SESSION_ENDED" | "IDS_TAKEN" | "PROJECT_CHANGED" | "EPOCH_RAISED" | "TENANT_CHANGED" | "CLAIM_DENIED" | "SETTLED" | "FEATURE_COUNTED" | "KEY_CREATED" | "KEY_ROTATED" | "KEY_REVOKED")[]; before?: string; limit?: number }; answers: EventPage };
   get_task_state: { takes: {  }; answers: TaskState };
   check_push: { takes: { generation: number; commit: string; protected?: boolean }; answers: PushVerdict };
   get_claim_history: { takes: {  }; answers: (ClaimHistory)[] };

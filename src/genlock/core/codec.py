@@ -108,6 +108,7 @@ _RECORDS: Final[dict[str, type[model.Record]]] = {
     keys.ACCESS: model.AccessRecord,
     keys.SETTLED: model.SettledRecord,
     keys.KEY: model.KeyRecord,
+    keys.FEATURE: model.FeatureRecord,
 }
 
 

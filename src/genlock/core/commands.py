@@ -260,6 +260,10 @@ class CheckRelated(Command, frozen=True):
 # Other records
 
 
+class CountTasks(CheckRelated, frozen=True):
+    """Of a feature: look at these of its tasks again."""
+
+
 class KeepRefused(Command, frozen=True):
     task: str = ""
     generation: int = 0

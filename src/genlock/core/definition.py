@@ -1,7 +1,7 @@
 """One task as a user gives it, checked field by field and made into a `Task`.
 
-1. The id says track, sequence, feature, edge, parent and depth; a track or parent may be given only
-   where the id has none.
+1. The id says track, sequence, feature, edge, parent and depth; a track, feature or parent may be
+   given only where the id has none.
 2. Every field is looked at, whatever is wrong with the others; a fault names its field, what was
    given and what is wanted.
 3. `None` is what YAML makes of an empty value: the field was not given.
@@ -34,13 +34,13 @@ from genlock.core.fields import (
 )
 from genlock.core.ids import TaskId, parse_task_id
 from genlock.core.model import Task
-from genlock.core.names import check_track, shown
+from genlock.core.names import check_feature, check_track, shown
 from genlock.core.reasons import SpawnMode, Status
 from genlock.core.task.operate import check_size
 from genlock.errors import BadArgument
 from genlock.typed_json import convert
 
-_DERIVED = ("sequence", "feature", "edge", "depth")
+_DERIVED = ("sequence", "edge", "depth")
 _WRITTEN_ELSEWHERE = {
     "assigned_at": "assigning the task writes it",
     "spawned_from": "spawning subtasks writes it",
@@ -308,6 +308,11 @@ class _Examination:
         """Where the task stands: what the id says, or what was given where the id says nothing."""
         given = self._given
         track = self._attempt(("track",), check_track, given["track"]) if "track" in given else None
+        feature = (
+            self._attempt(("feature",), check_feature, given["feature"])
+            if "feature" in given
+            else None
+        )
         above = (
             self._attempt(("parent",), self._parse_id, "parent", given["parent"])
             if "parent" in given
@@ -320,6 +325,11 @@ class _Examination:
             self._complain(
                 f"track {track!r} contradicts the id, which says {task_id.track!r}", "track"
             )
+        if feature is not None and task_id.feature not in (None, feature):
+            self._complain(
+                f"feature {shown(feature)} contradicts the id, which says {shown(task_id.feature)}",
+                "feature",
+            )
         if parent is not None and task_id.parent not in (None, parent):
             self._complain(
                 f"parent {shown(parent)} contradicts the id, which says {shown(task_id.parent)}",
@@ -330,7 +340,7 @@ class _Examination:
         place = {
             "track": task_id.track or track,
             "sequence": task_id.sequence,
-            "feature": task_id.feature,
+            "feature": task_id.feature or feature,
             "edge": task_id.edge,
             "parent": task_id.parent or parent,
             "depth": 1 if task_id.parent is None and parent is not None else task_id.depth,

@@ -549,6 +549,13 @@ class Settled(Occurrence, frozen=True):
     cursor: str
 
 
+class FeatureCounted(RelatedChanged, frozen=True):
+    """Tasks of a feature were seen: they are new to it, have come to their end, or are open
+    again."""
+
+    feature: str
+
+
 class KeyCreated(Occurrence, frozen=True):
     """A key exists; `digest` is the SHA-256 of its secret, which nobody keeps."""
 
@@ -632,6 +639,7 @@ Event: TypeAlias = (
     | TenantChanged
     | ClaimDenied
     | Settled
+    | FeatureCounted
     | KeyCreated
     | KeyRotated
     | KeyRevoked

@@ -33,6 +33,14 @@ MET = "+"
 """No id starts with it. `waits_on` "X" finds the tasks that X blocks, "+X" those for which X counts
 as met."""
 
+READY_IN = "@"
+"""No id starts with it, either. `waits_on` "@X" finds the tasks of feature X that are offered, if
+the order is closest-to-done (docs/adr/0066)."""
+
+KIND_POOL = "~"
+"""A pool named "~kind" has records of that kind only. A store that looks for the heads of another
+kind need not look there."""
+
 
 def microseconds(instant: datetime) -> int:
     """Whole microseconds since 1970."""

@@ -22,11 +22,12 @@ ACCESS = "access"
 SETTLED = "settled"
 KEY = "key"
 PROMOTION = "promotion"
+FEATURE = "feature"
 
 PAYLOAD = "payload"
 """Of no record: where the bytes of a large result lie."""
 
-KINDS = (TASK, SESSION, REFUSED, PROMOTION, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY)
+KINDS = (TASK, SESSION, REFUSED, PROMOTION, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY, FEATURE)
 
 
 class Key(NamedTuple):

@@ -491,6 +491,25 @@ class SettledRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     updated_at: datetime
 
 
+class FeatureRecord(Struct, frozen=True, gc=False, omit_defaults=True):
+    """What is left of a feature: its tasks, each with the version at which it was last seen."""
+
+    name: str
+    updated_at: datetime
+    unfinished: dict[str, int] = {}
+    finished: dict[str, int] = {}
+    """The one heard of last is the last. A task is in one of the two."""
+    forgotten: int = 0
+    """Finished tasks that it no longer knows by name."""
+    crowded: bool = False
+    """It has had more unfinished tasks than it can know, so nobody knows how many are left."""
+
+    @property
+    def done(self) -> int:
+        """How many of its tasks are finished."""
+        return len(self.finished) + self.forgotten
+
+
 class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     """A key that opens the service: what it opens, and the digest of its secret; lives under the
     reserved tenant."""
@@ -525,6 +544,7 @@ Record: TypeAlias = (
     | AccessRecord
     | SettledRecord
     | KeyRecord
+    | FeatureRecord
 )
 
 

@@ -18,6 +18,7 @@ LONGEST_TRACK: Final = 200
 
 _NOT_SCOPE = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_TRACK = re.compile(r"[^A-Z]")
+_NOT_FEATURE = re.compile(r"[^A-Za-z0-9._-]")
 
 # `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are
 # listed.
@@ -67,6 +68,19 @@ def check_track(value: object) -> str:
             f"track {shown(text)}: {describe_character(text, found.start())}; allowed are the "
             "letters A-Z"
         )
+    return text
+
+
+def check_feature(value: object) -> str:
+    """Return the feature's name, if it is one that an id could begin with."""
+    text = check_length("feature", value, LONGEST_NAME)
+    if found := _NOT_FEATURE.search(text):
+        raise BadArgument(
+            f"feature {shown(text)}: {describe_character(text, found.start())}; allowed are A-Z "
+            "a-z 0-9 . _ -"
+        )
+    if text in (".", ".."):
+        raise BadArgument(f"feature {shown(text)} is a folder's name for itself or its parent")
     return text
 
 

@@ -28,6 +28,7 @@ class Order(StrEnum):
 
     TRACK = "track"
     LEAF_FIRST = "leaf-first"
+    CLOSEST_TO_DONE = "closest-to-done"
 
 
 class Expired(StrEnum):

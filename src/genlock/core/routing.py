@@ -67,15 +67,23 @@ def parse_pool(pool: str) -> Pool:
 
 def order_of(record: model.TaskRecord) -> str:
     """The task's place in its pool."""
+    if record.order is Order.LEAF_FIRST:
+        return _leaf_first(record)
     if record.order is Order.TRACK:
-        task = record.task
-        rank = _RANK.get(task.priority, "2")
-        if task.sequence is not None:
-            return f"{rank}{task.sequence:04d}{sort_text(task.id)}"
-        # Tasks without a number come in the order in which they were added; those added at once by
-        # the numbers of their ids.
-        return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{sort_text(task.id)}"
-    return _leaf_first(record)
+        return _by_track(record)
+    # Where features come first depends on what is left of them: their records are ordered, and
+    # never the tasks.
+    return f"{int(record.task.feature is None)}{_by_track(record)}"
+
+
+def _by_track(record: model.TaskRecord) -> str:
+    task = record.task
+    rank = _RANK.get(task.priority, "2")
+    if task.sequence is not None:
+        return f"{rank}{task.sequence:04d}{sort_text(task.id)}"
+    # Tasks without a number come in the order in which they were added; those added at once by the
+    # numbers of their ids.
+    return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{sort_text(task.id)}"
 
 
 def _leaf_first(record: model.TaskRecord) -> str:

@@ -24,6 +24,7 @@ from genlock.core.records import (
     api_key,
     counter,
     denials,
+    feature,
     project,
     promotion,
     reaction_cursor,
@@ -46,6 +47,7 @@ RECORD_KINDS: Final[tuple[RecordKind, ...]] = (
     denials.RECORD,
     reaction_cursor.RECORD,
     api_key.RECORD,
+    feature.RECORD,
 )
 """Every kind of record. A new kind is a file in `core/records` and a line here."""
 

@@ -33,7 +33,7 @@ from genlock.core.commands import (
 from genlock.core.decision import Decision
 from genlock.core.events import ClaimExpired
 from genlock.core.facts import Facts, ObservedTask, OutageGrace, keys_from_command, keys_from_record
-from genlock.core.keys import PROJECT, SESSION, TASK, TENANT, Key, project_key, tenant_key
+from genlock.core.keys import FEATURE, PROJECT, SESSION, TASK, TENANT, Key, project_key, tenant_key
 from genlock.core.model import (
     Overlap,
     Process,
@@ -702,7 +702,7 @@ class BatchRound:
             if type(answer) is Committed:
                 loaded.position = answer.position
                 committed.append(loaded)
-                if counted and loaded.key.kind == TASK:
+                if counted and loaded.key.kind in (TASK, FEATURE):
                     self.counts.changed(loaded.key, loaded.read, loaded.record)
             elif isinstance(answer, GenlockError):
                 loaded.error = answer

@@ -1,4 +1,4 @@
-"""Counts over many records, for limits: live claims and sessions of a tenant, busy tracks.
+"""Counts over many records: live claims and sessions of a tenant, busy tracks and features.
 
 They are exact within one lane, whose own grants are added at once. Between lanes and coordinators
 they may be one refresh behind. Every question refreshes a count, unless counting was expensive: it
@@ -24,6 +24,7 @@ from genlock.core.policy import Policy
 from genlock.core.reasons import Status
 from genlock.core.records.session import is_active, last_activity
 from genlock.core.task.view import is_claimed, overdue
+from genlock.engine.features import FeatureList, FeaturesInFlight
 from genlock.engine.observer import Activity, held_claims
 from genlock.engine.outage_grace import OutageTracker
 from genlock.engine.overlap import ModulesInFlight
@@ -54,6 +55,9 @@ class Counts:
         """By project: tracks that this lane has taken since they were last looked up."""
         self._in_flight: dict[Scope, tuple[float, ModulesInFlight]] = {}
         """By project: until when to go by it, and the modules of the work in flight."""
+        self._features: dict[Scope, tuple[float, FeaturesInFlight]] = {}
+        """The same for the features in flight."""
+        self._listed: dict[Scope, FeatureList] = {}
 
     def claims(self, tenant: str) -> int:
         """Claims of a tenant that are not written down as overdue."""
@@ -63,23 +67,45 @@ class Counts:
     @property
     def is_kept(self) -> bool:
         """Is there a count to which changes must be added?"""
-        return bool(self._kept or self._in_flight)
+        return bool(self._kept or self._in_flight or self._features or self._listed)
 
     def modules_in_flight(self, place: Scope) -> ModulesInFlight:
         """The modules of a project's work in flight."""
-        kept = self._in_flight.get(place)
+        return self._read(self._in_flight, place, ModulesInFlight)
+
+    def features_in_flight(self, place: Scope) -> FeaturesInFlight:
+        """Who works on which feature of a project."""
+        return self._read(self._features, place, FeaturesInFlight)
+
+    def nearest_features(self, place: Scope) -> FeatureList:
+        """The features of a project that are nearest to completion."""
+        kept = self._listed.get(place)
+        if kept is None or time.monotonic() > kept.since + min(
+            kept.took * _SHARE, _LONGEST_SECONDS
+        ):
+            kept = self._listed[place] = FeatureList(self._store, place)
+        return kept
+
+    def _read(
+        self, views: dict[Scope, tuple[float, T]], place: Scope, read: Callable[[Store, Scope], T]
+    ) -> T:
+        kept = views.get(place)
         start = time.monotonic()
         if kept is not None and start < kept[0]:
             return kept[1]
-        found = ModulesInFlight(self._store, place)
+        found = read(self._store, place)
         took = time.monotonic() - start
-        self._in_flight[place] = (start + min(took * _SHARE, _LONGEST_SECONDS), found)
+        views[place] = (start + min(took * _SHARE, _LONGEST_SECONDS), found)
         return found
 
     def changed(self, key: Key, before: Record | None, after: Record | None) -> None:
-        """A task was committed here. A count that is kept follows at once."""
+        """A task or a feature was committed here. A count that is kept follows at once."""
+        if key.place in self._listed:
+            self._listed[key.place].note(after)
         if key.place in self._in_flight:
             self._in_flight[key.place][1].note(after)
+        if key.place in self._features:
+            self._features[key.place][1].note(after)
         number = claimed(after) - claimed(before)
         if not number:
             return
@@ -97,6 +123,8 @@ class Counts:
         """Others have changed the same records: counts are refreshed when they are next needed."""
         self._kept.clear()
         self._in_flight.clear()
+        self._features.clear()
+        self._listed.clear()
 
     def sessions(self, tenant: str, now: datetime, limit: int) -> int:
         """Active sessions of a tenant, counted at every call: only a new session asks.

@@ -8,7 +8,8 @@ random among the first 2, 4, … 64 tasks, so that many coordinators do not comp
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Iterator, Set
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -29,10 +30,16 @@ from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import claimable, overdue, spared_until
 from genlock.engine.batch import BatchRound
 from genlock.engine.commit import LoadedRecord
+from genlock.engine.features import FeatureCount, NearestFeatures
 from genlock.engine.jobs import Item, NextTask, plain_item
 from genlock.engine.overlap import weight_of
 from genlock.engine.tracks import TrackView
 from genlock.store import MAX_DUE, Query, Stored
+
+Entry = tuple[str, Stored]
+"""A task's order, and the task."""
+Shelf = list[Entry]
+"""Tasks in their order."""
 
 WIDEST = 64
 _MOST_DUE = 64
@@ -71,19 +78,36 @@ class Offer:
             heads = max(heads, WIDEST)
         self.overlapping = 0
         """How many ready tasks were looked at in vain for one that shares no modules."""
-        self._pools: dict[str, list[tuple[str, Stored]]] = {}
+        self._pools: dict[str, Shelf] = {}
+        self._nearest: NearestFeatures | None = None
+        """With the order closest-to-done, if a task of a feature is ready."""
+        self._due_of: dict[str, list[tuple[str, Entry]]] = {}
+        """By feature: the pools and tasks of it that became ready because they were due."""
+        self._workers: dict[str, set[str]] | None = None
+        """By feature: the agents that work on it, once somebody has asked."""
+        self._handed_out: set[Key] = set()
         self.next_due: int | None = None
         """When time will next change something here, or should have."""
         self.has_more_due = False
         """Are more tasks due than were looked at, and fewer of them once this round is written?"""
-        due = self._add_due(busy)
+        self._busy = busy
+        self._due: Set[Key] = frozenset()
+        self._due = due = self._add_due(busy)
         found = round.find(Query(tenant, project, heads=heads)).records
         self._has_all = heads not in Tally(stored.pool for stored in found).values()
         self._tried_in_vain = 0
         """How many tasks were tried and granted to nobody."""
         for stored in found:
-            if stored.key not in due and stored.key not in busy and not self._is_taken(stored.key):
+            if self._is_free(stored.key):
                 self._add(stored.pool or "", stored.order or "", stored)
+        if self.policy.order is Order.CLOSEST_TO_DONE and (
+            self._due_of or any((stored.order or "").startswith("0") for stored in found)
+        ):
+            self._nearest = NearestFeatures(
+                round.counts.nearest_features(place), round.find, place, max(heads, WIDEST)
+            )
+        self._firsts: Set[Key] | None = None
+        """Where tracks are kept in order: the first unfinished tasks of each."""
         self._tracks = round.tracks(place)
         if self._tracks is not None and self.policy.track_order is TrackOrder.ENFORCE:
             self._keep_first_in_tracks(self._tracks, busy)
@@ -108,6 +132,14 @@ class Offer:
         """The number of tasks on offer."""
         return sum(map(len, self._pools.values()))
 
+    def feature_count(self, feature: str) -> FeatureCount | None:
+        """What is left of a feature that was looked at."""
+        return self._nearest.count(feature) if self._nearest is not None else None
+
+    def _is_free(self, key: Key) -> bool:
+        """Has a task that the store has as ready not been dealt with elsewhere?"""
+        return key not in self._due and key not in self._busy and not self._is_taken(key)
+
     def _is_taken(self, key: Key) -> bool:
         """Was the task handed out earlier in this round? The store does not know yet."""
         loaded = self._round.loaded_records.get(key)
@@ -120,18 +152,25 @@ class Offer:
     def _add(self, pool: str, order: str, stored: Stored) -> None:
         self._pools.setdefault(pool, []).append((order, stored))
 
+    def _add_opened(self, record: TaskRecord, stored: Stored) -> None:
+        """Adds a task that time has made ready, as no index says yet."""
+        pool, order = pool_of(record), order_of(record)
+        self._add(pool, order, stored)
+        feature = record.task.feature
+        if feature is not None and self.policy.order is Order.CLOSEST_TO_DONE:
+            self._due_of.setdefault(feature, []).append((pool, (order, stored)))
+
     def _keep_first_in_tracks(self, tracks: TrackView, busy: Set[Key]) -> None:
         """Offers of each track only the unfinished tasks with its lowest number, which may lie
         behind the heads of their pools."""
         first = {stored.key: stored for found in tracks.first.values() for stored in found}
+        self._firsts = first.keys()
         offered: set[Key] = set()
         for pool, ready in self._pools.items():
             kept = [
                 (order, stored)
                 for order, stored in ready
-                if stored.key in first
-                or not parse_pool(pool).track
-                or parse_task_id(stored.key.id).sequence is None
+                if self._is_first_in_track(pool, stored.key, self._firsts)
             ]
             offered.update(stored.key for _, stored in kept)
             self._pools[pool] = kept
@@ -142,7 +181,11 @@ class Offer:
             if isinstance(record, TaskRecord) and claimable(record):
                 self._add(pool_of(record), order_of(record), first[loaded.key])
 
-    def _add_due(self, busy: Set[Key]) -> set[Key]:
+    def _is_first_in_track(self, pool: str, key: Key, firsts: Set[Key]) -> bool:
+        """Does no unfinished task of its track come before this one?"""
+        return key in firsts or not parse_pool(pool).track or parse_task_id(key.id).sequence is None
+
+    def _add_due(self, busy: Set[Key]) -> Set[Key]:
         """Writes down what time has changed, and offers the tasks that became ready by it."""
         now = microseconds(self._round.now)
         first = self._round.find(first_due(*self._place)).records
@@ -161,7 +204,7 @@ class Offer:
         for loaded, check, stored in zip(loaded_records, checks, due, strict=True):
             self._round.decide(check)
             if isinstance(loaded.record, TaskRecord) and claimable(loaded.record):
-                self._add(pool_of(loaded.record), order_of(loaded.record), stored)
+                self._add_opened(loaded.record, stored)
         self.has_more_due = more and (
             self.has_more_due or any(loaded.sealed for loaded in loaded_records)
         )
@@ -189,50 +232,112 @@ class Offer:
             if place is None:
                 return
             ready, at = place
-            self._last = ready, at, ready.pop(at)
+            entry = ready.pop(at)
+            self._last = ready, at, entry
+            if self._nearest is not None:
+                self._hand_out(entry)
             self._tried_in_vain += 1
-            loaded = self._round.add_found([self._last[2][1]])[0]
+            loaded = self._round.add_found([entry[1]])[0]
             if self._lacks_inputs(loaded):
                 self._load_inputs(loaded)
             yield loaded
 
-    def _first(self, request: NextTask) -> tuple[list[tuple[str, Stored]], int] | None:
+    def _hand_out(self, entry: Entry) -> None:
+        """A task of a feature may also be the head of a pool. It is offered once."""
+        key = entry[1].key
+        self._handed_out.add(key)
+        pool = entry[1].pool or ""
+        for ready in self._pools.values() if key in self._due else (self._pools.get(pool, []),):
+            for at, other in enumerate(ready):
+                if other[1].key == key:
+                    # It goes back to the pool, if it goes back.
+                    self._last = ready, at, ready.pop(at)
+                    return
+
+    def _first(self, request: NextTask) -> tuple[Shelf, int] | None:
         """Where the best task for this caller stands; after a conflict one of the first few."""
+        if self._nearest is not None:
+            few = [(ready, at) for ready, at in islice(self._each_place(request), self._spread)]
+            return few[_any_of(len(few)) if len(few) > 1 else 0] if few else None
         pools = self._pools_for(request)
         if not pools:
             return None
         ready = self._pools[pools[0]]
         return ready, _any_of(min(self._spread, len(ready))) if self._spread > 1 else 0
 
-    def _least_overlap(self, request: NextTask) -> tuple[list[tuple[str, Stored]], int] | None:
+    def _each_place(self, request: NextTask) -> Iterator[tuple[Shelf, int]]:
+        """Where each task that suits this caller stands, the best first."""
+        for ready in self._shelves(request):
+            for at in range(min(len(ready), WIDEST)):
+                yield ready, at
+
+    def _shelves(self, request: NextTask) -> Iterator[Shelf]:
+        """What suits this caller, the best first: the tasks of the nearest features, where the
+        order goes by these, and then the pools."""
+        if self._nearest is not None:
+            yield from self._feature_shelves(self._nearest, request)
+        for pool in self._pools_for(request):
+            yield self._pools[pool]
+
+    def _feature_shelves(self, nearest: NearestFeatures, request: NextTask) -> Iterator[Shelf]:
+        """The tasks of each feature. Features on which other agents work come after the others."""
+        if self._workers is None:
+            in_flight = self._round.counts.features_in_flight(self._place)
+            self._workers = in_flight.agents(self._round.now)
+        workers, alone = self._workers, {request.by.agent}
+        for name, found in nearest.each_ready(lambda name: not workers.get(name, alone) <= alone):
+            of_feature = [
+                (stored.pool or "", (stored.order or "", stored))
+                for stored in found
+                if self._is_free(stored.key)
+            ]
+            of_feature += self._due_of.get(name, ())
+            shelf = [entry for pool, entry in of_feature if self._offers(pool, entry, request)]
+            if shelf:
+                yield sorted(shelf, key=lambda entry: entry[0])
+
+    def _offers(self, pool: str, entry: Entry, request: NextTask) -> bool:
+        """Is this task of a feature still on offer, and does it suit the caller?"""
+        key = entry[1].key
+        if key in self._handed_out:
+            return False
+        if pool not in self._parsed:
+            self._parsed[pool] = parse_pool(pool)
+        return self._suits(self._parsed[pool], request) and (
+            self._firsts is None or self._is_first_in_track(pool, key, self._firsts)
+        )
+
+    def _least_overlap(self, request: NextTask) -> tuple[Shelf, int] | None:
         """The same among the first tasks of each pool that share no modules with work in flight;
         if every one does, the one that shares least, or none where the policy forbids it."""
         view = self._round.modules_in_flight(self._place)
         assert view is not None
-        free: list[tuple[list[tuple[str, Stored]], int]] = []
-        least: tuple[int, list[tuple[str, Stored]], int] | None = None
-        self.overlapping = looked_at = 0
-        for pool in self._pools_for(request):
-            ready = self._pools[pool]
-            for at, (_, stored) in enumerate(ready[:WIDEST]):
-                if looked_at == _MOST_LOOKED_AT:
-                    break
-                looked_at += 1
-                record = self._round.add_found([stored])[0].record
-                if not isinstance(record, TaskRecord):
-                    continue
-                weight = weight_of(view.overlaps(record.task, request.by))
-                if not weight:
-                    free.append((ready, at))
-                    if len(free) == self._spread:
-                        return free[_any_of(len(free))] if self._spread > 1 else free[0]
-                elif least is None or weight < least[0]:
-                    least = weight, ready, at
+        free: list[tuple[Shelf, int]] = []
+        least: tuple[int, Shelf, int] | None = None
+        looked_at: set[Key] = set()
+        self.overlapping = 0
+        for ready, at in self._each_place(request):
+            stored = ready[at][1]
+            if stored.key in looked_at:
+                continue  # the head of a pool that is of a feature, too
+            if len(looked_at) == _MOST_LOOKED_AT:
+                break
+            looked_at.add(stored.key)
+            record = self._round.add_found([stored])[0].record
+            if not isinstance(record, TaskRecord):
+                continue
+            weight = weight_of(view.overlaps(record.task, request.by))
+            if not weight:
+                free.append((ready, at))
+                if len(free) == self._spread:
+                    return free[_any_of(len(free))] if self._spread > 1 else free[0]
+            elif least is None or weight < least[0]:
+                least = weight, ready, at
         if free:
             return free[_any_of(len(free))]
         if least is None or self.policy.overlap is Overlapping.AVOID:
             return None if least is None else (least[1], least[2])
-        self.overlapping = looked_at
+        self.overlapping = len(looked_at)
         return None
 
     def _lacks_inputs(self, loaded: LoadedRecord) -> bool:
@@ -246,7 +351,9 @@ class Offer:
         one load."""
         pools = [ready for ready in self._pools.values() if ready]
         share = -(-self._wanted // max(1, len(pools)))
-        likely = self._round.add_found(stored for ready in pools for _, stored in ready[:share])
+        heads = (stored for ready in pools for _, stored in ready[:share])
+        nearest = self._nearest.found if self._nearest is not None else ()
+        likely = self._round.add_found([*islice(nearest, self._wanted), *heads])
         records = [
             (loaded.key, loaded.record)
             for loaded in (first, *likely)
@@ -261,13 +368,21 @@ class Offer:
         sake."""
         ready, at, entry = self._last
         ready.insert(at, entry)
+        self._handed_out.discard(entry[1].key)
         self._tried_in_vain -= 1
 
     def granted(self, loaded: LoadedRecord) -> None:
-        """The task was granted: its track is no longer free for the next caller of this round."""
+        """The task was granted: its track and its feature are no longer free for the next caller of
+        this round."""
         self._tried_in_vain -= 1
-        if isinstance(loaded.record, TaskRecord) and loaded.record.task.track:
-            self._taken_tracks.add(loaded.record.task.track)
+        record = loaded.record
+        if not isinstance(record, TaskRecord):
+            return
+        if record.task.track:
+            self._taken_tracks.add(record.task.track)
+        feature, claim = record.task.feature, record.claim
+        if feature is not None and claim is not None and self._workers is not None:
+            self._workers.setdefault(feature, set()).add(claim.agent)
 
     def _pools_for(self, request: NextTask) -> list[str]:
         """The pools that suit this caller, the best first."""
@@ -276,7 +391,7 @@ class Offer:
             for pool, ready in self._pools.items()
             if ready and self._suits(self._parsed[pool], request)
         ]
-        # Leaf-first orders all tasks, whatever their tracks.
+        # The other strategies order all tasks, whatever their tracks.
         spreads = self.policy.order is Order.TRACK
         if (
             not spreads

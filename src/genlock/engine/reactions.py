@@ -265,15 +265,17 @@ def find_waiting(
 
 
 def merge_checks(commands: list[Command]) -> list[Command]:
-    """Merges the checks of the same task into one command. Other commands stay, in order."""
+    """Merges the checks of the same record into one command. Other commands stay, in order."""
     if len(commands) < 2:
         return commands
     awaited: dict[Key, dict[str, int]] = {}
+    kinds: dict[Key, type[CheckRelated]] = {}
     resets: set[Key] = set()
     rest: list[Command] = []
     for command in commands:
         if isinstance(command, CheckRelated):
             known = awaited.setdefault(command.key, {})
+            kinds[command.key] = type(command)
             for other, version in command.others:
                 known[other] = max(version, known.get(other, 0))
             if command.reset:
@@ -283,7 +285,7 @@ def merge_checks(commands: list[Command]) -> list[Command]:
     return [
         *rest,
         *(
-            CheckRelated(key, SYSTEM, others=tuple(known.items()), reset=key in resets)
+            kinds[key](key, SYSTEM, others=tuple(known.items()), reset=key in resets)
             for key, known in awaited.items()
         ),
     ]

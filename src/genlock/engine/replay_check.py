@@ -20,6 +20,7 @@ from genlock.core.keys import KINDS, Key, refused_id
 from genlock.core.model import (
     AccessRecord,
     CounterRecord,
+    FeatureRecord,
     KeyRecord,
     ProjectRecord,
     Record,
@@ -144,6 +145,8 @@ def _name_of(record: Record) -> str | None:
         return refused_id(record.task, record.generation, record.session, record.digest)
     if isinstance(record, CounterRecord):
         return record.prefix
+    if isinstance(record, FeatureRecord):
+        return record.name
     if isinstance(record, (AccessRecord, SessionRecord, ProjectRecord, TenantRecord, KeyRecord)):
         return record.id
     return None

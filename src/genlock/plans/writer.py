@@ -16,7 +16,7 @@ from genlock.core.plan import Definition, Plan
 from genlock.core.reasons import Status
 from genlock.safe_text import safe_json
 
-_DERIVED = frozenset({"sequence", "feature", "edge", "depth"})
+_DERIVED = frozenset({"sequence", "edge", "depth"})
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+()-]*(?: [A-Za-z0-9_./+()-]+)*")
 _OTHER_VALUES = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 """What some reader of YAML takes for something else than text."""
@@ -82,6 +82,8 @@ def fields_of(definition: Definition, *, beside_track: bool) -> dict[str, Any]:
     }
     if task.track is not None and (beside_track or task.sequence is not None):
         del fields["track"]
+    if task.feature is not None and task.edge is not None:
+        del fields["feature"]
     if task.parent is not None and _named_by_id(task):
         del fields["parent"]
     if definition.backlog:

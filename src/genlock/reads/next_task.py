@@ -13,7 +13,7 @@ from genlock.core.reasons import ClaimReason
 from genlock.core.results import NextPreview
 from genlock.engine.jobs import NextTask, plain_item
 from genlock.engine.offers import Offer, as_claim, nothing_apart
-from genlock.messages import describe_overlaps
+from genlock.messages import describe_feature, describe_overlaps
 from genlock.reads.reader import Reader, settings_keys
 
 
@@ -47,6 +47,8 @@ def _because(
     task: Task, request: NextTask, offer: Offer, overlaps: tuple[Overlap, ...]
 ) -> Iterator[str]:
     yield f"it is ready, and comes first in the order {offer.policy.order}"
+    if task.feature is not None and (count := offer.feature_count(task.feature)) is not None:
+        yield describe_feature(count.name, count.unfinished, count.finished)
     if task.assigned_to is not None:
         yield f"it is reserved for {task.assigned_to}"
     if task.roles:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
@@ -13,18 +13,22 @@ from genlock.core.history import claim_history
 from genlock.core.index import microseconds
 from genlock.core.keys import REFUSED, SESSION, Key, Scope, tenant_key
 from genlock.core.model import SessionRecord, TaskRecord
-from genlock.core.policy import TenantLimits
+from genlock.core.policy import Order, TenantLimits
 from genlock.core.reasons import ClaimState, Status
 from genlock.core.results import BlockedTask, Lineage, ReadyTask, TaskState
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
 from genlock.core.task.progress import task_progress
 from genlock.core.task.relate import SYSTEM
 from genlock.core.task.view import claimable, holder_of, task_claim, waits_for
+from genlock.engine.features import FeatureList, FeaturesInFlight, NearestFeatures
 from genlock.engine.jobs import plain_item
 from genlock.reads.reader import PAGE, Reader, decoded, settings_keys, task_of
 from genlock.reads.results import accepted_result, refused_of
 from genlock.reads.reviews import review_info
 from genlock.store import MAX_DUE, Query, Stored
+
+Entry = tuple[str, Stored | TaskRecord]
+"""A ready task with its order: as the store has it, or as time has opened it."""
 
 
 def task_state(reader: Reader, key: Key, record: TaskRecord | None = None) -> TaskState:
@@ -157,7 +161,7 @@ def ready_tasks(
     due = {opened.key: opened for opened in _due(reader, scope, snapshot.now)}
     if lost:
         due |= {opened.key: opened for opened in _lost(reader, scope)}
-    entries: list[tuple[str, Stored | TaskRecord]] = [
+    entries: list[Entry] = [
         (order, record) for _, pool, order, record in due.values() if suited(pool)
     ]
     suits: dict[str, bool] = {}
@@ -168,10 +172,53 @@ def ready_tasks(
         if suits[name] and stored.key not in due:
             entries.append((stored.order or "", stored))
     entries.sort(key=lambda entry: entry[0])
+    if settings.policy.order is Order.CLOSEST_TO_DONE:
+        entries = _nearest_first(
+            reader, scope, limit, agent, snapshot.now, entries, due.keys(), suited
+        )
     records = [
         task_of(found) if isinstance(found, Stored) else found for _, found in entries[:limit]
     ]
     return tuple(ReadyTask(record.task, record.state, record.generation) for record in records)
+
+
+def _nearest_first(
+    reader: Reader,
+    scope: Scope,
+    limit: int,
+    agent: str | None,
+    now: datetime,
+    entries: list[Entry],
+    due: Collection[Key],
+    suited: Callable[[Pool], bool],
+) -> list[Entry]:
+    """The tasks of the features nearest to completion, as they are offered, and then the others."""
+    if not any(order.startswith("0") for order, _ in entries):
+        return entries  # none is of a feature
+    workers = FeaturesInFlight(reader.store, scope).agents(now)
+    alone = {agent}
+    nearest = NearestFeatures(FeatureList(reader.store, scope), reader.store.find, scope, limit)
+    opened: dict[str, list[Entry]] = {}
+    for order, found in entries:
+        if isinstance(found, TaskRecord) and found.task.feature is not None:
+            opened.setdefault(found.task.feature, []).append((order, found))
+    first: dict[str, Entry] = {}
+    for name, ready in nearest.each_ready(lambda name: not workers.get(name, alone) <= alone):
+        of_feature = opened.get(name, []) + [
+            (stored.order or "", stored)
+            for stored in ready
+            if stored.key not in due and suited(parse_pool(stored.pool or ""))
+        ]
+        of_feature.sort(key=lambda entry: entry[0])
+        first |= {_id_of(entry): entry for entry in of_feature}
+        if len(first) >= limit:
+            break
+    return [*first.values(), *(entry for entry in entries if _id_of(entry) not in first)]
+
+
+def _id_of(entry: Entry) -> str:
+    found = entry[1]
+    return found.key.id if isinstance(found, Stored) else found.task.id
 
 
 class _Opened(NamedTuple):

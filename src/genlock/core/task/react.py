@@ -9,8 +9,9 @@ from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Reaction
 from genlock.core.index import MET
-from genlock.core.keys import PROMOTION, REFUSED, TASK, Key, promotion_id
+from genlock.core.keys import FEATURE, PROMOTION, REFUSED, TASK, Key, promotion_id
 from genlock.core.model import Actor, TaskRecord
+from genlock.core.policy import Order
 from genlock.core.records.refused_result import REVIEW_REJECTED
 from genlock.core.task.claims import adopted_key
 from genlock.core.task.relate import SYSTEM
@@ -20,8 +21,17 @@ def _hear(key: Key, about: str, version: int, *, reset: bool = False) -> c.Check
     return c.CheckRelated(key, SYSTEM, others=((about, version),), reset=reset)
 
 
+def _count(key: Key, record: TaskRecord, version: int, *, reset: bool = False) -> list[Reaction]:
+    """Its feature counts it again. Only the order closest-to-done asks what is left of features."""
+    feature = record.task.feature
+    if feature is None or record.order is not Order.CLOSEST_TO_DONE:
+        return []
+    of = key.beside(FEATURE, feature)
+    return [Reaction(c.CountTasks(of, SYSTEM, others=((key.id, version),), reset=reset))]
+
+
 def _added(key: Key, record: TaskRecord, event: e.TaskAdded, version: int) -> list[Reaction]:
-    reactions = []
+    reactions = _count(key, record, version)
     task = event.task
     if task.depends_on:
         # The dependencies are checked only now that the task exists and waits: a completion in
@@ -53,7 +63,13 @@ def _finished(
     reactions = [Reaction(c.CheckRelated(key, SYSTEM, ((name, version),)), name)]
     if parent is not None:
         reactions.append(Reaction(_hear(key.beside(TASK, parent), name, version)))
-    return reactions
+    return reactions + _count(key, record, version)
+
+
+def _reordered(
+    key: Key, record: TaskRecord, event: e.TaskReordered, version: int
+) -> list[Reaction]:
+    return _count(key, record, version)
 
 
 def _accepted(
@@ -117,7 +133,7 @@ def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> li
         reactions.append(
             Reaction(_hear(key.beside(TASK, record.task.parent), key.id, version, reset=True))
         )
-    return reactions
+    return reactions + _count(key, record, version, reset=True)
 
 
 def _heard(key: Key, record: TaskRecord, event: e.RelatedChanged, version: int) -> list[Reaction]:
@@ -157,6 +173,7 @@ def _announced(
 REACTIONS: dict[type[e.Occurrence], Callable[[Key, Any, Any, int], list[Reaction]]] = {
     e.TaskAdded: _added,
     e.TaskEdited: _edited,
+    e.TaskReordered: _reordered,
     e.ResultAccepted: _accepted,
     e.ReviewRejected: _rejected,
     e.TaskCancelled: _finished,

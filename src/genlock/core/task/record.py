@@ -7,9 +7,10 @@ from datetime import timedelta
 from genlock.core import commands as c
 from genlock.core.decision import RecordKind
 from genlock.core.events import TaskAdded
-from genlock.core.index import MET, Index, microseconds
+from genlock.core.index import MET, READY_IN, Index, microseconds
 from genlock.core.keys import TASK
 from genlock.core.model import TaskRecord
+from genlock.core.policy import Order
 from genlock.core.reasons import ClaimState, Status
 from genlock.core.routing import order_of, pool_of
 from genlock.core.task import claims, due, observe, operate, progress, relate, review, spawn
@@ -22,9 +23,11 @@ from genlock.core.task.react import REACTIONS
 def index_of_task(record: TaskRecord) -> Index:
     """The index fields of this task."""
     claim, state = record.claim, record.state
-    waits_on = waits_of(record) if record.dependencies else ()
-    session = claim.session if claim is not None and claim.state is ClaimState.ACTIVE else None
     offered = state is Status.PENDING or state is Status.BACKLOG
+    waits_on = waits_of(record) if record.dependencies else ()
+    if offered and record.order is Order.CLOSEST_TO_DONE and record.task.feature is not None:
+        waits_on = (*waits_on, READY_IN + record.task.feature)
+    session = claim.session if claim is not None and claim.state is ClaimState.ACTIVE else None
     return Index(
         state=state,
         pool=pool_of(record) if offered else None,

@@ -282,8 +282,9 @@ ORDER BY r.ord, r.kind, r.name LIMIT :most;
 
 -- name: offered_pools
 -- One look for each pool that there ever was: the records in it are not walked. (Not EXISTS: that might be made a join.)
+-- A pool "~kind" has records of that kind only (KIND_POOL in core/index.py): those of another kind need not be walked.
 SELECT o.id FROM genlock_project AS p STRAIGHT_JOIN genlock_pool AS o ON o.project = p.id
-WHERE p.tenant = :tenant AND p.project = :project
+WHERE p.tenant = :tenant AND p.project = :project AND (o.name NOT LIKE '~%' OR o.name IN ('~', CONCAT('~', :kind)))
     AND (SELECT 1 FROM genlock_record AS r FORCE INDEX (record_ready) WHERE r.project = o.project AND r.pool = o.id LIMIT 1) = 1;
 
 -- name: find_head

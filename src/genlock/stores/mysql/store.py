@@ -126,13 +126,12 @@ class MySQLStore(SqlStore[MySQLConnection, Statement]):
 
     def _heads(self, query: Query) -> Exchange[Sequence[Row]]:
         """First which pools there are, and then one search each, all in one statement."""
-        values = {"tenant": query.tenant, "project": query.project}
+        values = {"tenant": query.tenant, "project": query.project, "kind": query.kind}
         offered: Answer = yield self._queries["offered_pools"].filled(**values)
         if not offered.rows:
             return []
         find = partial(
             self._queries["find_head"].filled,
-            kind=query.kind,
             state=query.state,
             most=query.heads,
             **values,

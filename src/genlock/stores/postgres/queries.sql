@@ -202,6 +202,7 @@ ORDER BY r.ord NULLS FIRST, r.id;
 
 -- name: find_heads
 -- Steps from pool to pool along the index, and takes the first of each: the records in between are never looked at.
+-- A pool "~kind" has records of that kind only (KIND_POOL in core/index.py): those of another kind need not be walked.
 WITH RECURSIVE place AS (
     SELECT id, project FROM genlock.project WHERE tenant = :tenant::text AND project = :project::text
 ), step (project, pool) AS (
@@ -213,7 +214,7 @@ WITH RECURSIVE place AS (
 )
 SELECT p.project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
 FROM place AS p CROSS JOIN step AS s
-JOIN genlock.pool AS pool ON pool.id = s.pool
+JOIN genlock.pool AS pool ON pool.id = s.pool AND (left(pool.name, 1) <> '~' OR pool.name IN ('~', '~' || :kind::text))
 CROSS JOIN LATERAL (
     SELECT * FROM genlock.record AS r
     WHERE r.project = s.project AND r.pool = s.pool AND r.kind = :kind::text AND (:state::text IS NULL OR r.state = :state::text)

@@ -215,6 +215,7 @@ ORDER BY r.ord, r.id LIMIT :limit;
 
 -- name: find_heads
 -- Steps from pool to pool along the index, and takes the first of each: the records in between are never looked at.
+-- A pool "~kind" has records of that kind only (KIND_POOL in core/index.py): those of another kind need not be walked.
 WITH RECURSIVE step (pool) AS (
     SELECT min(pool) FROM record INDEXED BY record_ready WHERE project = :project_id AND pool IS NOT NULL
     UNION ALL
@@ -223,7 +224,7 @@ WITH RECURSIVE step (pool) AS (
 )
 SELECT :project, r.name, r.version, r.digest, r.body, pool.name, r.ord, r.id
 FROM step CROSS JOIN pool CROSS JOIN record AS r
-WHERE pool.id = step.pool AND r.id IN (
+WHERE pool.id = step.pool AND (pool.name NOT GLOB '~*' OR pool.name IN ('~', '~' || :kind)) AND r.id IN (
     SELECT head.id FROM record AS head INDEXED BY record_ready
     WHERE head.project = :project_id AND head.pool = step.pool
         AND head.kind = :kind AND (:state IS NULL OR head.state = :state)

@@ -1,0 +1,229 @@
+"""Features: which of a project's features are nearest to completion, which of their tasks are
+ready, and who works on which. For the order closest-to-done.
+
+The features are listed a page at a time, those with the fewest unfinished tasks first, and their
+tasks are looked up a few features at a time. Neither reading grows with the plan. The list and the
+work in flight only say what comes first: they are kept up with what this lane writes, and read
+again a second later at the latest, for what others have written. The tasks are always as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from genlock.core.codec import decode_record
+from genlock.core.index import READY_IN
+from genlock.core.keys import FEATURE, Scope
+from genlock.core.model import FeatureRecord, Record, TaskRecord
+from genlock.core.reasons import Status
+from genlock.core.records.feature import FEATURES
+from genlock.core.rules import index_of
+from genlock.core.task.view import is_claimed
+from genlock.store import MAX_DUE, Page, Query, Store, Stored
+
+MOST_EMPTY: Final = 64
+"""So many features without a ready task are looked at for one request."""
+_PAGE = 64
+_MOST_LISTED = 1024
+"""The features behind these are not looked at. Their tasks are offered all the same, after those
+of the features before them."""
+_FIRST_LOOK = 4
+_NEXT_LOOKS = 60
+_MOST_FOUND = 512
+_MOST_CLAIMS = 1000
+
+
+class FeatureCount(NamedTuple):
+    """How much of a feature is left."""
+
+    name: str
+    unfinished: int | None
+    """None: more than anyone counts."""
+    finished: int
+
+
+class FeatureList:
+    """The unfinished features of one project, nearest to completion first."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._store = store
+        self._listed: list[tuple[str, str]] = []
+        """The orders and names."""
+        self._known: dict[str, tuple[str, FeatureCount]] = {}
+        """By name: its order and what is left of it."""
+        self._next: Query | None = Query(*scope, kind=FEATURE, pool=FEATURES, limit=_PAGE)
+        self.since = time.monotonic()
+        self.took = 0.0
+        """How many seconds were spent on reading."""
+
+    def names(self) -> Iterator[str]:
+        """The names in order, read as far as the caller goes."""
+        at = 0
+        while True:
+            while at < len(self._listed):
+                yield self._listed[at][1]
+                at += 1
+            if self._next is None or at >= _MOST_LISTED:
+                return
+            self._read_page(self._next)
+
+    def _read_page(self, query: Query) -> None:
+        start = time.monotonic()
+        page = self._store.find(query)
+        self._next = replace(query, after=page.next) if page.next is not None else None
+        for stored in page.records:
+            if stored.key.id not in self._known:  # it was written here since
+                self._add(stored.order or "", decode_record(FEATURE, stored.body))
+        self.took += time.monotonic() - start
+
+    def _add(self, order: str, record: Record) -> None:
+        assert isinstance(record, FeatureRecord)
+        unfinished = None if record.crowded else len(record.unfinished)
+        self._known[record.name] = order, FeatureCount(record.name, unfinished, record.done)
+        insort(self._listed, (order, record.name))
+
+    def note(self, record: Record | None) -> None:
+        """A feature is as this record says."""
+        if not isinstance(record, FeatureRecord):
+            return
+        before = self._known.pop(record.name, None)
+        if before is not None:
+            del self._listed[bisect_left(self._listed, (before[0], record.name))]
+        order = index_of(record).order
+        is_listed = self._next is None or (
+            bool(self._listed) and order is not None and order <= self._listed[-1][0]
+        )
+        if order is not None and is_listed:
+            self._add(order, record)
+
+    def count(self, name: str) -> FeatureCount | None:
+        """What is left of a listed feature."""
+        return self._known[name][1] if name in self._known else None
+
+
+class NearestFeatures:
+    """The ready tasks of the features of one project, nearest to completion first."""
+
+    def __init__(
+        self, features: FeatureList, find: Callable[[Query], Page], scope: Scope, most_ready: int
+    ) -> None:
+        """Of each feature `most_ready` tasks are looked at."""
+        self._features = features
+        self._find = find
+        self._scope = scope
+        self._most_ready = most_ready
+        self._ready: dict[str, list[Stored]] = {}
+
+    def count(self, name: str) -> FeatureCount | None:
+        """What is left of a feature that was looked at."""
+        return self._features.count(name)
+
+    def _ready_of(self, name: str, others: Sequence[str]) -> list[Stored]:
+        """The ready tasks of this feature, the first in its order first. Those of `others`, which
+        are likely to be asked about next, are looked up with it."""
+        if name not in self._ready:
+            names = [name, *(other for other in others if other not in self._ready)]
+            if not self._look_up(names):
+                self._look_up([name])
+        return self._ready[name]
+
+    def _look_up(self, names: Sequence[str]) -> bool:
+        """Finds the ready tasks of these features; False if there are too many of them."""
+        most = self._most_ready if len(names) == 1 else _MOST_FOUND
+        waits_on = tuple(READY_IN + name for name in names)
+        page = self._find(Query(*self._scope, waits_on=waits_on, limit=most))
+        if page.next is not None and len(names) > 1:
+            return False
+        found: dict[str, list[Stored]] = {name: [] for name in names}
+        for stored in page.records:
+            record = decode_record(stored.key.kind, stored.body)
+            if isinstance(record, TaskRecord) and record.task.feature in found:
+                found[record.task.feature].append(stored)
+        for ready in found.values():
+            ready.sort(key=lambda stored: stored.order or "")
+        self._ready.update(found)
+        return True
+
+    @property
+    def found(self) -> Iterator[Stored]:
+        """The ready tasks that were found so far, in order."""
+        return chain.from_iterable(self._ready.values())
+
+    def each_ready(self, skips: Callable[[str], bool]) -> Iterator[tuple[str, list[Stored]]]:
+        """Each feature with its ready tasks, those that `skips` names after the others. It gives up
+        when it has found `MOST_EMPTY` features without a ready task."""
+        passed: list[str] = []
+        empty = 0
+        for names in chain(self._in_groups(skips, passed), _in_pieces(passed)):
+            for at, name in enumerate(names):
+                ready = self._ready_of(name, names[at + 1 :])
+                yield name, ready
+                empty += not ready
+                if empty >= MOST_EMPTY:
+                    return
+
+    def _in_groups(self, skips: Callable[[str], bool], passed: list[str]) -> Iterator[list[str]]:
+        """The names that are not skipped, few at first; the others are added to `passed`."""
+        group: list[str] = []
+        size = _FIRST_LOOK
+        for name in self._features.names():
+            if skips(name):
+                passed.append(name)
+                continue
+            group.append(name)
+            if len(group) == size:
+                yield group
+                group, size = [], _NEXT_LOOKS
+        if group:
+            yield group
+
+
+def _in_pieces(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """What is in the list by the time it is asked for."""
+    for start in range(0, len(names), _NEXT_LOOKS):
+        yield names[start : start + _NEXT_LOOKS]
+
+
+class FeaturesInFlight:
+    """Which agents hold tasks of which feature."""
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self._feature_of: dict[str, str] = {}
+        """By task that is held: its feature."""
+        self._held: dict[str, dict[str, tuple[str, datetime]]] = {}
+        """By feature and task: who holds it, and until when."""
+        # A claim is always due some time, and few other tasks are: to look for the state alone
+        # would go through the plan.
+        begun = Query(*scope, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_CLAIMS)
+        # A task may have been held during its claim.
+        for query in (begun, replace(begun, state=Status.HELD)):
+            for stored in store.find(query).records:
+                self.note(decode_record(stored.key.kind, stored.body))
+
+    def note(self, record: Record | None) -> None:
+        """A task is as this record says."""
+        if not isinstance(record, TaskRecord) or record.task.feature is None:
+            return
+        name, feature = record.task.id, record.task.feature
+        if name in self._feature_of:
+            del self._held[self._feature_of.pop(name)][name]
+        if is_claimed(record):
+            assert record.claim is not None
+            until = record.claim.expires_at + timedelta(seconds=record.claim.grace_seconds)
+            self._feature_of[name] = feature
+            self._held.setdefault(feature, {})[name] = record.claim.agent, until
+
+    def agents(self, now: datetime) -> dict[str, set[str]]:
+        """By feature: the agents that work on it."""
+        return {
+            feature: {agent for agent, until in held.values() if until > now}
+            for feature, held in self._held.items()
+            if held
+        }
