@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from genlock import service_settings as service
+from genlock import work_settings
 from genlock.core.durations import is_duration, read_duration
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.errors import BadArgument
@@ -99,12 +100,16 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "user": check_user,
     "api_key": check_key,
     "lease_seconds": check_lease_seconds,
+    **work_settings.CHECKS,
     **service.CHECKS,
 }
 """Every setting there is."""
 
 DEFAULTS: Final[dict[str, Any]] = (
-    dict.fromkeys(CHECKS) | {"tenant": "default", "project": "default"} | service.DEFAULTS
+    dict.fromkeys(CHECKS)
+    | {"tenant": "default", "project": "default"}
+    | work_settings.DEFAULTS
+    | service.DEFAULTS
 )
 """None: it depends. `url` is the project's own store, `session` the process on whose behalf we run,
 and `agent` goes by the session."""
@@ -119,6 +124,7 @@ PROJECT_MAY_SET: Final = frozenset(
         "tenant",  # which plan the project works on
         "project",
         "lease_seconds",  # how long its tasks take
+        "worktree_base",  # its own branch
         "serve_port",  # names in the project's own documents
         "serve_metrics_prefix",
         "serve_log_level",  # what its log looks like; no log has a secret at any level
@@ -129,10 +135,10 @@ PROJECT_MAY_SET: Final = frozenset(
         "serve_claim_config",
     }
 )
-"""What a project's file may set. All else is the user's: who one is (agent, user, api_key), who is
-let in (serve_host, serve_allow_host, serve_keys, serve_forwarded_allow_ips, serve_sign_in_file),
-and what a caller may take (serve_connections, serve_rate, serve_streams,
-serve_tenant_operations)."""
+"""What a project's file may set. All else is the user's: who one is (agent, user, api_key), what
+runs on the user's machine (on_complete, container), who is let in (serve_host, serve_allow_host,
+serve_keys, serve_forwarded_allow_ips, serve_sign_in_file), and what a caller may take
+(serve_connections, serve_rate, serve_streams, serve_tenant_operations)."""
 
 
 def login_name() -> str | None:

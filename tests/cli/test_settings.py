@@ -65,6 +65,9 @@ def test_show_says_what_counts_and_with_origin_why(project: Path) -> None:
         "user": "vera",
         "api_key": None,
         "lease_seconds": None,
+        "worktree_base": "HEAD",
+        "on_complete": "",
+        "container": "",
     }
     assert run(
         "config", "show", "--origin", cwd=project, env={"GENLOCK_LEASE_SECONDS": "60"}
@@ -120,7 +123,7 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
             "red",
             (
                 "there is no setting 'colour'; there are: url, tenant, project, session, agent, "
-                "user, api_key, lease_seconds, "
+                "user, api_key, lease_seconds, worktree_base, on_complete, container, "
                 "and those of a service, which begin with serve_"
             ),
         ),

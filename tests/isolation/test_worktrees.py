@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from genlock.errors import BadArgument
+from genlock.isolation.branches import branch_of
 from genlock.isolation.worktrees import (
     WorktreeError,
     Worktrees,
     WorkWouldBeLost,
-    branch_of,
     check_copied,
 )
 

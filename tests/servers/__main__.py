@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.servers import chromium, mariadb, ministack, pgbouncer, postgres, redis
+from tests.servers import bubblewrap, chromium, mariadb, ministack, pgbouncer, postgres, redis
 from tests.servers.debian import NotToBeHad
 
 READY: dict[str, Callable[[], str]] = {
@@ -15,6 +15,7 @@ READY: dict[str, Callable[[], str]] = {
     "DynamoDB and S3": ministack.ready,
     "PgBouncer": pgbouncer.ready,
     "Chromium": chromium.ready,
+    "Bubblewrap": bubblewrap.ready,
 }
 """Each says where its server is; `NotToBeHad` if it is nowhere."""
 

@@ -505,7 +505,7 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_worktree_is_kept_with_work_and_removed_when_empty_or_merged(
+def test_a_worktree_goes_when_its_task_is_over_and_stays_with_uncommitted_work(
     repository: Path, tmp_path: Path
 ) -> None:
     url = plan(tmp_path, {"A": "commit", "B": "success", "C": "dirty"})
@@ -519,7 +519,9 @@ def test_a_worktree_is_kept_with_work_and_removed_when_empty_or_merged(
         "C": "failed",
     }
     trees = repository / ".genlock" / "worktrees"
-    assert sorted(path.name for path in trees.iterdir()) == ["A.gen1", "B.gen1", "C.gen1"]
+    assert sorted(path.name for path in trees.iterdir()) == ["B.gen1", "C.gen1"]
+    assert ended["A"]["kept"] == "the branch genlock/A/gen1"
+    assert ended["B"]["kept"].startswith("the branch genlock/B/gen1, with uncommitted changes, in")
     assert ended["A"]["commit"] == git(repository, "rev-parse", "genlock/A/gen1")
     assert ended["C"]["kept"].startswith("the branch genlock/C/gen1, with uncommitted changes, in")
     with genlock.connect(url) as fleet:
@@ -531,11 +533,15 @@ def test_a_worktree_is_kept_with_work_and_removed_when_empty_or_merged(
         )
     assert "on the branch genlock/A/gen1" in (tmp_path / "prompt.A.gen1").read_text()
     git(repository, "merge", "--quiet", "genlock/A/gen1")
-    git(trees / "A.gen1", "clean", "-fdq")
+    git(trees / "B.gen1", "clean", "-fdq")
     with at_work(
         url, tmp_path, *options, "--track", "Z", "--until-done", folder=repository
     ) as work:
-        eventually(lambda: not (trees / "A.gen1").exists(), "the merged worktree's end")
+        eventually(lambda: not (trees / "B.gen1").exists(), "the clean worktree's end")
+        eventually(
+            lambda: git(repository, "branch", "--list", "genlock/*") == "+ genlock/C/gen1",
+            "the merged branch's end",
+        )
     assert (trees / "C.gen1" / "dirty.txt").exists()
 
 
@@ -551,7 +557,7 @@ def test_a_task_can_ask_for_a_worktree(repository: Path, tmp_path: Path) -> None
     url = plan(tmp_path, {"A": "commit"}, isolation="worktree")
     with at_work(url, tmp_path, "--until-done", folder=repository) as work:
         assert work.end() == 0, work.errors()
-    assert git(repository, "branch", "--list", "genlock/*") == "+ genlock/A/gen1"
+    assert git(repository, "branch", "--list", "genlock/*") == "genlock/A/gen1"
 
 
 def test_a_setup_command_that_fails_is_a_failure(repository: Path, tmp_path: Path) -> None:

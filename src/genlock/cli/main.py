@@ -73,6 +73,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "policy": ("policy:policy", "Show and set a project's policy."),
         "roles": ("review:roles", "Import, show and check agent_roles.yml."),
         "guard": ("guard:guard", "Keep stale work out of a git repository."),
+        "worktree": ("worktree:worktree", "Make, list and remove the git worktrees of tasks."),
     },
     "Access": {
         "keys": ("keys:keys", "Create, list, rotate and revoke keys for the service."),

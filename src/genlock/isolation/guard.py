@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from genlock.core.results import PushVerdict
 from genlock.errors import BadArgument, GenlockError, NotAllowed
-from genlock.isolation.worktrees import BRANCHES, generation_of
+from genlock.isolation.branches import BRANCHES, generation_of
 
 HOOKS: Final = ("update", "post-receive")
 MARK: Final = "# Made by genlock guard install."

@@ -4,6 +4,7 @@
     tree = trees.create("A-001", 3, base="main")     # branch genlock/A-001/gen3
     trees.state(tree)                                # uncommitted changes, commits, merged
     trees.remove(tree)                               # refuses to lose work
+    trees.retire(tree)                               # the task is over: its commits keep the branch
 
 A generation never writes where another one has written: a zombie may still be at work there. What a
 worktree was made for is noted in git's own folder for it, so it goes when the worktree goes.
@@ -14,21 +15,18 @@ from __future__ import annotations
 import builtins
 import fcntl
 import os
-import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
 
-from genlock.errors import BadArgument, GenlockError
+from genlock.errors import BadArgument, GenlockError, NotAllowed
+from genlock.isolation.branches import BRANCHES, branch_of, generation_of, plain_id
 
-BRANCHES: Final = "genlock"
-"""Branches are called genlock/<task>/gen<N>."""
-_BRANCH: Final = re.compile(BRANCHES + r"/([^/]+)/gen(0|[1-9][0-9]{0,18})")
 _NOTE: Final = "genlock.json"
 _LOCK: Final = "genlock-worktrees.lock"
 """In the git folder. It is never removed."""
@@ -50,7 +48,7 @@ class WorktreeError(GenlockError):
     """Git could not do it; the message says what git said."""
 
 
-class WorkWouldBeLost(WorktreeError):
+class WorkWouldBeLost(WorktreeError, NotAllowed):
     """The worktree has work that is nowhere else, so it is not removed."""
 
 
@@ -62,9 +60,9 @@ class Worktree(NamedTuple):
     task_id: str
     generation: int
     base: str
-    """What the branch began at and should be merged into: a branch's full name, or a commit."""
+    """What the branch should be merged into: a branch's full name, or a commit."""
     start: str
-    """The commit that it began at."""
+    """The commit of the base at that time."""
 
 
 class WorktreeState(NamedTuple):
@@ -73,7 +71,7 @@ class WorktreeState(NamedTuple):
     uncommitted: tuple[str, ...]
     """Files that were changed or added and not committed; at most 20."""
     commits: int
-    """Commits on its branch since it began."""
+    """Commits on its branch that the base did not have when it began."""
     merged: bool
     """Is every commit in the base, too? True as well if there is none."""
     head: str
@@ -126,20 +124,28 @@ class Worktrees:
         return name if name and name.startswith("refs/") else commit
 
     def create(
-        self, task_id: str, generation: int, *, base: str = "HEAD", copy: Sequence[str] = ()
+        self,
+        task_id: str,
+        generation: int,
+        *,
+        base: str = "HEAD",
+        after: str = "",
+        copy: Sequence[str] = (),
     ) -> Worktree:
-        """A worktree with a branch for this generation. `copy` names files that git does not track
-        and that are needed all the same, such as `.env`."""
+        """A worktree with a branch for this generation, which begins at the base or, if it is not
+        in the base yet, at the commit `after`. `copy` names files that git does not track and that
+        are needed all the same, such as `.env`."""
         base = self.check_base(base)
         start = self._commit(base) or base
+        begin = start if not after or self._is_merged(after, base) else after
         branch = branch_of(task_id, generation)
-        path = self.folder / f"{_plain(task_id)}.gen{generation}"
+        path = self.folder / f"{plain_id(task_id)}.gen{generation}"
         with self._alone():
             self._clear_leftover(branch, path)
             self.folder.mkdir(0o700, parents=True, exist_ok=True)
             _git(
                 self.repository, "worktree", "add", "--quiet", "--no-track",
-                "-b", branch, str(path), start,
+                "-b", branch, str(path), begin,
             )  # fmt: skip
             note = _Note(task_id, generation, base, start)
             self._note_file(path).write_bytes(msgspec.json.encode(note))
@@ -147,6 +153,23 @@ class Worktrees:
         for name in copy:
             self._copy(name, path)
         return tree
+
+    def predecessor(self, task_id: str, generation: int) -> str:
+        """The last commit of the highest generation below this one that has a branch here or in a
+        remote repository, as far as it was fetched; "" if none has. Of a generation that has both,
+        the branch here: its agent worked here."""
+        shown = _git(
+            self.repository, "for-each-ref", "--format=%(objectname) %(refname)",
+            f"refs/heads/{BRANCHES}/{plain_id(task_id)}/",
+            f"refs/remotes/*/{BRANCHES}/{plain_id(task_id)}/*",
+        )  # fmt: skip
+        found: dict[tuple[int, bool], str] = {}
+        for line in (shown or "").splitlines():
+            commit, _, ref = line.partition(" ")
+            owner = generation_of("/".join(ref.rsplit("/", 3)[1:]))
+            if owner is not None and owner[0] == task_id and owner[1] < generation:
+                found[owner[1], ref.startswith("refs/heads/")] = commit
+        return found[max(found)] if found else ""
 
     def list(self) -> list[Worktree]:
         """All that there are, also those of other processes and those at work."""
@@ -174,15 +197,16 @@ class Worktrees:
 
     def state(self, tree: Worktree) -> WorktreeState:
         """What is in it now."""
-        head = _git(tree.path, "rev-parse", "HEAD") or ""
-        commits = int(_git(tree.path, "rev-list", "--count", f"{tree.start}..HEAD") or 0)
+        head = self._inside(tree.path, "rev-parse", "HEAD")
+        commits = int(self._inside(tree.path, "rev-list", "--count", f"{tree.start}..HEAD") or 0)
         merged = commits == 0 or self._is_merged(head, tree.base)
         return WorktreeState(self.uncommitted(tree), commits, merged, head)
 
     def uncommitted(self, tree: Worktree) -> tuple[str, ...]:
         """Files with changes that are in no commit, and files that git does not know and does not
         ignore; at most 20."""
-        shown = _git(tree.path, "status", "--porcelain", "-z", "--untracked-files=normal") or ""
+        words = ("status", "--porcelain", "-z", "--untracked-files=normal")
+        shown = self._inside(tree.path, *words)
         names = [entry[3:] for entry in shown.split("\0") if len(entry) > 3 and entry[2] == " "]
         return tuple(names[:_MOST_NAMES])
 
@@ -190,13 +214,23 @@ class Worktrees:
         """Are there such files?"""
         return bool(self.uncommitted(tree))
 
+    def commits(self, tree: Worktree) -> builtins.list[str]:
+        """The commits that are not in its base, the newest first, each with its subject; at most
+        20."""
+        words = ("log", f"--max-count={_MOST_NAMES}", "--format=%h %s", "HEAD", f"^{tree.base}")
+        return self._inside(tree.path, *words).splitlines()
+
+    def common_folder(self) -> str:
+        """Git's own folder, which all worktrees share."""
+        words = ("rev-parse", "--path-format=absolute", "--git-common-dir")
+        return _git(self.repository, *words) or ".git"
+
     def commit_folders(self, tree: Worktree) -> tuple[str, ...]:
         """The folders of git's to which a commit in the worktree writes: what a sandbox has to let
         it write, besides the worktree. It cannot change another branch there, or git's settings."""
-        words = ("rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir")
-        common, own = (_git(tree.path, *words) or "\n").split("\n")
+        common, own = self.common_folder(), self._own_folder(tree.path)
         names = ("objects", f"refs/heads/{BRANCHES}", f"logs/refs/heads/{BRANCHES}")
-        found = [*(os.path.join(common, name) for name in names), own]
+        found = [*(os.path.join(common, name) for name in names), str(own)]
         return tuple(each for each in found if os.path.isdir(each))
 
     def remove(self, tree: Worktree, *, force: bool = False) -> None:
@@ -205,23 +239,66 @@ class Worktrees:
         with self._alone():
             self._remove(tree, force=force)
 
+    def retire(self, tree: Worktree) -> bool:
+        """Removes the worktree of a task that is over. Its branch goes, too, if all of it is in the
+        base; was the branch kept? Raises WorkWouldBeLost if there are uncommitted changes."""
+        with self._alone():
+            self._refuse_uncommitted(tree)
+            merged = self.state(tree).merged if tree.path.is_dir() else self._is_in_base(tree)
+            self._remove_folder(tree)
+            if merged:
+                self._remove_branch(tree.branch)
+        return not merged
+
+    def remove_merged_branches(
+        self, base: str, may_go: Callable[[str, int], bool]
+    ) -> builtins.list[str]:
+        """Removes branches of generations that have no worktree any more and are in the base;
+        which."""
+        words = ("for-each-ref", "--format=%(refname:lstrip=2)", f"--merged={base}")
+        with self._alone():
+            shown = _git(self.repository, *words, f"refs/heads/{BRANCHES}/") or ""
+            in_use = {tree.branch for tree in self._list()}
+            gone = []
+            for branch in shown.splitlines():
+                owner = generation_of(branch)
+                if owner is not None and branch not in in_use and may_go(*owner):
+                    gone += [branch] if self._remove_branch(branch) else []
+        return gone
+
     def _remove(self, tree: Worktree, *, force: bool = False) -> None:
         if tree.path.is_dir() and not force:
+            self._refuse_uncommitted(tree)
             state = self.state(tree)
-            if state.uncommitted:
-                raise WorkWouldBeLost(
-                    f"{tree.path} has uncommitted changes: {', '.join(state.uncommitted[:5])}"
-                )
             if not state.merged:
+                base = short_name(tree.base)
                 raise WorkWouldBeLost(
-                    f"{tree.branch} has {state.commits} commits that are not in {_short(tree.base)}"
+                    f"{tree.branch} has {state.commits} commits that are not in {base}"
                 )
+        self._remove_folder(tree)
+        self._remove_branch(tree.branch)
+
+    def _refuse_uncommitted(self, tree: Worktree) -> None:
+        uncommitted = self.uncommitted(tree) if tree.path.is_dir() else ()
+        if uncommitted:
+            raise WorkWouldBeLost(
+                f"{tree.path} has uncommitted changes: {', '.join(uncommitted[:5])}"
+            )
+
+    def _remove_folder(self, tree: Worktree) -> None:
         if tree.path.is_dir():
             # Files that git ignores, such as build output, are not work.
             _git(self.repository, "worktree", "remove", "--force", "--force", str(tree.path))
         else:
             _git(self.repository, "worktree", "prune")
-        _git(self.repository, "branch", "--quiet", "-D", tree.branch, check=False)
+
+    def _remove_branch(self, branch: str) -> bool:
+        words = ("branch", "--quiet", "-D", branch)
+        return _git(self.repository, *words, check=False) is not None
+
+    def _is_in_base(self, tree: Worktree) -> bool:
+        commit = self._commit(f"refs/heads/{tree.branch}")
+        return commit is None or self._is_merged(commit, tree.base)
 
     # The rest
 
@@ -229,8 +306,7 @@ class Worktrees:
     def _alone(self) -> Iterator[None]:
         """While one process adds a worktree, git in another one trips over the half of it. So what
         adds, lists or removes them takes turns."""
-        common = _git(self.repository, "rev-parse", "--path-format=absolute", "--git-common-dir")
-        with open(Path(common or ".git") / _LOCK, "wb") as lock:
+        with open(Path(self.common_folder()) / _LOCK, "wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
@@ -250,7 +326,25 @@ class Worktrees:
         return Worktree(path, branch, note.task_id, note.generation, note.base, note.start)
 
     def _note_file(self, path: Path) -> Path:
-        return path / (_git(path, "rev-parse", "--git-path", _NOTE) or _NOTE)
+        return self._own_folder(path) / _NOTE
+
+    def _own_folder(self, path: Path) -> Path:
+        """Git's own folder for the worktree at this path."""
+        for pointer in Path(self.common_folder(), "worktrees").glob("*/gitdir"):
+            with suppress(OSError):
+                if os.fsdecode(pointer.read_bytes()).strip() == str(path / ".git"):
+                    return pointer.parent
+        raise WorktreeError(f"git knows no worktree at {path}")
+
+    def _inside(self, path: Path, *words: str) -> str:
+        """What git answers in this worktree. Where its settings are is not asked of the worktree:
+        what an agent writes there, perhaps in a sandbox, must not become a command of ours."""
+        return _git(
+            path, "-c", "core.fsmonitor=false", *words,
+            GIT_DIR=str(self._own_folder(path)),
+            GIT_COMMON_DIR=self.common_folder(),
+            GIT_WORK_TREE=str(path),
+        ) or ""  # fmt: skip
 
     def _clear_leftover(self, branch: str, path: Path) -> None:
         """A worktree of the same name, if a process was killed while it made one, or the store was
@@ -262,7 +356,7 @@ class Worktrees:
         commit = self._commit(f"refs/heads/{branch}")
         if commit is not None and self._is_merged(commit, "HEAD"):
             _git(self.repository, "worktree", "prune")
-            _git(self.repository, "branch", "--quiet", "-D", branch, check=False)
+            self._remove_branch(branch)
         elif commit is not None:
             raise WorkWouldBeLost(
                 f"there is a branch {branch} already, with commits that are not in HEAD; merge it, "
@@ -287,20 +381,6 @@ class Worktrees:
             raise WorktreeError(f"{source} cannot be copied to {target}: {error}") from None
 
 
-def branch_of(task_id: str, generation: int) -> str:
-    """The branch of this generation."""
-    return f"{BRANCHES}/{_plain(task_id)}/gen{generation}"
-
-
-def generation_of(branch: str) -> tuple[str, int] | None:
-    """The task and generation that a branch belongs to; None if it is no such branch."""
-    found = _BRANCH.fullmatch(branch)
-    if found is None:
-        return None
-    task_id = found[1].replace("%2E", ".").replace("+", ":")
-    return (task_id, int(found[2])) if branch_of(task_id, int(found[2])) == branch else None
-
-
 def check_copied(name: str) -> str:
     """A path within the repository, or BadArgument."""
     parts = Path(name).parts
@@ -309,23 +389,18 @@ def check_copied(name: str) -> str:
     return name
 
 
-def _plain(task_id: str) -> str:
-    """A task's id as part of a branch and as a file's name. Two ids never become the same."""
-    text = task_id.replace(":", "+")
-    return re.sub(r"\A\.|(?<=\.)\.|\.\Z|\.(?=lock\Z)", "%2E", text)
-
-
-def _short(base: str) -> str:
+def short_name(base: str) -> str:
+    """A base as people write it."""
     return base.removeprefix("refs/heads/").removeprefix("refs/")
 
 
-def _git(folder: Path, *words: str, check: bool = True) -> str | None:
-    """What git answers. None if it fails and `check` is not set."""
+def _git(folder: Path, *words: str, check: bool = True, **given: str) -> str | None:
+    """What git answers, with these variables. None if it fails and `check` is not set."""
     env = {name: value for name, value in os.environ.items() if name not in _OF_A_REPOSITORY}
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words],
-            env=env | {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"},
+            env=env | {"LC_ALL": "C.UTF-8", "GIT_TERMINAL_PROMPT": "0"} | given,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             check=False,
@@ -337,4 +412,5 @@ def _git(folder: Path, *words: str, check: bool = True) -> str | None:
     if not check:
         return None
     said = os.fsdecode(done.stderr).strip() or f"exit status {done.returncode}"
-    raise WorktreeError(f"git {' '.join(words[:2])} failed: {said}")
+    named = " ".join(word for word in words if "=" not in word and word != "-c")
+    raise WorktreeError(f"git {' '.join(named.split()[:2])} failed: {said}")

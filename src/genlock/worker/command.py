@@ -60,10 +60,10 @@ class Command(WardedCommand):
                 return ending[0]
         return None
 
-    def launch(self, argv: Sequence[str], env: Mapping[str, str]) -> str:
+    def launch(self, argv: Sequence[str], env: Mapping[str, str], *, folder: str = "") -> str:
         """Starts the command, in our place if we are in the foreground of a terminal; why it could
         not be started, or nothing."""
-        return self.start(argv, env, terminal=_on_terminal())
+        return self.start(argv, env, folder=folder, terminal=_on_terminal())
 
     def wait(self, lost: Callable[[], bool]) -> Ended:
         """Waits for the end. Forwards signals, and ends the command when the claim is `lost`."""

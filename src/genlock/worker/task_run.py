@@ -18,10 +18,12 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from genlock.core.reasons import SubmitReason
 from genlock.core.results import SubmissionResult
 from genlock.errors import GenlockError
 from genlock.private_files import read_regular
 from genlock.worker.command import Command
+from genlock.worker.completion_hook import run_on_complete
 from genlock.worker.grant import Grant, NotGranted, NothingReady, Wanted, granted
 from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
 from genlock.worker.keeper import Keeper
@@ -29,6 +31,7 @@ from genlock.worker.kept_claim import Loss
 from genlock.worker.script import AWAY, run
 from genlock.worker.warded import Ended
 from genlock.worker.work import Work
+from genlock.worker.workspace import Workspace, Workspaces, place_environment
 
 NOTHING_READY: Final = 3
 DENIED: Final = 5
@@ -58,6 +61,12 @@ class Report(Struct, kw_only=True, omit_defaults=True):
     seconds: float | None = None
     result_file: str = ""
     """The result, if it could not be handed in."""
+    commit: str = ""
+    """The last commit that was made in the worktree."""
+    kept: str = ""
+    """Where the work is, if it was kept in a worktree."""
+    on_complete: str = ""
+    """What the command after the acceptance wrote, or why it failed."""
 
 
 class TaskRun:
@@ -69,9 +78,13 @@ class TaskRun:
         open_fleet: Callable[[], Any],
         argv: Sequence[str],
         env: Mapping[str, str],
+        workspaces: Workspaces,
         *,
         conflict_exit_code: int = DENIED,
+        on_complete: str = "",
     ) -> None:
+        self._workspaces = workspaces
+        self._on_complete = on_complete
         self._command = command
         self._open_fleet = open_fleet
         self._argv = argv
@@ -129,22 +142,47 @@ class TaskRun:
         claim = GuardedClaim(self._fleet, keeper, grant, self._command)
         began = time.monotonic()
         try:
+            try:
+                workspace = self._prepare(claim, grant, folder)
+            except (GenlockError, OSError) as error:
+                return self._not_started(claim, grant, str(error))
             env = {**self._env, **environment_of(grant, folder, prompt_of(grant))}
-            error = self._command.launch(self._argv, env)
-            if error:
-                claim.work.release(f"the command could not be started: {error}")
-                return self._report(
-                    grant,
-                    "not_started",
-                    CANNOT_RUN,
-                    detail=f"{self._argv[0]}: {error}",
-                )
+            env |= place_environment(workspace)
+            argv = [*workspace.container, *self._argv]
+            why = self._command.launch(argv, env, folder=workspace.folder)
+            if why:
+                return self._not_started(claim, grant, f"{argv[0]}: {why}")
             ended = self._command.wait(lambda: claim.must_end)
             report = self._hand_in(claim, grant, ended, folder / "result")
             report.seconds = round(time.monotonic() - began, 3)
+            over = report.reason == SubmitReason.ACCEPTED
+            if over:
+                self._complete(report, env)
+            report.kept = report.kept or self._finish(grant, over=over)
             return report
         finally:
             keeper.close()
+
+    def _prepare(self, claim: GuardedClaim, grant: Grant, folder: Path) -> Workspace:
+        generation = grant.claim.generation
+        workspace = self._workspaces.prepare(grant.task, generation, folder)
+        if workspace.branch:
+            claim.work.progress(worktree_path=workspace.folder)
+        return workspace
+
+    def _not_started(self, claim: GuardedClaim, grant: Grant, error: str) -> Report:
+        kept = self._finish(grant)
+        with suppress(*AWAY):
+            claim.work.release(f"the command could not be started: {error}")
+        return self._report(grant, "not_started", CANNOT_RUN, detail=error, kept=kept)
+
+    def _finish(self, grant: Grant, *, over: bool = False) -> str:
+        return self._workspaces.finish(grant.task, grant.claim.generation, over=over)
+
+    def _complete(self, report: Report, env: Mapping[str, str]) -> None:
+        """The task is over. What runs now can change nothing about that."""
+        told = {**env, "GENLOCK_COMMIT": report.commit}
+        report.on_complete = run_on_complete(self._on_complete, told).text
 
     # The end
 
@@ -157,7 +195,8 @@ class TaskRun:
                 return self._report(grant, "accepted", ended.exit_code, ended, reason="ACCEPTED")
             if ended.code != 0 or self._command.interrupted:
                 return self._release(claim.work, grant, ended)
-            answer = claim.work.submit(read_result(file, ended))
+            commit = self._workspaces.commit_of(grant.task, grant.claim.generation)
+            answer = claim.work.submit(read_result(file, ended), ref=commit)
         except GenlockError as error:  # whatever it is, the result is not to be lost
             return self._report(
                 grant,
@@ -167,7 +206,9 @@ class TaskRun:
                 detail=str(error),
                 result_file=save_file(file),
             )
-        return self._submission(grant, ended, answer)
+        report = self._submission(grant, ended, answer)
+        report.commit = commit
+        return report
 
     def _submission(self, grant: Grant, ended: Ended, answer: SubmissionResult) -> Report:
         return self._report(
@@ -181,12 +222,14 @@ class TaskRun:
         )
 
     def _release(self, work: Work, grant: Grant, ended: Ended) -> Report:
+        kept = self._finish(grant)
+        left = f"; work left in {kept}" if kept else ""
         if self._command.interrupted:
-            work.release("interrupted by a signal")
-            return self._report(grant, "interrupted", ended.exit_code, ended)
+            work.release(f"interrupted by a signal{left}")
+            return self._report(grant, "interrupted", ended.exit_code, ended, kept=kept)
         how = ended.told
-        work.release(how, error=True)
-        return self._report(grant, "failed", ended.exit_code, ended, detail=how)
+        work.release(how + left, error=True)
+        return self._report(grant, "failed", ended.exit_code, ended, detail=how, kept=kept)
 
     def _after_loss(self, claim: GuardedClaim, grant: Grant, ended: Ended, file: Path) -> Report:
         report = self._report(

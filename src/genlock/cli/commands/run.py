@@ -14,6 +14,13 @@ from genlock.cli import exit_codes
 from genlock.cli.app import App, verb
 from genlock.cli.inputs import SECONDS, WithCommand, command_after_dashes, lease_of
 from genlock.cli.render.text import tell
+from genlock.cli.workspace_options import (
+    base_option,
+    copy_option,
+    on_complete_option,
+    workspaces,
+    worktree_option,
+)
 from genlock.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -58,6 +65,10 @@ if TYPE_CHECKING:
     metavar="ROLE",
     help="The role you work in; default: $GENLOCK_ROLE.",
 )
+@worktree_option
+@base_option
+@copy_option
+@on_complete_option
 @click.option("--status-file", metavar="PATH", help="Write here, as JSON, what became of the task.")
 @click.option(
     "--conflict-exit-code",
@@ -76,6 +87,10 @@ def run(
     lease: float | None,
     patience: float,
     role: str,
+    worktree: bool,
+    base: str | None,
+    copied: tuple[str, ...],
+    on_complete: str | None,
     status_file: str | None,
     conflict_exit_code: int,
 ) -> None:
@@ -89,6 +104,9 @@ def run(
     agent is granted the task. COMMAND finds the task in GENLOCK_TASK, GENLOCK_GENERATION,
     GENLOCK_SESSION, GENLOCK_AGENT, GENLOCK_PROMPT_FILE and GENLOCK_WORKTREE.
 
+    A task with `isolation: worktree` gets a git worktree of its own, in which COMMAND runs. When
+    the task is over the worktree is removed; with uncommitted work in it, it is kept and named.
+
     The exit code is COMMAND's own, or: 3 nothing is ready, 5 denied (COMMAND was not started), 120
     the claim was lost, 121 the result was refused and kept, 122 no coordinator was reached.
     """
@@ -97,9 +115,12 @@ def run(
         raise BadArgument("which command? It stands after --: genlock run --next -- make test")
     if task is not None and (next_task or tracks):
         raise BadArgument("name a task, or take the next one with --next and --track, not both")
+    from genlock.work_settings import check_on_complete
     from genlock.worker.command import Command
     from genlock.worker.task_run import TaskRun
 
+    places = workspaces(app, always=worktree, base=base, copied=copied)
+    hook = app.setting("on_complete") if on_complete is None else check_on_complete(on_complete)
     command = Command()  # forks: nothing before this may start a thread
     try:
         wanted = _wanted(app, command.warden, argv, task, wait, tracks, lease_of(app, lease))
@@ -109,6 +130,8 @@ def run(
             lambda: app.fleet,
             argv,
             _environment(app),
+            places,
+            on_complete=hook,
             conflict_exit_code=conflict_exit_code,
         )
         report = task_run.run(wanted)
@@ -147,6 +170,10 @@ def _environment(app: App) -> dict[str, str]:
 def _tell(app: App, report: Report, status_file: str | None) -> None:
     if status_file is not None:
         _write(Path(status_file), report)
+    if report.on_complete:
+        app.answers.say(f"genlock: on_complete: {report.on_complete}")
+    if report.kept:
+        app.answers.say(f"genlock: {report.task_id}: kept {report.kept}")
     if report.outcome in ("accepted", "failed", "interrupted") and not report.detail:
         return
     where = f"{report.task_id}: " if report.task_id else ""

@@ -8,8 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,6 +16,15 @@ import click
 from genlock.cli import exit_codes
 from genlock.cli.app import App, verb
 from genlock.cli.inputs import SECONDS, lease_of, read_text
+from genlock.cli.workspace_options import (
+    base_option,
+    copy_option,
+    on_complete_option,
+    states_of,
+    workspaces,
+    worktree_option,
+    worktrees_here,
+)
 from genlock.core.durations import read_duration
 from genlock.errors import BadArgument, GenlockError
 from genlock.worker.agents.catalog import CLIENTS, OTHER, AgentClient
@@ -57,18 +65,11 @@ _OPTIONS: Final = (
     click.option(
         "--instructions", metavar="PATH", help="A text that is added to the prompt of every task."
     ),
-    click.option(
-        "--worktree", is_flag=True,
-        help="Give each task a git worktree of its own, on the branch genlock/<task>/gen<N>.",
-    ),
-    click.option(
-        "--base", metavar="BRANCH", help="Where worktrees begin; default: the present branch."
-    ),
+    worktree_option,
+    base_option,
     click.option("--setup", metavar="COMMAND", help="Prepare each worktree with this command."),
-    click.option(
-        "--copy", "copied", multiple=True, metavar="PATH",
-        help="A file that git ignores and each worktree needs, such as .env; may be repeated.",
-    ),
+    copy_option,
+    on_complete_option,
     click.option(
         "--track", "tracks", multiple=True, metavar="TRACK",
         help="Only this track; may be given several times.",
@@ -140,13 +141,18 @@ def work(app: App, **options: Any) -> None:
     _check(options, template)
     from genlock.worker.nursery import Nursery
 
-    workspaces = _workspaces(app, options)
+    places = workspaces(
+        app, always=options["worktree"], base=options["base"], copied=options["copied"]
+    )
     nursery = Nursery(options["count"])  # forks: nothing before this may start a thread
     try:
         settings = _settings(app, options, client)
         _ = app.fleet  # a store that is not there is said before anything is made
-        job = _job(app, options, client, template, workspaces)
-        app.leave(_Fleet(app, nursery, job, settings).run())
+        job = _job(app, options, client, template, places)
+        fleet = _Fleet(app, nursery, job, settings)
+        if options["worktree"]:
+            _prune(app)
+        app.leave(fleet.run())
     finally:
         nursery.close()
 
@@ -193,32 +199,16 @@ def _check(options: dict[str, Any], template: Template) -> None:
         raise BadArgument(f"{program} is not installed, or not on your PATH")
 
 
-def _workspaces(app: App, options: dict[str, Any]) -> TaskWorkspaces:
-    from genlock.isolation.workspaces import TaskWorkspaces
-    from genlock.isolation.worktrees import Worktrees, check_copied
-
-    here = Path.cwd()
-    folder = app.project_folder / "worktrees"
-    trees = cache(lambda: Worktrees.around(here, folder))
-    base = options["base"] or "HEAD"
-    for name in options["copied"]:
-        check_copied(name)
-    if options["worktree"]:
-        trees().check_base(base)
-    return TaskWorkspaces(
-        here, trees, always=options["worktree"], base=base, copy=options["copied"]
-    )
-
-
 def _job(
     app: App,
     options: dict[str, Any],
     client: AgentClient,
     template: Template,
-    workspaces: TaskWorkspaces,
+    places: TaskWorkspaces,
 ) -> Job:
     from genlock.private_files import make_private_folder
     from genlock.project_folder import make_folder
+    from genlock.work_settings import check_on_complete
     from genlock.worker.agents.agent_run import Job, Limits
 
     make_folder(app.project_folder)
@@ -231,16 +221,20 @@ def _job(
         linger=read_duration(options["linger"], "--linger"),
         max_turns=options["max_turns"],
     )
-    text = options["instructions"]
+    text, on_complete = options["instructions"], options["on_complete"]
+    if on_complete is None:
+        on_complete = app.setting("on_complete")
+    check_on_complete(on_complete)
     return Job(
         client,
         template,
         limits,
-        workspaces,
+        places,
         logs,
         {**os.environ, "GENLOCK_URL": app.url},
         instructions="" if text is None else read_text(text, "--instructions"),
         setup=options["setup"] or "",
+        on_complete=on_complete,
     )
 
 
@@ -267,6 +261,14 @@ def _settings(app: App, options: dict[str, Any], client: AgentClient) -> PoolSet
     )
 
 
+def _prune(app: App) -> None:
+    """Worktrees that an earlier fleet kept, and that are of no use any more."""
+    from genlock.isolation.survey import prune
+
+    with suppress(GenlockError):  # then they stay
+        prune(worktrees_here(app), lambda tasks: states_of(app, tasks))
+
+
 class _Fleet:
     """The pool, as this process runs and shows it."""
 
@@ -277,12 +279,10 @@ class _Fleet:
         self._app = app
         self._viewer = viewer(app.answers, settings.agents)
         self._pool: AgentPool = AgentPool(app.fleet, nursery, job, settings, self._viewer.tell)
-        self._job = job
         self._interrupts = 0
 
     def run(self) -> int:
         """Until it ends; the exit code."""
-        self._remove_merged()
         pool, before = self._pool, {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             before[number] = signal.signal(number, self._hear)
@@ -313,18 +313,3 @@ class _Fleet:
             self._pool.stop("signal")
         if self._interrupts > 1:
             self._pool.end(at_once=self._interrupts > 2)
-
-    def _remove_merged(self) -> None:
-        """Worktrees that an earlier fleet kept, and that were merged since."""
-        from genlock.isolation.workspaces import TaskWorkspaces
-
-        workspaces = self._job.workspaces
-        assert isinstance(workspaces, TaskWorkspaces)
-        workspaces.remove_merged(self._is_finished)
-
-    def _is_finished(self, task_id: str, generation: int) -> bool:
-        try:
-            state = self._app.fleet.get_task_state(task_id=task_id)
-        except GenlockError:
-            return False
-        return state.state == "COMPLETED" and state.generation == generation

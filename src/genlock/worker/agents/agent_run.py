@@ -15,11 +15,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from genlock.core.model import Task
+from genlock.core.reasons import SubmitReason
 from genlock.errors import GenlockError, ResultTooLarge
 from genlock.private_files import FILE_MODE
 from genlock.worker.agents.catalog import INHERITED, AgentClient
@@ -29,15 +29,17 @@ from genlock.worker.agents.output import AgentOutput
 from genlock.worker.agents.template import Template
 from genlock.worker.agents.transcript import Transcript
 from genlock.worker.block import given_back
+from genlock.worker.completion_hook import run_on_complete
 from genlock.worker.grant import Grant
 from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
 from genlock.worker.keeper import Keeper
-from genlock.worker.kept_claim import Loss
+from genlock.worker.kept_claim import ClaimLost, Loss
 from genlock.worker.nursery import Nursery, Streams
 from genlock.worker.script import AWAY, run
 from genlock.worker.task_run import read_result, refusal_text, save_file
 from genlock.worker.warded import Ended, WardedCommand
 from genlock.worker.warden import GRACE_SECONDS
+from genlock.worker.workspace import Workspace, Workspaces, place_environment
 
 _TICK_SECONDS: Final = 0.5
 _STRAGGLER_SECONDS: Final = 2.0
@@ -72,32 +74,6 @@ class Limits(NamedTuple):
     max_turns: int | None = None
 
 
-class Workspace(NamedTuple):
-    """Where an agent works."""
-
-    folder: str
-    branch: str = ""
-    """Empty: the folder is not the agent's alone."""
-    git_folders: tuple[str, ...] = ()
-    """Where a commit writes, besides the folder."""
-
-
-class Workspaces(Protocol):
-    """Gives each generation its place."""
-
-    def isolates(self, task: Task) -> bool:
-        """Is the task's place its own?"""
-
-    def prepare(self, task: Task, generation: int) -> Workspace:
-        """Makes it."""
-
-    def commit_of(self, task: Task, generation: int) -> str:
-        """The last commit that was made there, if one was."""
-
-    def finish(self, task: Task, generation: int) -> str:
-        """Removes it if nothing is lost by that; else says where the work is."""
-
-
 class Job(NamedTuple):
     """What all agents of a pool have in common."""
 
@@ -110,6 +86,8 @@ class Job(NamedTuple):
     instructions: str = ""
     setup: str = ""
     """A command for a shell that prepares a workspace."""
+    on_complete: str = ""
+    """A command that runs after each acceptance."""
 
 
 class Report(Struct, kw_only=True, omit_defaults=True):
@@ -129,6 +107,8 @@ class Report(Struct, kw_only=True, omit_defaults=True):
     kept: str = ""
     """Where the work is, if it was kept in a worktree."""
     commit: str = ""
+    on_complete: str = ""
+    """What the command after the acceptance wrote, or why it failed."""
     result_file: str = ""
     """The result, if it could not be handed in."""
     resets_at: float | None = None
@@ -212,8 +192,12 @@ class AgentRun:
 
     def _work(self, may_start: Callable[[], bool]) -> Report:
         try:
-            workspace = self.job.workspaces.prepare(self._task, self.generation)
+            workspace = self.job.workspaces.prepare(self._task, self.generation, self._folder)
             argv, env = self._command_line(workspace)
+            self._env = env
+            if workspace.branch:
+                with suppress(ClaimLost):  # it is looked at below
+                    self.claim.work.progress(worktree_path=workspace.folder)
         except (GenlockError, OSError) as error:
             return self._not_started(str(error))
         if not may_start() or self._wanted_stop is not None or self.claim.must_end:
@@ -239,7 +223,7 @@ class AgentRun:
         prompt = self._prompt(workspace)
         env = {name: value for name, value in self.job.env.items() if name not in INHERITED}
         env |= environment_of(self.grant, self._folder, prompt)
-        env["GENLOCK_WORKTREE"] = workspace.folder
+        env |= {"GENLOCK_WORKTREE": workspace.folder} | place_environment(workspace)
         turns, cost = self.job.limits.max_turns, self._budget
         values = {
             "prompt": prompt,
@@ -258,7 +242,7 @@ class AgentRun:
         argv = self.job.template.fill(values)
         if self.job.setup:
             argv = ["sh", "-c", _WITH_SETUP, "sh", self.job.setup, *argv]
-        return argv, env
+        return [*workspace.container, *argv], env
 
     def _prompt(self, workspace: Workspace) -> str:
         parts = [prompt_of(self.grant).rstrip()]
@@ -329,7 +313,7 @@ class AgentRun:
                 detail = "the agent has submitted it itself"
                 if self._has_result and self._differs(ended):
                     detail += f", and something else to the file: {save_file(self._result)}"
-                return self._report(Outcome.ACCEPTED, detail)
+                return self._accepted(detail)
             verdict = judge(
                 self.job.client, self.seen, ended, self._stopped, has_result=self._has_result
             )
@@ -376,12 +360,25 @@ class AgentRun:
         except ResultTooLarge:
             data["result"] = {"truncated": True, "log": str(self._log.path)}
             answer = self.claim.work.submit(data, ref=ref)
-        if answer.accepted:
+        if answer.reason is SubmitReason.ACCEPTED:
+            return self._accepted(commit=ref)
+        if answer.accepted:  # and waits for a review
             return self._report(Outcome.ACCEPTED, commit=ref)
         if not self.claim.work.finished:
             self.claim.work.release(refusal_text(self.grant, answer))
         report = self._report(Outcome.REFUSED, refusal_text(self.grant, answer), commit=ref)
         report.refused_id = answer.refused_id
+        return report
+
+    def _accepted(self, detail: str = "", *, commit: str = "") -> Report:
+        """The task is over. What runs now can change nothing about that."""
+        commit = commit or self.job.workspaces.commit_of(self._task, self.generation)
+        env = self._env | {"GENLOCK_COMMIT": commit}
+        hooked = run_on_complete(self.job.on_complete, env)
+        if self.job.on_complete:
+            self._log.note("on_complete", ok=hooked.ok, text=hooked.text)
+        report = self._report(Outcome.ACCEPTED, detail, commit=commit, over=True)
+        report.on_complete = hooked.text
         return report
 
     def _release(self, ended: Ended, verdict: Verdict) -> Report:
@@ -423,8 +420,10 @@ class AgentRun:
             self.claim.work.release("the agent was not started")
         return report
 
-    def _report(self, outcome: Outcome, detail: str = "", *, commit: str = "") -> Report:
-        kept = self.job.workspaces.finish(self._task, self.generation)
+    def _report(
+        self, outcome: Outcome, detail: str = "", *, commit: str = "", over: bool = False
+    ) -> Report:
+        kept = self.job.workspaces.finish(self._task, self.generation, over=over)
         return Report(
             outcome=outcome,
             agent=self.grant.claim.agent_id,
