@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 import genlock
 from genlock import Coordinator
+from genlock.worker.agents.agent_pool import AgentPool, PoolSettings
 from tests.cli.console import COMMAND, run
 from tests.cli.terminal import Terminal
 from tests.eventually import eventually
@@ -543,6 +545,28 @@ def test_a_worktree_goes_when_its_task_is_over_and_stays_with_uncommitted_work(
             "the merged branch's end",
         )
     assert (trees / "C.gen1" / "dirty.txt").exists()
+
+
+def test_a_turn_that_is_given_back_is_taken_by_another_agent_before_the_fleet_stops() -> None:
+    """One of two slots has the last turn and may find nothing: until it is granted a task, the
+    other one waits for the turn."""
+    told: list[str] = []
+    with genlock.connect("memory://", session_id="s", agent_id="a") as fleet:
+        settings = PoolSettings(("s1", "s2"), ("a1", "a2"), max_tasks=1)
+        unused: Any = None
+        pool = AgentPool(fleet, unused, unused, settings, lambda name, _: told.append(name))
+        assert pool._take_turn(0)
+        with ThreadPoolExecutor(1) as other:
+            waiting = other.submit(pool._take_turn, 1)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.2)
+            pool._give_turn_back(0)
+            assert waiting.result(timeout=20)
+        pool._asking.clear()  # it is granted a task
+        assert not pool._take_turn(0)
+    assert told == ["stopping"]
+    assert pool.ending is not None
+    assert pool.ending.reason == "max_tasks"
 
 
 def test_an_empty_worktree_is_removed(repository: Path, tmp_path: Path) -> None:

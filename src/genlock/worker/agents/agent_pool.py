@@ -37,6 +37,7 @@ AFTER_FAILURE: Final = Backoff(0.5, 30.0, jitter=0.5)
 _LONGEST_PAUSE: Final = 8 * 24 * 3600.0
 """Nobody knows of a limit that lasts longer: a later time is a misunderstanding."""
 _REPORT_SECONDS: Final = 20.0
+_TURN_SECONDS: Final = 0.1
 _SEEN_READY: Final = 200
 _FAILURES: Final = (Outcome.FAILED, Outcome.HUNG, Outcome.CUT_OFF)
 
@@ -91,6 +92,8 @@ class AgentPool:
         """What a slot that found nothing saw of the plan."""
         self._away_until = 0.0
         self._left = settings.max_tasks
+        self._asking: set[int] = set()
+        """The slots that have a turn and no task yet: they may give it back."""
         self._reached = False
         self._failures = 0
         self._limits = 0
@@ -160,7 +163,7 @@ class AgentPool:
 
     def _work(self, slot: int) -> None:
         failures = 0
-        while self._take_turn():
+        while self._take_turn(slot):
             try:
                 report = self._do_one(slot)
             except AWAY as error:
@@ -180,25 +183,32 @@ class AgentPool:
                     continue_after = AFTER_FAILURE.pause(failures) if failures else 0.0
                     self._stopped.wait(continue_after)
                     continue
-            self._give_turn_back()
+            self._give_turn_back(slot)
             if failures:
                 self._stopped.wait(AFTER_FAILURE.pause(failures))
 
-    def _take_turn(self) -> bool:
+    def _take_turn(self, slot: int) -> bool:
         """May another task be taken, now that no limit holds? If so, it counts."""
-        while not self._stopped.is_set() and (left := self.paused_until - time.time()) > 0:
-            self._stopped.wait(min(left, 1.0))
-        with self._lock:
-            none_left = self._left == 0
-            takes = not none_left and not self._stopped.is_set()
-            if takes and self._left is not None:
-                self._left -= 1
-        if none_left:
-            self.stop("max_tasks")  # not under the lock: whoever listens may have one, too
-        return takes
+        while not self._stopped.is_set():
+            if (left := self.paused_until - time.time()) > 0:
+                self._stopped.wait(min(left, 1.0))
+                continue
+            with self._lock:
+                if self._left != 0:
+                    self._asking.add(slot)
+                    if self._left is not None:
+                        self._left -= 1
+                    return True
+                all_taken = not self._asking
+            if all_taken:
+                self.stop("max_tasks")  # not under the lock: whoever listens may have one, too
+            else:
+                self._stopped.wait(_TURN_SECONDS)
+        return False
 
-    def _give_turn_back(self) -> None:
+    def _give_turn_back(self, slot: int | None = None) -> None:
         with self._lock:
+            self._asking -= {slot}
             if self._left is not None:
                 self._left += 1
 
@@ -280,6 +290,7 @@ class AgentPool:
         with self._lock:
             agent.grant = grant
             self._running[slot] = agent
+            self._asking.discard(slot)
         try:
             report = agent.run(grant, self._wait_for_start)
         finally:
