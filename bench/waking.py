@@ -90,6 +90,7 @@ def lease_runs_out(path: Path) -> list[float]:
                 task_id=task, agent_id="a", session_id="lost", lease_duration_seconds=1
             )
             assert held.claim is not None
+            assert held.claim.expires_at is not None
             woken: list[float] = []
             _wait_for_one(fleet, woken, [])
             delays.append(woken[0] - held.claim.expires_at.timestamp())

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from genlock.core.model import NO_LEASE
 from genlock.core.results import (
     ClaimResult,
     Explanation,
@@ -205,9 +206,13 @@ def holder(who: Holder, now: datetime | None = None) -> str:
     named = who.agent if who.agent == who.session else f"{who.agent} (session {who.session})"
     alive = "" if who.looks_alive else ", looks lost"
     if now is None:
-        return f"{named}, lease until {utc(who.expires_at)}{alive}"
-    since, until = from_now(who.claimed_at, now), from_now(who.expires_at, now)
-    return f"{named}, claimed {since}, lease ends {until}{alive}"
+        return f"{named}, {_lease(who.expires_at)}{alive}"
+    ends = NO_LEASE if who.expires_at is None else f"lease ends {from_now(who.expires_at, now)}"
+    return f"{named}, claimed {from_now(who.claimed_at, now)}, {ends}{alive}"
+
+
+def _lease(expires_at: datetime | None) -> str:
+    return NO_LEASE if expires_at is None else f"lease until {utc(expires_at)}"
 
 
 def _claim(result: ClaimResult, context: Context) -> Message:
@@ -570,6 +575,10 @@ def typed(words: Iterable[str]) -> str:
 # Holders, and what needs a person
 
 
+def _end(claim: Claim) -> str:
+    return "" if claim.expires_at is None else utc(claim.expires_at)
+
+
 def describe_holder(
     health: HolderHealth,
     claim: Claim,
@@ -585,10 +594,10 @@ def describe_holder(
             expected = span(claim.lease_seconds * 0.4)
             return f"no renewal since {utc(claim.renewed_at)}; one is due every {expected}"
         case "OVERDUE" if stepped:
-            return f"its lease ends at {utc(claim.expires_at)}, too far ahead: the clock stepped"
+            return f"its lease ends at {_end(claim)}, too far ahead: the clock stepped"
         case "OVERDUE":
             what = "a person decides" if for_person else "the next claim takes the task over"
-            return f"its lease ended at {utc(claim.expires_at)}; {what}"
+            return f"its lease ended at {_end(claim)}; {what}"
         case "SILENT":
             since = utc(heard or claim.renewed_at)
             return f"session {claim.session} has not been heard of since {since}"

@@ -18,6 +18,7 @@ from typing import BinaryIO, Generic, NamedTuple, Protocol, TypeVar, cast
 import msgspec
 from msgspec import Struct
 
+from genlock.core.index import NEVER_DUE
 from genlock.core.index import Index as Index
 from genlock.core.keys import Key as Key
 from genlock.core.observation import Observation as Observation
@@ -27,7 +28,7 @@ from genlock.errors import GenlockError
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_DUE = 2**62
+MAX_DUE = NEVER_DUE
 """Deferred than any instant: `find(due_before=MAX_DUE, limit=1)` is the next thing that falls
 due."""
 

@@ -103,6 +103,8 @@ def test_after_a_tool_the_leases_are_renewed(project: Path, opened: Coordinator)
     eventually(lambda: time.time() > old, "a tenth of the lease to pass")
     assert hook(project, "PostToolUse").code == 0
     (after,) = opened.get_active_claims_for_session(session_id=SESSION)
+    assert after.expires_at is not None
+    assert before.expires_at is not None
     assert after.expires_at > before.expires_at
 
 

@@ -49,6 +49,9 @@ def test_every_key_of_the_policy_is_shown_with_its_default(call: Call) -> None:
         "overlap": "off",
         "four_eyes": False,
         "worktree_start": "base",
+        "products": None,
+        "draft_retention_days": 7.0,
+        "agents": "fleet",
     }
     assert (found["tracks"]["A"], "max_concurrent_claims" in found["limits"]) == (
         "Core Architecture",
@@ -103,13 +106,13 @@ WRONG = [
     (
         ["set", "ordr=track"],
         (
-            r"there is no policy 'ordr'; did you mean order\? There are: agents_on_track, .*order, "
+            r"there is no policy 'ordr'; did you mean order\? There are: agents, agents_on_track, .*order, "
             ".*stale_threshold_seconds, track_order, tracks"
         ),
     ),
     (
         ["set", "grace=5"],
-        r"there is no policy 'grace'; did you mean grace_seconds\? There are: agents_on_track, ",
+        r"there is no policy 'grace'; did you mean grace_seconds\? There are: agents, agents_on_track, ",
     ),
     (
         ["set", "order=random"],
@@ -183,5 +186,8 @@ def test_on_a_terminal_the_policy_is_a_table_that_says_what_each_key_takes(tmp_p
             "overlap                   off     off       one of off, warn, avoid, forbid",
             "four_eyes                 false   false     true or false",
             "worktree_start            base    base      one of base, predecessor",
+            "products                  none    none      a text or none",
+            "draft_retention_days      7       7         a number",
+            "agents                    fleet   fleet     one of fleet, single",
         ],
     )

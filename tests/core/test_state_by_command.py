@@ -37,7 +37,7 @@ from genlock.core.model import (
     TaskRecord,
     TenantRecord,
 )
-from genlock.core.policy import Expired, Order, Policy, TenantLimits
+from genlock.core.policy import Agents, Expired, Order, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, ReleaseReason, SpawnMode, Status
 from genlock.core.records.refused_result import REVIEW_REJECTED
 from genlock.errors import GenlockError
@@ -145,6 +145,13 @@ def _used_up() -> World:
 @state("PENDING, for architects")
 def _for_architects() -> World:
     world = begun()
+    world.add("T", roles=("architect",))
+    return world
+
+
+@state("PENDING, for architects, one agent works alone")
+def _for_architects_alone() -> World:
+    world = begun(policy=Policy(agents=Agents.SINGLE))
     world.add("T", roles=("architect",))
     return world
 
@@ -314,6 +321,67 @@ def _inputs_changed() -> World:
     return world
 
 
+def alone(**settings: Any) -> World:
+    """One agent works alone: alice's claim has no lease, and ten days pass."""
+    world = claimed(policy=Policy(agents=Agents.SINGLE, **settings))
+    world.pass_time(10 * 86400)
+    return world
+
+
+@state("IN_PROGRESS, without a lease")
+def _alone() -> World:
+    return alone()
+
+
+@state("IN_PROGRESS, without a lease, the clock has stepped back")
+def _alone_stepped() -> World:
+    world = alone()
+    world.pass_time(-20 * 86400)
+    return world
+
+
+@state("IN_PROGRESS, without a lease, the session has ended")
+def _alone_ended() -> World:
+    world = alone()
+    world.ask(c.EndSession(key_of("s1", keys.SESSION), HOLDER))
+    return world
+
+
+@state("IN_PROGRESS, without a lease, the process is gone")
+def _alone_gone() -> World:
+    world = alone()
+    world.gone.add("s1")
+    return world
+
+
+@state("IN_PROGRESS, without a lease, the session has ended, a person decides")
+def _alone_ended_human() -> World:
+    world = alone(expired=Expired.HUMAN)
+    world.ask(c.EndSession(key_of("s1", keys.SESSION), HOLDER))
+    return world
+
+
+@state("IN_PROGRESS, without a lease, a fleet since")
+def _alone_no_more() -> World:
+    world = alone()
+    world.policy = Policy()
+    return world
+
+
+@state("IN_PROGRESS, with a lease, one agent works alone since")
+def _alone_since() -> World:
+    world = claimed()
+    world.policy = Policy(agents=Agents.SINGLE)
+    return world
+
+
+@state("IN_PROGRESS, the lease is over, one agent works alone since")
+def _alone_since_overdue() -> World:
+    world = _alone_since()
+    world.pass_time(60)
+    return world
+
+
 @state("IN_PROGRESS, a person must look at the result")
 def _human_required() -> World:
     world = begun()
@@ -414,6 +482,13 @@ def _held() -> World:
 @state("HELD, with a live claim")
 def _held_live() -> World:
     world = claimed()
+    world.ask(c.HoldTask(T))
+    return world
+
+
+@state("HELD, with a claim without a lease")
+def _held_alone() -> World:
+    world = alone()
     world.ask(c.HoldTask(T))
     return world
 
@@ -643,6 +718,8 @@ DENIED_HELD [TASK_HELD] HELD +0: claim, claim (colleague), claim (stranger)
 ## PENDING, for architects (as PENDING, new, but)
 DENIED_ROLE: claim, claim (colleague), claim (stranger), claim (too short)
 
+## PENDING, for architects, one agent works alone (as PENDING, new, but)
+
 ## BACKLOG (as PENDING, new, but)
 DONE [TASK_EDITED] BACKLOG +0: edit
 DONE [TASK_REORDERED] BACKLOG +0: reorder
@@ -776,6 +853,24 @@ UNCHANGED: edit to wait for D
 ACCEPTED [RESULT_ACCEPTED] COMPLETED +0: submit, submit other content, adopt
 ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator by force)
 
+## IN_PROGRESS, without a lease (as IN_PROGRESS, but)
+
+## IN_PROGRESS, without a lease, the clock has stepped back (as IN_PROGRESS, without a lease, but)
+
+## IN_PROGRESS, without a lease, the session has ended (as IN_PROGRESS, the session has ended, but)
+
+## IN_PROGRESS, without a lease, the process is gone (as IN_PROGRESS, the process is gone, but)
+
+## IN_PROGRESS, without a lease, the session has ended, a person decides (as IN_PROGRESS, the session has ended, but)
+DENIED_HELD [CLAIM_ORPHANED TASK_HELD] HELD +0: claim (stranger)
+DONE [CLAIM_ORPHANED TASK_HELD] HELD +0: check
+
+## IN_PROGRESS, without a lease, a fleet since (as IN_PROGRESS, but)
+
+## IN_PROGRESS, with a lease, one agent works alone since (as IN_PROGRESS, but)
+
+## IN_PROGRESS, the lease is over, one agent works alone since (as IN_PROGRESS, the lease is over, but)
+
 ## IN_PROGRESS, a person must look at the result (as IN_PROGRESS, but)
 CONVERGENCE_ESCALATED [CONVERGENCE_ESCALATED] IN_REVIEW +0: submit, submit other content, adopt
 CONVERGENCE_ESCALATED [CLAIM_SUPERSEDED CLAIM_ACQUIRED CONVERGENCE_ESCALATED] IN_REVIEW +1: adopt (operator by force)
@@ -888,6 +983,8 @@ DONE [TASK_REOPENED] IN_PROGRESS +0: reopen
 !NotAllowed: adopt (refused session by force)
 RECORDED [PROGRESS_REPORTED] HELD +0: report
 RECORDED: report nothing
+
+## HELD, with a claim without a lease (as HELD, with a live claim, but)
 
 ## HELD, with a claim whose lease is over (as HELD, with a live claim, but)
 ACCEPTED [CLAIM_SUPERSEDED CLAIM_ACQUIRED RESULT_ACCEPTED] COMPLETED +1: adopt (operator)

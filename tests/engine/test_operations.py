@@ -137,6 +137,7 @@ def test_a_claim_next_that_is_repeated_after_its_lease_ran_out_is_granted_a_leas
 
     assert again.success
     assert again.claim is not None
+    assert again.claim.expires_at is not None
     assert (again.claim.generation, again.claim.expires_at > home.clock.now()) == (2, True)
 
 

@@ -322,6 +322,8 @@ def test_refreshed_foreign_lock_renews_and_a_removed_one_releases(workspace: Wor
     second = fleet.get_task_state(task_id="task")
     assert first.holder is not None
     assert second.holder is not None
+    assert first.holder.expires_at is not None
+    assert second.holder.expires_at is not None
     assert second.holder.expires_at - first.holder.expires_at > timedelta(minutes=59)
     assert first.generation == second.generation
     workspace.unlock("task")

@@ -142,6 +142,7 @@ def test_a_loss_by_a_silent_network_is_noticed_before_the_lease_ends(
             noticed = time.time()
             claim = service.do(service.coordinator.get_task_state(task_id=task)).claim
             assert claim is not None
+            assert claim.expires_at is not None
             if noticed > claim.expires_at.timestamp():
                 late.append((task, noticed - claim.expires_at.timestamp()))
             assert work._kept.reason is Loss.OUTAGE

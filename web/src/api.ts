@@ -76,7 +76,7 @@ export interface ApiBeaten {
 }
 /** A claim that goes on. */
 export interface ApiBeatenClaim {
-  expiresAt: string;
+  expiresAt: string | null;
   lastHeartbeat: string;
   heartbeatCount: number;
 }
@@ -109,7 +109,7 @@ export interface ApiCleanup {
 export interface ApiCurrentClaim {
   claimedAt: string;
   lastHeartbeat: string;
-  remainingMs: number;
+  remainingMs: number | null;
 }
 /** What a session works on. */
 export interface ApiCurrentTask {
@@ -127,7 +127,7 @@ export interface ApiFlying {
 export interface ApiFlyingClaim {
   sessionId: string;
   claimedAt: string;
-  expiresAt: string;
+  expiresAt: string | null;
   lastHeartbeat: string;
   agentType: string;
   healthStatus: string;
@@ -138,7 +138,7 @@ export interface ApiGrantedClaim {
   taskId: string;
   sessionId: string;
   claimedAt: string;
-  expiresAt: string;
+  expiresAt: string | null;
   lastHeartbeat: string;
   generation: number;
 }
@@ -174,7 +174,7 @@ export interface ApiOffer {
 export interface ApiOtherClaim {
   sessionId: string;
   claimedAt: string;
-  remainingMs: number;
+  remainingMs: number | null;
   lastHeartbeat: string;
 }
 /** A claim that is over. */
@@ -353,7 +353,7 @@ export interface CardTask {
   agent_id: string;
   generation: number;
   claimed_at: string;
-  expires_at: string;
+  expires_at: string | null;
   lease_seconds: number;
   health: HolderHealth;
   why: string;
@@ -403,7 +403,7 @@ export type ClaimReason = "DENIED_ACTIVE_CLAIM" | "DENIED_ASSIGNED" | "DENIED_BL
 export interface ClaimRef {
   task_id: string;
   generation: number;
-  expires_at: string;
+  expires_at: string | null;
 }
 /** The answer to a claim. A denial says who holds the task or what it waits for. */
 export interface ClaimResult {
@@ -614,7 +614,7 @@ export interface Holder {
   session: string;
   user: string;
   claimed_at: string;
-  expires_at: string;
+  expires_at: string | null;
   looks_alive: boolean;
 }
 /** How the holder of a task is doing, from the best to the worst. */
@@ -999,7 +999,7 @@ export interface RowHolder {
   user_id: string;
   claimed_at: string;
   renewed_at: string;
-  expires_at: string;
+  expires_at: string | null;
   lease_seconds: number;
   health: HolderHealth;
   why: string;
@@ -1083,7 +1083,7 @@ export interface SessionMemory {
   track_progress: Record<string, Progress>;
 }
 export interface SetPolicy {
-  policy?: { order: "closest-to-done" | "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor"; products: string | null; draft_retention_days: number } | null;
+  policy?: { order: "closest-to-done" | "leaf-first" | "track"; ids: "auto" | "hierarchical"; expired: "grace" | "human" | "takeover"; grace_seconds: number; claim_ttl_seconds: number | null; stale_threshold_seconds: number; breaker_threshold: number; cancelled_dependency: "hold" | "met"; spawn_depth: number; offer_backlog: boolean; lock_timeout_hours: number; orphan_threshold_seconds: number; tracks: "prefer" | "strict"; agents_per_track: number | null; agents_on_track: Record<string, number>; track_order: "enforce" | "prefer"; overlap: "avoid" | "forbid" | "off" | "warn"; four_eyes: boolean; worktree_start: "base" | "predecessor"; products: string | null; draft_retention_days: number; agents: "fleet" | "single" } | null;
   tracks?: Record<string, string> | null;
   agent_roles?: Record<string, unknown> | null;
   profile?: "local" | "default" | "enterprise" | null;
@@ -1212,7 +1212,7 @@ export interface TaskClaim {
   session_id: string;
   claimed_at: string;
   lease_seconds: number;
-  expires_at: string;
+  expires_at: string | null;
   state: ClaimState;
   work_product_ref: string | null;
   agent_role: string;

@@ -149,10 +149,11 @@ export function Lease({
   seconds,
   health = "WORKING",
 }: {
-  until: string;
+  until: string | null;
   seconds: number;
   health?: string;
 }) {
+  if (until === null) return <NoLease look={health === "WORKING" ? "moving" : "stuck"} />;
   const left = (Date.parse(until) - now.value) / 1000;
   const share = Math.max(0, Math.min(1, left / (seconds || 1)));
   const look: Look = health !== "WORKING" || share < 0.15 ? "stuck" : "moving";
@@ -168,7 +169,17 @@ export function Lease({
   );
 }
 
-export function Left({ until }: { until: string }) {
+/** A claim without a lease: it ends with its session or process, and never by time. */
+function NoLease({ look }: { look: Look }) {
+  return (
+    <span class={`num ${look}`} title="The claim ends with its session, and never by time.">
+      no lease
+    </span>
+  );
+}
+
+export function Left({ until }: { until: string | null }) {
+  if (until === null) return <span class="num">no lease</span>;
   const left = (Date.parse(until) - now.value) / 1000;
   return <span class="num">{left > 0 ? countdown(left) : "over"}</span>;
 }

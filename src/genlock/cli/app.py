@@ -186,6 +186,15 @@ class App:
         return identify_caller(self.setting("session"))
 
     @property
+    def claiming_agent(self) -> str:
+        """Which agent claims: as set, else as the project's policy names a lone agent, else a name
+        made of the caller's process."""
+        from genlock.core.policy import agent_for
+
+        found: str | None = self.setting("agent")
+        return found or agent_for(self.fleet.get_policy().policy, self.who.agent)
+
+    @property
     def own_session(self) -> str | None:
         """The session of this call, for verbs that need none; None if it cannot be told."""
 

@@ -20,7 +20,7 @@ from genlock.client.replies import as_text
 from genlock.core.fields import check_instant, describe_value
 from genlock.core.ids import check_task_id
 from genlock.core.key_roles import EVERYWHERE, check_key_id
-from genlock.core.model import NO_AGENT, NO_SESSION, Identity
+from genlock.core.model import NO_SESSION, Identity
 from genlock.core.names import check_agent, check_project, check_session, check_tenant
 from genlock.core.plan_faults import Fault
 from genlock.errors import BadArgument, PlanInvalid
@@ -28,7 +28,6 @@ from genlock.typed_json import convert
 from genlock.wire import operations as c
 from genlock.wire.operations import BY_CALL, NO_NAME, PREFIX, Call, Route, Within, field_types
 
-_NEED_AGENT: Final = frozenset({c.ClaimTask, c.ClaimNext, c.BatchClaim})
 _SESSION_OF_ANYONE: Final = frozenset({c.Explain, c.AdoptResult, c.CreateKey})
 """Calls whose session is optional, because an operator has none."""
 _SEVERAL: Final = frozenset({"task_ids", "tasks", "results", "subtasks", "tracks"})
@@ -117,12 +116,6 @@ def _check_caller(identity: Identity, call: Call[Any]) -> None:
     anyone = kind in _SESSION_OF_ANYONE and getattr(call, "generation", None) is None
     if getattr(call, "session_id", None) is None and identity.session_id is None and not anyone:
         raise BadArgument(NO_SESSION)
-    if (
-        kind in _NEED_AGENT
-        and getattr(call, "agent_id", None) is None
-        and identity.agent_id is None
-    ):
-        raise BadArgument(NO_AGENT)
 
 
 def _query(call: type[Call[Any]], given: Mapping[str, Any]) -> str:

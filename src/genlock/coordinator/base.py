@@ -100,6 +100,19 @@ class Base:
         self._callers[session, agent] = caller
         return caller
 
+    def lone_agent(self, place: Scope) -> Script[str | None]:
+        """The agent of callers that name none, where one agent works alone."""
+        agent: str | None = yield Read(lambda: self.reader.settings(place).policy.lone_agent)
+        return agent
+
+    def claimant(
+        self, place: Scope, session_id: str | None, agent_id: str | None
+    ) -> Script[Caller]:
+        """Who claims. Where one agent works alone, it need not say its name."""
+        if agent_id is None and self.identity.agent_id is None:
+            agent_id = yield from self.lone_agent(place)
+        return self.caller(session_id, agent_id, need_agent=True)
+
     def operator(self, user_id: str | None = None, session_id: str | None = None) -> Caller:
         """The operator, with or without a session."""
         session = (

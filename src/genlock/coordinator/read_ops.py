@@ -328,10 +328,13 @@ class ReadOps(Base):
         project_id: str | None = None,
     ) -> Script[NextPreview]:
         """What `claim_next` would grant this agent now, and why. Nothing is claimed."""
+        place = self.place(tenant_id, project_id)
         session = session_id if session_id is not None else self.identity.session_id or "preview"
-        agent = agent_id if agent_id is not None else self.identity.agent_id or "preview"
+        agent = agent_id if agent_id is not None else self.identity.agent_id
+        if agent is None:
+            agent = (yield from self.lone_agent(place)) or "preview"
         request = NextTask(
-            project_key(*self.place(tenant_id, project_id)),
+            project_key(*place),
             self.caller(session, agent),
             tracks=check_tracks(tracks),
             role=check_role(agent_role),
@@ -372,9 +375,10 @@ class ReadOps(Base):
         that."""
         key = self.task_key(tenant_id, project_id, task_id)
         session = session_id if session_id is not None else self.identity.session_id or "explain"
-        caller = self.caller(
-            session, agent_id if agent_id is not None else self.identity.agent_id or "explain"
-        )
+        agent = agent_id if agent_id is not None else self.identity.agent_id
+        if agent is None:
+            agent = (yield from self.lone_agent(key.place)) or "explain"
+        caller = self.caller(session, agent)
         claim = ClaimTask(
             key, caller, check_lease(lease_duration_seconds), role=check_role(agent_role)
         )

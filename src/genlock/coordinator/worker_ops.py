@@ -75,9 +75,10 @@ class Working(Base):
     ) -> Script[ClaimResult]:
         """Ask for the right to work on a task. A grant carries the generation that every later
         write must show."""
+        key = self.task_key(tenant_id, project_id, task_id)
         command = c.ClaimTask(
-            self.task_key(tenant_id, project_id, task_id),
-            self.caller(session_id, agent_id, need_agent=True),
+            key,
+            (yield from self.claimant(key.place, session_id, agent_id)),
             check_lease(lease_duration_seconds),
             check_operation(operation_id) if operation_id is not None else "",
             check_role(agent_role) if agent_role != "" else "",
@@ -246,7 +247,7 @@ class Working(Base):
         wait_seconds = check_number("wait_seconds", wait_seconds, 0, MOST_WAIT_SECONDS)
         request = NextTask(
             project_key(*place),
-            self.caller(session_id, agent_id, need_agent=True),
+            (yield from self.claimant(place, session_id, agent_id)),
             lease,
             check_tracks(tracks),
             check_operation(operation_id),
@@ -271,7 +272,8 @@ class Working(Base):
     ) -> Script[dict[str, ClaimResult | GenlockError]]:
         """Claim many tasks at once; each stands or falls alone. A task that does not exist has its
         error as its answer."""
-        caller = self.caller(session_id, agent_id, need_agent=True)
+        place = self.place(tenant_id, project_id)
+        caller = yield from self.claimant(place, session_id, agent_id)
         lease, operation = check_lease(lease_duration_seconds), check_operation(operation_id)
         keys = list(
             dict.fromkeys(

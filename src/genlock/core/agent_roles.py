@@ -9,7 +9,8 @@ passed.
    without a role, or with one that the table does not have, may converge no edge. A task without an
    edge has nothing to converge.
 3. A task that names roles is for those roles. A role that may converge all edges may take any task:
-   with it a lone agent works on a plan that was made for many.
+   with it a lone agent works on a plan that was made for many. Where the policy `agents` is
+   `single`, `full_stack` is such a role, unless the table says otherwise.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from genlock.core.names import check_length, describe_character, shown
+from genlock.core.policy import LONE_ROLE, Policy
 from genlock.errors import BadArgument
 
 ALL: Final = "all"
@@ -49,15 +51,33 @@ class AgentRoles(Struct, frozen=True, gc=False, omit_defaults=True):
         """Rules 1 and 2."""
         if not self.roles or edge is None:
             return True
-        edges = self.roles.get(role, ())
+        edges = self.edges_of(role)
         return edge in edges or ALL in edges
 
     def may_take(self, role: str, wanted: Collection[str]) -> bool:
         """Rule 3."""
-        return not wanted or role in wanted or ALL in self.roles.get(role, ())
+        return not wanted or role in wanted or ALL in self.edges_of(role)
+
+    def edges_of(self, role: str) -> tuple[str, ...]:
+        """The edges that a role may converge."""
+        return self.roles.get(role, ())
+
+
+class LoneAgentRoles(AgentRoles, frozen=True, gc=False):
+    """A project's table where one agent works alone. Its role may converge every edge and take
+    every task, unless the table says otherwise."""
+
+    def edges_of(self, role: str) -> tuple[str, ...]:
+        return self.roles.get(role, (ALL,) if role == LONE_ROLE else ())
 
 
 NO_ROLES: Final = AgentRoles()
+
+
+def roles_in_force(table: AgentRoles | None, policy: Policy) -> AgentRoles:
+    """The table of roles that claims and results are decided by."""
+    table = table or NO_ROLES
+    return table if policy.lone_agent is None else LoneAgentRoles(table.roles, table.edges)
 
 
 def check_role_name(name: str, value: object) -> str:

@@ -45,7 +45,8 @@ class RowHolder(Struct, frozen=True, gc=False, kw_only=True):
     user_id: str = ""
     claimed_at: datetime
     renewed_at: datetime
-    expires_at: datetime
+    expires_at: datetime | None
+    """None: the claim has no lease."""
     lease_seconds: float
     health: HolderHealth
     why: str = ""
@@ -237,7 +238,8 @@ class CardTask(Struct, frozen=True, gc=False, kw_only=True):
     agent_id: str
     generation: int
     claimed_at: datetime
-    expires_at: datetime
+    expires_at: datetime | None
+    """None: the claim has no lease."""
     lease_seconds: float
     health: HolderHealth
     why: str = ""

@@ -128,16 +128,17 @@ class ClaimAcquired(Occurrence, frozen=True):
     previous_generation: int
     previous_state: str
     lease_duration_seconds: float
-    expires_at: datetime
+    expires_at: datetime | None
+    """None: the claim has no lease (policy `agents: single`)."""
     grace_seconds: float = 0.0
     agent_role: str = ""
     operation: str = ""
 
 
 class LeaseRenewed(Occurrence, frozen=True):
-    """The holder's lease starts again."""
+    """The holder's lease starts again, or is none where claims have none."""
 
-    expires_at: datetime
+    expires_at: datetime | None
     lease_duration_seconds: float
 
 
@@ -176,7 +177,7 @@ class Lapsed(Occurrence, frozen=True):
     holder_session_id: str
     holder_agent_id: str
     cause: Cause
-    expires_at: datetime
+    expires_at: datetime | None
     last_renewal: datetime
     missed_renewals: int = 0
     process_gone: bool = False

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from genlock.core import commands as c
-from genlock.core.agent_roles import NO_ROLES, AgentRoles
+from genlock.core.agent_roles import NO_ROLES, AgentRoles, roles_in_force
 from genlock.core.keys import REFUSED, SESSION, TASK, Key
 from genlock.core.model import (
     KnownState,
@@ -85,9 +85,14 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     overlaps: tuple[Overlap, ...] = ()
     """Of a claim where `overlap` is on: the work in flight that shares modules with the task."""
     agent_roles: AgentRoles = NO_ROLES
-    """The project's table of roles."""
+    """The project's table of roles, as it is stored."""
     earlier_in_track: tuple[str, ...] = ()
     """Of a claim where `track_order` is `enforce`: unfinished tasks that come before this one."""
+
+    @property
+    def roles_in_force(self) -> AgentRoles:
+        """The table that claims and results are decided by."""
+        return roles_in_force(self.agent_roles, self.policy)
 
 
 def keys_from_command(command: c.Command) -> tuple[Key, ...]:

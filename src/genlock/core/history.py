@@ -101,7 +101,7 @@ def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
             # Noticed later, as a rule; GC 9.2 says when it was over.
             return replace(
                 entry,
-                released_at=min(event.expires_at, event.timestamp),
+                released_at=min(event.expires_at or event.timestamp, event.timestamp),
                 release_reason=ReleaseReason.EXPIRED,
             )
         case e.ClaimOrphaned():

@@ -13,6 +13,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+NEVER_DUE = 2**62
+"""Later than any instant: time alone changes nothing, but others do. A claim without a lease has
+it, so that whoever looks for claims by their due times finds this one, last."""
+
+
 class Index(Struct, frozen=True, gc=False):
     """The few fields by which records are found."""
 

@@ -102,6 +102,10 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
 
+NO_LEASE = "no lease"
+"""How people read the end of a lease that a claim does not have."""
+
+
 class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
     """The right of one session and agent to a task, at one generation. It stays on the record,
     EXPIRED, until someone takes over."""
@@ -112,8 +116,10 @@ class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
     generation: int
     claimed_at: datetime
     renewed_at: datetime
-    expires_at: datetime
+    expires_at: datetime | None
+    """None: it has no lease, and never runs out by time."""
     lease_seconds: float
+    """The length that was granted. Of a claim without a lease: the length it would have."""
     grace_seconds: float = 0.0
     state: ClaimState = ClaimState.ACTIVE
     user: str = ""
@@ -263,7 +269,7 @@ class Holder(Struct, frozen=True, gc=False):
     session: str
     user: str
     claimed_at: datetime
-    expires_at: datetime
+    expires_at: datetime | None
     looks_alive: bool
 
 

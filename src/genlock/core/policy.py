@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -69,6 +70,18 @@ class TrackOrder(StrEnum):
     ENFORCE = "enforce"
 
 
+class Agents(StrEnum):
+    """How many agents work on the plan."""
+
+    FLEET = "fleet"
+    SINGLE = "single"
+
+
+LONE_AGENT: Final = "primary"
+LONE_ROLE: Final = "full_stack"
+"""Agent and role of a claim that names none, where `agents` is `single` (DDB)."""
+
+
 class Ids(StrEnum):
     """How bare ids are read."""
 
@@ -129,10 +142,29 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     the environment. None: results have no products."""
     draft_retention_days: float = 7.0
     """How long the drafts of dead generations stay in the area."""
+    agents: Agents = Agents.FLEET
+    """`single`: one agent works alone. Claims have no lease: a claim ends when its holder ends it,
+    with its session or process, or when an operator takes it away. Agent and role are `primary`
+    and `full_stack` where a claim names none."""
+
+    @property
+    def lone_agent(self) -> str | None:
+        """The agent of a claim that names none; None where it must name one."""
+        return LONE_AGENT if self.agents is Agents.SINGLE else None
+
+    def role_of(self, stated: str) -> str:
+        """The role of a claim that states this one, or none."""
+        return stated or (LONE_ROLE if self.agents is Agents.SINGLE else "")
 
     def most_agents_on(self, track: str) -> int:
         """How many agents may work on a track where `tracks` is `strict`."""
         return max(1, self.agents_on_track.get(track, self.agents_per_track or 1))
+
+
+def agent_for(policy: Mapping[str, Any], guess: str) -> str:
+    """The agent of a caller that gave no name, for edges that make one up: the policy's, as
+    `get_policy` tells it, or the guess."""
+    return LONE_AGENT if policy.get("agents") == Agents.SINGLE else guess
 
 
 class TenantLimits(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

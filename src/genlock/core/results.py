@@ -54,7 +54,8 @@ class TaskClaim(Struct, frozen=True, gc=False, kw_only=True):
     session_id: str
     claimed_at: datetime
     lease_seconds: float
-    expires_at: datetime
+    expires_at: datetime | None
+    """None: the claim has no lease (policy `agents: single`)."""
     state: ClaimState
     work_product_ref: str | None = None
     agent_role: str = ""
@@ -66,7 +67,7 @@ class ClaimRef(Struct, frozen=True, gc=False):
 
     task_id: str
     generation: int
-    expires_at: datetime
+    expires_at: datetime | None
 
 
 class ClaimResult(Struct, frozen=True, gc=False):
@@ -127,6 +128,7 @@ class RenewalResult(Struct, frozen=True, gc=False):
     reason: RenewReason
     generation: int
     new_expiry: datetime | None = None
+    """When the lease ends now. None if the renewal was refused, or the claim has no lease."""
     inputs_changed: tuple[str, ...] = ()
     """Dependencies that were reset since the claim began."""
     lease_seconds: float | None = None

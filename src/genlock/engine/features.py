@@ -197,8 +197,8 @@ class FeaturesInFlight:
     def __init__(self, store: Store, scope: Scope) -> None:
         self._feature_of: dict[str, str] = {}
         """By task that is held: its feature."""
-        self._held: dict[str, dict[str, tuple[str, datetime]]] = {}
-        """By feature and task: who holds it, and until when."""
+        self._held: dict[str, dict[str, tuple[str, datetime | None]]] = {}
+        """By feature and task: who holds it, and until when; None: it has no lease."""
         # A claim is always due some time, and few other tasks are: to look for the state alone
         # would go through the plan.
         begun = Query(*scope, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_CLAIMS)
@@ -216,14 +216,16 @@ class FeaturesInFlight:
             del self._held[self._feature_of.pop(name)][name]
         if is_claimed(record):
             assert record.claim is not None
-            until = record.claim.expires_at + timedelta(seconds=record.claim.grace_seconds)
+            until = record.claim.expires_at
+            if until is not None:
+                until += timedelta(seconds=record.claim.grace_seconds)
             self._feature_of[name] = feature
             self._held.setdefault(feature, {})[name] = record.claim.agent, until
 
     def agents(self, now: datetime) -> dict[str, set[str]]:
         """By feature: the agents that work on it."""
         return {
-            feature: {agent for agent, until in held.values() if until > now}
+            feature: {agent for agent, until in held.values() if until is None or until > now}
             for feature, held in self._held.items()
             if held
         }

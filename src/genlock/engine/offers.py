@@ -13,6 +13,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from genlock.core.agent_roles import roles_in_force
 from genlock.core.codec import decode_record
 from genlock.core.commands import DEFAULT_LEASE_SECONDS, CheckDue, ClaimTask
 from genlock.core.decision import Decision
@@ -69,7 +70,7 @@ class Offer:
         self._wanted = wanted
         self._spread = _spread_of(attempt)
         self.policy = round.settings(place)[0]
-        self._agent_roles = round.agent_roles(place)
+        self._agent_roles = roles_in_force(round.agent_roles(place), self.policy)
         self._taken_tracks: set[str] = set()
         tenant, project = place
         heads = heads_for(wanted, attempt, len(busy))
@@ -409,7 +410,7 @@ class Offer:
             agent=request.by.agent,
             tracks=request.tracks,
             backlog=self.policy.offer_backlog,
-            role=request.role,
+            role=self.policy.role_of(request.role),
             table=self._agent_roles,
         ):
             return False
@@ -468,7 +469,7 @@ def as_claim(request: NextTask, loaded: LoadedRecord, round: BatchRound) -> Clai
         request.by,
         lease_seconds=lease,
         operation=request.operation,
-        role=request.role,
+        role=round.settings(loaded.key.place)[0].role_of(request.role),
         next=True,
     )
 

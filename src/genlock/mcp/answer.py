@@ -31,6 +31,8 @@ class Caller(Struct, frozen=True, kw_only=True):
     project: str
     renewed: bool
     """Does the server renew the claims of this session while it lives?"""
+    named: bool = True
+    """Did somebody give the agent its name? One that was made up yields to the project's policy."""
     role: str = ""
     """The role that it claims in."""
     agents: dict[tuple[str, int], str] = {}

@@ -144,8 +144,14 @@ def _caller(
         or (thread if isinstance(thread, str) else None)
         or (session_of_key(grant.key_id) if grant.key_id else None)
     )
-    agent = identity.agent_id or grant.name or request.client or "mcp"
-    return Caller(session=session, agent=agent, project=project, renewed=False)
+    named = identity.agent_id or grant.name
+    return Caller(
+        session=session,
+        agent=named or request.client or "mcp",
+        named=bool(named),
+        project=project,
+        renewed=False,
+    )
 
 
 def _is_modern(headers: Mapping[bytes, bytes]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from genlock.core.overview import find_outlook
+from genlock.core.policy import agent_for
 from genlock.core.reasons import ClaimState
 from genlock.core.results import ClaimResult, SubmissionResult, TaskClaim, TaskState
 from genlock.errors import BadArgument, GenlockError, TaskNotFound
@@ -90,6 +91,9 @@ def keywords(call: op.Call[Any]) -> dict[str, Any]:
 
 def _claim(asked: tools.Claim, caller: Caller) -> Script:
     agent = asked.agent or caller.agent
+    if not asked.agent and not caller.named:
+        settings = yield op.GetPolicy()
+        agent = agent_for(settings.policy, agent)
     if asked.task == NEXT:
         return (yield from _claim_next(asked, agent, caller))
     result: ClaimResult = yield op.ClaimTask(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from genlock.core.model import NO_LEASE
 from genlock.mcp.answer import LONGEST
 from genlock.messages import review_causes
 from genlock.safe_text import safe_line, safe_text
@@ -78,9 +79,14 @@ def granted(
         else f"call progress at least every {claim.lease_seconds / 3:.0f} s, or it runs out"
     )
     call = f"task={claim.task_id!r}, generation={claim.generation}"
+    lease = (
+        "It has no lease: it is yours until you give it back."
+        if claim.expires_at is None
+        else f"The lease lasts {claim.lease_seconds:g} s; {keeping}."
+    )
     head = [
         f"GRANTED: {claim.task_id} is yours at generation {claim.generation}.",
-        f"The lease lasts {claim.lease_seconds:g} s; {keeping}.",
+        lease,
         f"When done: submit({call}, result=…). If you cannot do it: release({call}, failed=true).",
     ]
     if result.inputs_changed:
@@ -183,7 +189,8 @@ def released(task: str) -> str:
 
 def renewed(task: str, result: RenewalResult) -> str:
     """A lease that starts again."""
-    told = f"RENEWED: {task} is still yours, until {_time(result.new_expiry)}."
+    until = f", until {_time(result.new_expiry)}" if result.new_expiry else ". It has no lease"
+    told = f"RENEWED: {task} is still yours{until}."
     if result.inputs_changed:
         told += f" Done again since you began: {_names(result.inputs_changed)}; look at them."
     return told
@@ -370,7 +377,7 @@ def own_claims(claims: Sequence[TaskClaim]) -> str:
         return 'You hold no task. Claim one: claim(task="next").'
     lines = (
         f"{claim.task_id}, generation {claim.generation}, agent {safe_line(claim.agent_id)}, "
-        f"{claim.state}, lease until {_time(claim.expires_at)}"
+        f"{claim.state}, {_lease(claim.expires_at)}"
         for claim in claims
     )
     return _listed("You hold", lines, len(claims), is_cut=False)
@@ -437,7 +444,11 @@ def _names(names: Sequence[str], most: int = _NAMES) -> str:
 
 def _holder(holder: Holder) -> str:
     alive = "" if holder.looks_alive else ", which looks lost"
-    return f"{safe_line(holder.agent)}{alive}, lease until {_time(holder.expires_at)}"
+    return f"{safe_line(holder.agent)}{alive}, {_lease(holder.expires_at)}"
+
+
+def _lease(expires_at: datetime | None) -> str:
+    return NO_LEASE if expires_at is None else f"lease until {_time(expires_at)}"
 
 
 def _time(at: datetime | None) -> str:

@@ -108,7 +108,7 @@ def _end(event: e.Event) -> tuple[int, Span] | None:
         event.timestamp,
     )
     if isinstance(event, e.ClaimExpired):
-        at = min(event.expires_at, at)  # noticed later, as a rule
+        at = min(event.expires_at or at, at)  # noticed later, as a rule
     if isinstance(
         event,
         e.ClaimExpired | e.ClaimOrphaned | e.ClaimSuperseded | e.TaskReset | e.TaskCancelled,

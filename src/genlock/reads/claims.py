@@ -118,10 +118,14 @@ def claims_over_before(
     """GC's `list_expired_claims`: those whose lease was over by then, found to be or not."""
     found = active_claims(reader, scope, with_expired=True)
     instant = found.now if before is None else before
-    over = [one for one in found.held if one.claim.expires_at <= instant]
-    over.sort(key=lambda one: (one.claim.expires_at, one.record.task.id))
+    over = [
+        (one.claim.expires_at, one.record.task.id, one)
+        for one in found.held
+        if one.claim.expires_at is not None and one.claim.expires_at <= instant
+    ]
+    over.sort(key=lambda entry: entry[:2])
     return tuple(
-        task_claim(Key(*scope, TASK, one.record.task.id), one.record, one.claim) for one in over
+        task_claim(Key(*scope, TASK, task), one.record, one.claim) for _, task, one in over
     )
 
 

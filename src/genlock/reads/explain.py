@@ -16,7 +16,7 @@ from genlock.core.model import Claim, TaskRecord
 from genlock.core.plan import find_cycle
 from genlock.core.reasons import ClaimReason, Status
 from genlock.core.results import ClaimResult, Explanation, Root
-from genlock.core.task.view import is_claimed, overdue, shown, waits_for
+from genlock.core.task.view import is_claimed, lease_shown, overdue, shown, waits_for
 from genlock.engine.batch import BatchRound
 from genlock.engine.jobs import plain_item
 from genlock.errors import GenlockError
@@ -113,8 +113,8 @@ def _own(
 
 def _because_of_holder(claim: Claim, command: ClaimTask) -> tuple[str, ...]:
     own = (
-        f"your session holds it at generation {claim.generation}, as {claim.agent}, until "
-        f"{shown(claim.expires_at)}"
+        f"your session holds it at generation {claim.generation}, as {claim.agent}, "
+        f"{lease_shown(claim.expires_at)}"
     )
     other = f"a claim as {command.by.agent} would be denied; say that you are {claim.agent}"
     return (own,) if claim.agent == command.by.agent else (own, other)
@@ -135,8 +135,8 @@ def _because(outcome: ClaimResult, record: TaskRecord) -> tuple[str, ...]:
             at_work = (
                 (
                     (
-                        f"{claim.agent} (session {claim.session}) is at work on it, lease until "
-                        f"{shown(claim.expires_at)}"
+                        f"{claim.agent} (session {claim.session}) is at work on it, "
+                        f"{lease_shown(claim.expires_at)}"
                     ),
                 )
                 if claim
@@ -152,10 +152,9 @@ def _because(outcome: ClaimResult, record: TaskRecord) -> tuple[str, ...]:
         case ClaimReason.DENIED_ACTIVE_CLAIM:
             holder = outcome.holder
             assert holder is not None
-            since, until = holder.claimed_at.isoformat(), holder.expires_at.isoformat()
             who = (
-                f"{holder.agent} (session {holder.session}) holds it since {since}, lease until "
-                f"{until}"
+                f"{holder.agent} (session {holder.session}) holds it since "
+                f"{shown(holder.claimed_at)}, {lease_shown(holder.expires_at)}"
             )
             return (who, outcome.detail) if outcome.detail else (who,)
         case ClaimReason.DENIED_BLOCKED:
@@ -231,8 +230,8 @@ def _standing(record: TaskRecord, now: datetime, outage_grace: OutageGrace | Non
             if overdue(claim, now, outage_grace=outage_grace) is not None:
                 return f"the lease of {claim.agent} is over: the next claim takes it over"
             return (
-                f"{claim.agent} (session {claim.session}) is at work, lease until "
-                f"{shown(claim.expires_at)}"
+                f"{claim.agent} (session {claim.session}) is at work, "
+                f"{lease_shown(claim.expires_at)}"
             )
         case Status.HELD:
             return f"held: {record.hold.reason}" if record.hold else "held"

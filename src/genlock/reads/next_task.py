@@ -51,8 +51,9 @@ def _because(
         yield describe_feature(count.name, count.unfinished, count.finished)
     if task.assigned_to is not None:
         yield f"it is reserved for {task.assigned_to}"
+    role = offer.policy.role_of(request.role)
     if task.roles:
-        yield f"it is for the roles {', '.join(task.roles)}, and you state {request.role}"
+        yield f"it is for the roles {', '.join(task.roles)}, and you state {role}"
     if overlaps:
         yield describe_overlaps(task.id, overlaps)
 

@@ -171,11 +171,12 @@ class _NeedsFinder:
             return self._need(NeedKind.LOST_HOLDER, entry, claim.renewed_at, holding.why, *acts)
         if holding.health is not HolderHealth.OVERDUE:
             return None
+        since = claim.expires_at or claim.renewed_at
         if self._policy.expired is Expired.HUMAN:
-            return self._need(NeedKind.OVERDUE, entry, claim.expires_at, holding.why, *acts)
-        if (self._now - claim.expires_at).total_seconds() < _TAKEN_OVER_WITHIN:
+            return self._need(NeedKind.OVERDUE, entry, since, holding.why, *acts)
+        if (self._now - since).total_seconds() < _TAKEN_OVER_WITHIN:
             return None
-        return self._need(NeedKind.NOT_TAKEN_OVER, entry, claim.expires_at, holding.why, *acts)
+        return self._need(NeedKind.NOT_TAKEN_OVER, entry, since, holding.why, *acts)
 
     def _need(
         self, kind: NeedKind, entry: TaskEntry, since: datetime, why: str | None = None, *acts: str

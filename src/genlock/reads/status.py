@@ -66,7 +66,8 @@ class ClaimRow(NamedTuple):
     task: str
     title: str
     generation: int
-    left_seconds: float
+    left_seconds: float | None
+    """Of the lease; None: the claim has none."""
     alive: bool
 
 
@@ -212,6 +213,8 @@ def _claims(reader: Reader, scope: Scope) -> Iterator[ClaimRow]:
             each.record.task.id,
             each.record.task.title,
             each.claim.generation,
-            (each.claim.expires_at - found.now).total_seconds(),
+            None
+            if each.claim.expires_at is None
+            else (each.claim.expires_at - found.now).total_seconds(),
             each.cause is None,
         )

@@ -231,8 +231,9 @@ def _holding(
     silent = (now - claim.renewed_at).total_seconds()
     if cause is not None:
         health = _HEALTH_OF[cause]
-    elif claim.stale_at is not None or silent > min(
-        stale_after(claim), policy.stale_threshold_seconds
+    elif claim.expires_at is not None and (
+        claim.stale_at is not None
+        or silent > min(stale_after(claim), policy.stale_threshold_seconds)
     ):
         health = HolderHealth.STALE
     else:

@@ -7,13 +7,13 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from genlock.core.agent_roles import NO_ROLES
+from genlock.core.agent_roles import roles_in_force
 from genlock.core.commands import CheckDue
 from genlock.core.history import claim_history
 from genlock.core.index import microseconds
-from genlock.core.keys import REFUSED, SESSION, Key, Scope, tenant_key
+from genlock.core.keys import REFUSED, SESSION, Key, Scope
 from genlock.core.model import SessionRecord, TaskRecord
-from genlock.core.policy import Order, TenantLimits
+from genlock.core.policy import Order, Policy, TenantLimits
 from genlock.core.reasons import ClaimState, Status
 from genlock.core.results import BlockedTask, Lineage, ReadyTask, TaskState
 from genlock.core.routing import Pool, order_of, parse_pool, pool_of
@@ -82,22 +82,24 @@ def holder_lives(reader: Reader, key: Key, record: TaskRecord) -> bool:
 
 
 class TaskAndLimits(NamedTuple):
-    """A task, if it exists, and its tenant's limits, at one instant."""
+    """A task, if it exists, with its project's policy and its tenant's limits, at one instant."""
 
     record: TaskRecord | None
+    policy: Policy
     limits: TenantLimits
     now: datetime
 
 
 def task_and_limits(reader: Reader, key: Key) -> TaskAndLimits:
-    """One task with its tenant's limits, in one load."""
-    tenant = tenant_key(key.tenant)
-    snapshot = reader.store.load([key, tenant])
+    """One task with the policy and limits in force, in one load."""
+    snapshot = reader.store.load([key, *settings_keys(key.place)])
     found = decoded(snapshot)
     record = found.get(key)
+    settings = reader.settings_in(key.place, found)
     return TaskAndLimits(
         record if isinstance(record, TaskRecord) else None,
-        reader.limits_in(found.get(tenant)),
+        settings.policy,
+        settings.limits,
         snapshot.now,
     )
 
@@ -153,7 +155,11 @@ def ready_tasks(
     (heads,) = snapshot.pages
     settings = reader.settings_in(scope, decoded(snapshot))
     backlog = settings.policy.offer_backlog
-    table = (settings.project.agent_roles if settings.project else None) or NO_ROLES
+    table = roles_in_force(
+        settings.project.agent_roles if settings.project else None, settings.policy
+    )
+    if role is not None:
+        role = settings.policy.role_of(role)
 
     def suited(pool: Pool) -> bool:
         return pool.suits(agent=agent, tracks=tracks, backlog=backlog, role=role, table=table)

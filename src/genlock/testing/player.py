@@ -69,7 +69,9 @@ class Player:
     def instant(self, seconds: float) -> datetime:
         return self._begin + timedelta(seconds=seconds)
 
-    def time(self, instant: datetime) -> str:
+    def time(self, instant: datetime | None) -> str:
+        if instant is None:
+            return "never"
         seconds = (instant - self._begin).total_seconds()
         return str(int(seconds)) if seconds.is_integer() else str(seconds)
 
@@ -184,7 +186,7 @@ class Player:
         """submit TASK agent/session generation= [result=TEXT | bytes=N | empty] [operation=]
         [passed=EVALUATOR,EVALUATOR] [products=PATH,PATH~VERSION]"""
         task_id, who = line.word("the task"), line.who()
-        data = submitted_content(line, f"{who['agent_id']}/{who['session_id']}")
+        data = submitted_content(line, f"{who.get('agent_id', '')}/{who['session_id']}")
         keywords = line.renamed(generation="generation", operation_id="operation")
         keywords["evaluations"] = dict.fromkeys(line.names("passed") or (), True) or None
         keywords["products"] = [self._drafted(name) for name in line.names("products") or ()]

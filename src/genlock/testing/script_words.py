@@ -43,11 +43,11 @@ class Arguments:
         return True
 
     def who(self) -> dict[str, str]:
-        """`agent/session`, as keywords."""
+        """`agent/session`, as keywords; `/session` names no agent."""
         agent, slash, session = self.word("agent/session").partition("/")
         if not slash:
             raise ScriptError(f"who acts is written agent/session, not {agent!r}")
-        return {"agent_id": agent, "session_id": session}
+        return {"session_id": session} | ({"agent_id": agent} if agent else {})
 
     def has_word(self) -> bool:
         return bool(self._words)

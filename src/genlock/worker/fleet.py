@@ -44,9 +44,9 @@ class _Context:
             or os.environ.get("GENLOCK_SESSION")
             or f"{_plain(host)}-{self.pid}-{os.urandom(4).hex()}"
         )
-        self.agent = (
-            identity.agent_id or os.environ.get("GENLOCK_AGENT") or f"{_plain(name)}-{self.pid}"
-        )
+        named = identity.agent_id or os.environ.get("GENLOCK_AGENT")
+        self.is_named = bool(named)
+        self.agent = named or f"{_plain(name)}-{self.pid}"
         self.keepers: dict[str, Keeper] = {}
         self.lock = threading.Lock()
 
@@ -120,7 +120,16 @@ class FleetMethods:
         from genlock.worker.grant import Wanted
 
         context = self._own_context()
-        return Wanted(context.session, context.agent, task_id, track, wait, lease_seconds, role)
+        return Wanted(
+            context.session,
+            context.agent,
+            task_id,
+            track,
+            wait,
+            lease_seconds,
+            role,
+            named=context.is_named,
+        )
 
     def _end_keepers(self) -> None:
         """Before the connection ends: nothing can be renewed after that."""

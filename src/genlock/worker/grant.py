@@ -9,8 +9,10 @@ from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
 from genlock.core.model import Task
+from genlock.core.policy import agent_for
 from genlock.core.reasons import ClaimReason, ReleaseReason
 from genlock.core.results import ClaimHistory, ClaimResult, Lineage, TaskClaim, TaskResult
+from genlock.core.task.view import lease_shown
 from genlock.errors import GenlockError
 from genlock.worker import schedule
 from genlock.worker.script import Script, persistent
@@ -76,6 +78,8 @@ class Wanted(NamedTuple):
     lease_seconds: float | None = None
     role: str = ""
     patience: float = PATIENCE_SECONDS
+    named: bool = True
+    """Did somebody give the agent its name? One that was made up yields to the project's policy."""
 
 
 class Grant(NamedTuple):
@@ -94,6 +98,9 @@ class Grant(NamedTuple):
 def granted(wanted: Wanted) -> Script[Grant]:
     """Claims what is wanted, or raises NotGranted."""
     until = time.monotonic() + wanted.wait_seconds
+    if not wanted.named:
+        settings = yield from persistent("get_policy", wanted.patience)
+        wanted = wanted._replace(agent_id=agent_for(settings.policy, wanted.agent_id))
     while True:
         asked = schedule.now()
         answer: ClaimResult = yield from _ask(wanted, until)
@@ -187,8 +194,7 @@ def _why(result: ClaimResult) -> str:
     if result.already_held:
         why = "this session and agent hold it already, perhaps by another worker of theirs"
     elif result.holder is not None:
-        until = result.holder.expires_at.isoformat(timespec="seconds").replace("+00:00", "Z")
-        why = f"{result.holder.agent} holds it, with a lease until {until}"
+        why = f"{result.holder.agent} holds it, {lease_shown(result.holder.expires_at)}"
     elif result.waits_for:
         why = f"it waits for {', '.join(result.waits_for)}"
     else:

@@ -358,6 +358,7 @@ class Keeper:
                 # The tenant's limits may have cut it. A service of an older version does not say.
                 granted = answer.lease_seconds
                 kept.lease_seconds = kept.lease_seconds if granted is None else granted
+                kept.leased = answer.new_expiry is not None
                 kept.sent, kept.attempts, kept.wanted_seconds = sent, 0, None
                 kept.due = schedule.later_renewal(sent, kept.lease_seconds, self._random)
             if kept.on_renewed is not None and not kept.lost.is_set():

@@ -61,6 +61,9 @@ class KeptClaim:
         self.session_id = claim.session_id
         self.scope = (claim.tenant_id, claim.project_id)
         self.lease_seconds = claim.lease_seconds
+        self.leased = claim.expires_at is not None
+        """Does it run out by time? If not it is renewed as if it did, so that it gets a lease soon
+        after the policy says that claims have one."""
         self.wanted_seconds = None if lease_seconds == claim.lease_seconds else lease_seconds
         """The length that the next renewal asks for, if it is another one."""
         self.lost = threading.Event()
@@ -84,7 +87,7 @@ class KeptClaim:
     @property
     def trusted_until(self) -> float:
         """Until when the claim can be relied on without another renewal, by `schedule.now`."""
-        return schedule.trusted_until(self.sent, self.lease_seconds)
+        return schedule.trusted_until(self.sent, self.lease_seconds, leased=self.leased)
 
     @property
     def is_lost(self) -> bool:

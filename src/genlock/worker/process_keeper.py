@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import socket
 import subprocess
@@ -109,12 +110,17 @@ class SharedClaim(KeptClaim):
         state = None if self.slots is None else self.slots.read(self.slot)
         return None if state is None or state.number != self.number else state
 
+    def take(self, state: SlotState) -> None:
+        """Notes what the helper has renewed."""
+        self.sent, self.lease_seconds = state.sent, state.lease_seconds
+        self.leased = state.trusted_until != math.inf
+
     @property
     def trusted_until(self) -> float:
         """As the helper has it, which may be ahead of everything that was noticed here."""
         state = self.state
         if state is None:
-            return schedule.trusted_until(self.sent, self.lease_seconds)
+            return super().trusted_until
         return state.trusted_until
 
 
@@ -186,7 +192,7 @@ class ProcessKeeper(Keeper):
                 if state is None or kept.dropped:
                     continue
                 if state.sent > kept.sent:
-                    kept.sent, kept.lease_seconds = state.sent, state.lease_seconds
+                    kept.take(state)
                     kept.wanted_seconds, self._failures = None, 0
                     renewed.append(kept)
                 if state.loss and not kept.ending:
@@ -228,7 +234,7 @@ class ProcessKeeper(Keeper):
         for kept in self._handed.values():
             state = kept.state
             if state is not None and state.sent > kept.sent:
-                kept.sent, kept.lease_seconds = state.sent, state.lease_seconds
+                kept.take(state)
             kept.slots = None
         self._handed.clear()
         if helper is not None:
@@ -251,12 +257,14 @@ class ProcessKeeper(Keeper):
     def _hand_to(self, helper: _Helper, kept: SharedClaim) -> None:
         self._number += 1
         kept.slot, kept.number = helper.slots.free(), self._number
-        until = schedule.trusted_until(kept.sent, kept.lease_seconds)
+        until = schedule.trusted_until(kept.sent, kept.lease_seconds, leased=kept.leased)
         helper.slots.write(kept.slot, SlotState(kept.number, until, kept.sent, kept.lease_seconds))
         kept.slots = helper.slots
         self._handed[kept.number] = kept
         claim = msgspec.to_builtins(kept.claim)
         claim["lease_seconds"] = kept.lease_seconds
+        # All that it is asked is whether there is a lease.
+        claim["expires_at"] = claim["claimed_at"] if kept.leased else None
         helper.send(
             {
                 "add": kept.number,

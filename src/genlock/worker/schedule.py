@@ -17,6 +17,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import Final
 
@@ -56,9 +57,10 @@ def margin(lease_seconds: float) -> float:
     return min(lease_seconds * MARGIN_SHARE, LONGEST_MARGIN_SECONDS)
 
 
-def trusted_until(sent: float, lease_seconds: float) -> float:
-    """Until when a lease that was asked for at `sent` can be relied on."""
-    return sent + lease_seconds - margin(lease_seconds)
+def trusted_until(sent: float, lease_seconds: float, *, leased: bool = True) -> float:
+    """Until when a claim whose lease was asked for at `sent` can be relied on; one without a lease
+    until the coordinator says something else."""
+    return sent + lease_seconds - margin(lease_seconds) if leased else inf
 
 
 def first_renewal(sent: float, lease_seconds: float, random: Random) -> float:

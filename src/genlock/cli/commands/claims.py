@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from genlock.cli.suggestions import NothingReady
-    from genlock.core.results import ClaimResult, Feedback, ReleaseResult, RenewalResult
+    from genlock.core.results import ClaimResult, Feedback, ReleaseResult, RenewalResult, TaskClaim
     from genlock.messages import Message
 
 _export = click.option(
@@ -102,11 +102,13 @@ def next_task(
         app.answers.say(f"waiting up to {wait:g} s for a task; Ctrl-C ends it")
     seconds = lease_of(app, lease)
 
+    agent = app.claiming_agent
     # Under an id the answer of a grant, too, lists what the session holds.
     fresh = f"next-{os.urandom(8).hex()}"
 
     def ask() -> ClaimResult:
         return app.fleet.claim_next(
+            agent_id=agent,
             tracks=tracks or None,
             wait_seconds=wait,
             operation_id=operation or fresh,
@@ -122,7 +124,7 @@ def _preview(app: App, tracks: tuple[str, ...], role: str) -> None:
     who = app.who
     found = app.fleet.preview_next(
         session_id=who.session,
-        agent_id=app.setting("agent") or who.agent,
+        agent_id=app.claiming_agent,
         tracks=tracks or None,
         agent_role=role,
     )
@@ -156,10 +158,11 @@ def claim(
     denied, 6 if this session and agent hold it already: then another worker may be at work on it.
     Give each worker its own name in GENLOCK_AGENT.
     """
-    seconds = lease_or_default(app, lease)
+    seconds, agent = lease_or_default(app, lease), app.claiming_agent
     _claim(
         app,
         lambda: app.fleet.claim_task(
+            agent_id=agent,
             task_id=task,
             operation_id=operation,
             lease_duration_seconds=seconds,
@@ -190,7 +193,9 @@ def renew(app: App, task: str | None, generation: int | None, lease: float | Non
     def text(console: Console) -> None:
         from genlock.cli.render.tables import from_now, print_lines
 
-        print_lines(console, f"renewed: the lease of {task} ends {from_now(result.new_expiry)}")
+        ends = from_now(result.new_expiry)
+        told = f"the lease of {task} ends {ends}" if ends else f"the claim of {task} has no lease"
+        print_lines(console, f"renewed: {told}")
         if result.inputs_changed:
             print_lines(console, f"reset since you claimed it: {', '.join(result.inputs_changed)}")
 
@@ -335,7 +340,7 @@ def _with(
 
 
 def _print_claim(app: App, console: Console, result: ClaimResult, message: Message | None) -> None:
-    from genlock.cli.render.tables import from_now, print_commands, print_fields, print_lines
+    from genlock.cli.render.tables import print_commands, print_fields, print_lines
     from genlock.messages import typed
 
     claim = result.claim
@@ -351,7 +356,7 @@ def _print_claim(app: App, console: Console, result: ClaimResult, message: Messa
         [
             ("task", claim.task_id),
             ("generation", claim.generation),
-            ("lease ends", f"{from_now(claim.expires_at)} ({claim.expires_at:%H:%M:%S} UTC)"),
+            ("lease ends", _lease_end(claim)),
             ("title", title_of(result.task) if result.task else ""),
             ("inputs changed", ", ".join(result.inputs_changed)),
             *_feedback(app, claim.task_id, result.feedback),
@@ -362,6 +367,13 @@ def _print_claim(app: App, console: Console, result: ClaimResult, message: Messa
         app.answers.say(
             f"when done: {app.command('submit', claim.task_id, '-g', claim.generation)}"
         )
+
+
+def _lease_end(claim: TaskClaim) -> str:
+    from genlock.cli.render.tables import lease_end
+
+    at = claim.expires_at
+    return lease_end(at) if at is None else f"{lease_end(at)} ({at:%H:%M:%S} UTC)"
 
 
 def _feedback(app: App, task: str, feedback: Feedback | None) -> list[tuple[str, object]]:
@@ -378,12 +390,14 @@ def _print_held(console: Console, result: ClaimResult) -> None:
     if not result.held:
         return
     from genlock.cli.render.tables import from_now, print_lines
+    from genlock.core.model import NO_LEASE
 
     print_lines(console, "this session holds already:")
     print_lines(
         console,
         *(
-            f"  {ref.task_id}, generation {ref.generation}, lease ends {from_now(ref.expires_at)}"
+            f"  {ref.task_id}, generation {ref.generation}, "
+            f"{f'lease ends {from_now(ref.expires_at)}' if ref.expires_at else NO_LEASE}"
             for ref in result.held
         ),
     )

@@ -136,7 +136,8 @@ def _renew(fleet: Coordinator, claims: Sequence[TaskClaim], session: str) -> flo
     due = {
         claim.task_id: claim.generation
         for claim in claims
-        if now - (claim.expires_at.timestamp() - claim.lease_seconds)
+        if claim.expires_at is not None
+        and now - (claim.expires_at.timestamp() - claim.lease_seconds)
         >= claim.lease_seconds * _QUIET_SHARE
     }
     if due:

@@ -63,10 +63,11 @@ def _caller(app: App, meta: Mapping[str, Any], client: str) -> Caller:
         or (thread if isinstance(thread, str) else None)
         or _own_session()
     )
-    agent = app.setting("agent") or _agent_name(client)
+    named = app.setting("agent")
     return Caller(
         session=session,
-        agent=agent,
+        agent=named or _agent_name(client),
+        named=bool(named),
         project=app.setting("project"),
         renewed=True,
         role=os.environ.get("GENLOCK_ROLE", ""),

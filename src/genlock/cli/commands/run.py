@@ -157,8 +157,17 @@ def _wanted(
     from genlock.worker.grant import Wanted
 
     app.who = who = identify_process(app.setting("session"), os.path.basename(argv[0]), warden)
-    agent = app.setting("agent") or who.agent
-    return Wanted(who.session, agent, task, tracks or None, wait, lease, patience=30.0)
+    named = app.setting("agent")
+    return Wanted(
+        who.session,
+        named or who.agent,
+        task,
+        tracks or None,
+        wait,
+        lease,
+        patience=30.0,
+        named=bool(named),
+    )
 
 
 def _environment(app: App) -> dict[str, str]:

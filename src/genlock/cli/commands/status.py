@@ -31,7 +31,7 @@ class AgentRow(Struct, gc=False):
     agent: str
     session: str
     generation: int
-    lease_ends: datetime
+    lease_ends: datetime | None
     looks_alive: bool
     progress: TaskProgress | None = None
 

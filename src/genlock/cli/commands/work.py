@@ -246,11 +246,13 @@ def _settings(app: App, options: dict[str, Any], client: AgentClient) -> PoolSet
 
     app.worker = True
     app.who = who = identify_process(app.setting("session"), client.name, os.getpid())
-    agent = app.setting("agent") or who.agent
+    named = app.setting("agent")
+    agent = named or who.agent
     numbers = range(1, options["count"] + 1)
     return PoolSettings(
         tuple(f"{who.session}.{number}" for number in numbers),
         tuple(f"{agent}-{number}" for number in numbers),
+        named=bool(named),
         tracks=options["tracks"] or None,
         lease_seconds=lease_of(app, options["lease"]),
         patience=options["patience"],

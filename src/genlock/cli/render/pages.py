@@ -11,6 +11,7 @@ from genlock.cli.render.tables import (
     Column,
     count,
     from_now,
+    lease_end,
     print_commands,
     print_fields,
     print_lines,
@@ -112,7 +113,7 @@ def print_agents(
         done = "" if line.tasks_completed is None else line.tasks_completed
         for task in line.tasks or ("",):
             state = states.get(task)
-            ends = from_now(state.holder.expires_at) if state and state.holder else ""
+            ends = lease_end(state.holder.expires_at) if state and state.holder else ""
             generation = state.generation if state else ""
             rows.append(
                 (
@@ -153,7 +154,7 @@ def print_holders(
             state = states.get(task)
             holder = state.holder if state else None
             ends, alive = (
-                (from_now(holder.expires_at), "alive" if holder.looks_alive else "lost")
+                (lease_end(holder.expires_at), "alive" if holder.looks_alive else "lost")
                 if holder
                 else ("", "")
             )
@@ -263,7 +264,7 @@ def print_task_rows(console: Console, page: TaskPage) -> None:
             row.state.value.replace("_", " ").lower(),
             row.holder.agent_id if row.holder else "",
             row.generation or "",
-            from_now(row.holder.expires_at) if row.holder else "",
+            lease_end(row.holder.expires_at) if row.holder else "",
             _LOOKS.get(row.holder.health, "") if row.holder else "",
             row.priority,
             _waits(row),

@@ -16,6 +16,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from genlock import messages
+from genlock.core.model import NO_LEASE
 from genlock.safe_text import safe_line, safe_text
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ def from_now(when: datetime | None) -> str:
     if when is None:
         return ""
     return messages.from_now(when, datetime.now(UTC))
+
+
+def lease_end(when: datetime | None) -> str:
+    """When the lease of a claim ends, as `from_now` has it."""
+    return from_now(when) or NO_LEASE
 
 
 def stamp(when: datetime | None, beside: datetime | None = None) -> str:

@@ -57,10 +57,12 @@ def _expired(event: Mapping[str, Any]) -> Line:
 
 
 def _orphaned(event: Mapping[str, Any]) -> Line:
-    left = (when(event, "expires_at") - when(event)).total_seconds()
+    early = ""
+    if event["expires_at"] is not None:
+        left = (when(event, "expires_at") - when(event)).total_seconds()
+        early = f", {left:.0f} s before its lease ends"
     return Line(
-        f"{event['holder_agent_id']} is found gone: {short(event['task_id'])} is free, {left:.0f} "
-        "s before its lease ends",
+        f"{event['holder_agent_id']} is found gone: {short(event['task_id'])} is free{early}",
         WARNING,
     )
 
@@ -298,6 +300,10 @@ def _lease(state: TaskState, now: datetime) -> Text:
     claim = state.claim
     if claim is None:
         return Text()
+    if claim.expires_at is None:
+        from genlock.core.model import NO_LEASE
+
+        return Text(NO_LEASE, "bright_black")
     left = max(0.0, (claim.expires_at - now).total_seconds())
     part = min(1.0, left / claim.lease_seconds)
     full = round(part * _BAR)

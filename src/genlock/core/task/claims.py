@@ -27,6 +27,9 @@
    ALREADY_EXPIRED; else RENEWED. Release: the same order, but an overdue holder's release is
    RELEASED. The release of a grant that nobody was told of does nothing once the claim was
    renewed or its operation id was repeated.
+   Where the policy `agents` is `single`, grants and renewals begin no lease: such a claim is never
+   over by time, only once its session has ended or its process is gone. A claim keeps what its last
+   grant or renewal gave it when the policy changes.
 6. A refused result with content is kept, as a record of its own.
 """
 
@@ -35,13 +38,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Decision, require
 from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
 from genlock.core.model import Claim, Overlap, Result, TaskRecord, for_user
-from genlock.core.policy import Expired, Overlapping, TenantLimits, Tracks
+from genlock.core.policy import Agents, Expired, Overlapping, TenantLimits, Tracks
 from genlock.core.reasons import (
     Cause,
     ClaimReason,
@@ -82,6 +87,13 @@ def _length(lease_seconds: float) -> timedelta:
     return timedelta(seconds=lease_seconds)
 
 
+def _expiry(facts: Facts, lease_seconds: float) -> datetime | None:
+    """When a lease that begins now is over; None where claims have none."""
+    if facts.policy.agents is Agents.SINGLE:
+        return None
+    return facts.now + _length(lease_seconds)
+
+
 def unknown(command: c.Command) -> TaskNotFound:
     """What is raised for a task that does not exist."""
     return TaskNotFound(
@@ -95,6 +107,8 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
     record = require(record, unknown(command)) if record is None else record
     if facts.session is not None and facts.session.ended_at is not None:
         raise SessionEnded(f"session {command.by.session!r} has ended; register a new one")
+    if facts.policy.agents is Agents.SINGLE:
+        command = replace(command, role=facts.policy.role_of(command.role))
     if command.operation:
         repeated = _repeated_claim(record, command, facts)
         if repeated is not None:
@@ -107,7 +121,7 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
     claim = draft.task.claim
     already_held = claim is not None and claim.state is ClaimState.ACTIVE
     if already_held:
-        expiry = facts.now + _length(command.lease_seconds)
+        expiry = _expiry(facts, command.lease_seconds)
         draft.emit(e.LeaseRenewed, expires_at=expiry, lease_duration_seconds=command.lease_seconds)
     else:
         if _generations_used_up(draft):
@@ -137,7 +151,11 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
         return None
     asked = (command.by.agent, command.role, command.metadata)
     # A renewal may have asked for another length since; a repeat leaves the lease as it was.
-    as_granted = claim.expires_at == claim.claimed_at + _length(claim.lease_seconds)
+    as_granted = (
+        not claim.renewals
+        if claim.expires_at is None
+        else claim.expires_at == claim.claimed_at + _length(claim.lease_seconds)
+    )
     if (claim.agent, claim.role, claim.metadata) != asked or (
         as_granted and claim.lease_seconds != command.lease_seconds
     ):
@@ -192,7 +210,7 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
     if (
         record.task.roles
         and not own
-        and not draft.facts.agent_roles.may_take(command.role, record.task.roles)
+        and not draft.facts.roles_in_force.may_take(command.role, record.task.roles)
     ):
         return _denied(draft, ClaimReason.DENIED_ROLE, detail=command.role)
     if (
@@ -351,7 +369,7 @@ def _acquired(
         previous_generation=last.generation if last else 0,
         previous_state=previous_state(record),
         lease_duration_seconds=command.lease_seconds,
-        expires_at=facts.now + _length(command.lease_seconds),
+        expires_at=_expiry(facts, command.lease_seconds),
         grace_seconds=policy.grace_seconds if policy.expired is Expired.GRACE else 0.0,
         agent_role=command.role,
         operation=command.operation,
@@ -413,7 +431,7 @@ def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts)
     seconds = max(seconds, facts.limits.min_lease_duration_seconds)
     seconds = min(seconds, facts.limits.max_lease_duration_seconds or seconds)
     draft = TaskDraft(record, command, facts)
-    expiry = facts.now + _length(seconds)
+    expiry = _expiry(facts, seconds)
     draft.emit(
         e.LeaseRenewed,
         agent_id=command.by.agent or claim.agent,

@@ -51,7 +51,7 @@ class Submission(Struct, frozen=True, gc=False, kw_only=True):
 
 def complete_or_escalate(draft: TaskDraft, submission: Submission) -> SubmissionResult:
     """Rules 1, 2 and 4. The answer says which it was."""
-    task, table = draft.task.task, draft.facts.agent_roles
+    task, table = draft.task.task, draft.facts.roles_in_force
     rule = table.edges.get(task.edge) if task.edge is not None and table.edges else None
     causes = []
     if not submission.finished_elsewhere:

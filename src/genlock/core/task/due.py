@@ -30,7 +30,12 @@ def decide_check_due(record: TaskRecord | None, command: CheckDue, facts: Facts)
     draft = TaskDraft(record, command, facts)
     catch_up(draft)
     claim = draft.task.claim
-    if claim is not None and claim.state is ClaimState.ACTIVE and claim.stale_at is None:
+    if (
+        claim is not None
+        and claim.state is ClaimState.ACTIVE
+        and claim.stale_at is None
+        and claim.expires_at is not None  # without a lease nobody need be heard
+    ):
         silent = (facts.now - claim.renewed_at).total_seconds()
         if silent > facts.policy.stale_threshold_seconds:
             draft.emit(
@@ -114,7 +119,7 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
         # A holder renews at 40 % of its lease (GC 10.2.4); what it left out since is evidence, not
         # judgement.
         missed_renewals=max(0, int(silent / (claim.lease_seconds * 0.4)))
-        if claim.lease_seconds
+        if claim.lease_seconds and claim.expires_at is not None
         else 0,
         process_gone=draft.facts.holder_gone,
         last_heard=last_heard(holder, claim, draft.facts.holder_heard)
@@ -125,7 +130,7 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
         return
     if policy.expired is Expired.HUMAN:
         # Whoever finds it may come long after the lease ran out.
-        lapsed_at = min(now, claim.expires_at)
+        lapsed_at = now if claim.expires_at is None else min(now, claim.expires_at)
         until = (
             lapsed_at + timedelta(seconds=policy.claim_ttl_seconds)
             if policy.claim_ttl_seconds is not None

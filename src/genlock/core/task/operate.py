@@ -435,9 +435,10 @@ def check_not_held(
         is not None
     ):
         return
+    until = "without a lease" if claim.expires_at is None else f"until {shown(claim.expires_at)}"
     raise LiveClaim(
-        f"task {command.key.id!r} is held by {claim.agent} (session {claim.session}) until "
-        f"{shown(claim.expires_at)}; take_over=True "
+        f"task {command.key.id!r} is held by {claim.agent} (session {claim.session}) "
+        f"{until}; take_over=True "
         "takes the claim away, and what its holder still submits is refused, and kept"
     )
 

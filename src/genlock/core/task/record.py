@@ -7,7 +7,7 @@ from datetime import timedelta
 from genlock.core import commands as c
 from genlock.core.decision import RecordKind
 from genlock.core.events import TaskAdded
-from genlock.core.index import MET, READY_IN, Index, microseconds
+from genlock.core.index import MET, NEVER_DUE, READY_IN, Index, microseconds
 from genlock.core.keys import TASK
 from genlock.core.model import TaskRecord
 from genlock.core.policy import Order
@@ -49,25 +49,24 @@ def waits_of(record: TaskRecord) -> tuple[str, ...]:
 def _due_at(record: TaskRecord) -> int | None:
     claim, state = record.claim, record.state
     held = claim is not None and claim.state is ClaimState.ACTIVE
-    if claim is not None and held and not record.early and record.hold is None:
+    lease_end = None if claim is None or not held else claim.expires_at
+    if lease_end is not None and claim is not None and claim.grace_seconds:
+        lease_end += timedelta(seconds=claim.grace_seconds)
+    if held and not record.early and record.hold is None:
         # The commonest case by a shorter way.
-        return microseconds(
-            claim.expires_at + timedelta(seconds=claim.grace_seconds)
-            if claim.grace_seconds
-            else claim.expires_at
-        )
+        return NEVER_DUE if lease_end is None else microseconds(lease_end)
     if state is Status.COMPLETED or state is Status.CANCELLED:
         return None
     instants = [
-        claim.expires_at + timedelta(seconds=claim.grace_seconds)
-        if claim is not None and held
-        else None,
+        lease_end,
         record.hold.until if record.hold is not None and state is not Status.IN_REVIEW else None,
         record.task.not_before if record.early else None,
         record.assigned_until if not held else None,
     ]
     due = [instant for instant in instants if instant is not None]
-    return microseconds(min(due)) if due else None
+    if due:
+        return microseconds(min(due))
+    return NEVER_DUE if held else None
 
 
 RECORD = RecordKind(

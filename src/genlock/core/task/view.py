@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from genlock.core.facts import OutageGrace
 from genlock.core.keys import Key
-from genlock.core.model import Claim, SessionRecord, TaskRecord
+from genlock.core.model import NO_LEASE, Claim, SessionRecord, TaskRecord
 from genlock.core.reasons import Cause, ClaimState, Status, Waiting
 from genlock.core.records.session import is_silent, last_activity
 from genlock.core.results import Holder, TaskClaim
@@ -49,26 +49,31 @@ def overdue(
 ) -> Cause | None:
     """Why the claim is no longer live, or None while it is. The holder's session and process are
     looked at by others only. `heard` is when the session last did something to any task; if nobody
-    has looked for that, its silence says nothing."""
-    seconds = (claim.expires_at - now).total_seconds()
+    has looked for that, its silence says nothing. Of a claim without a lease it never does."""
     if claim.state is not ClaimState.ACTIVE:
         return Cause.LEASE_OVER
+    if claim.expires_at is None:
+        return _holder_ended(holder, gone)
+    seconds = (claim.expires_at - now).total_seconds()
     if seconds + claim.grace_seconds <= 0 and (
         outage_grace is None or not is_spared(claim, now, outage_grace)
     ):
         return Cause.LEASE_OVER
     if seconds > claim.lease_seconds + max(claim.lease_seconds / 10, _STEP_SLACK_SECONDS):
         return Cause.CLOCK_STEPPED
-    if holder is not None and holder.ended_at is not None:
-        return Cause.SESSION_ENDED
-    if gone:
-        return Cause.PROCESS_GONE
-    if holder is None or heard is None:
-        return None
+    ended = _holder_ended(holder, gone)
+    if ended is not None or holder is None or heard is None:
+        return ended
     last = last_heard(holder, claim, heard)
     if outage_grace is not None:
         last = max(last, outage_grace.back)  # nobody could be heard before
     return Cause.SESSION_SILENT if is_silent(holder, last, now) else None
+
+
+def _holder_ended(holder: SessionRecord | None, gone: bool) -> Cause | None:
+    if holder is not None and holder.ended_at is not None:
+        return Cause.SESSION_ENDED
+    return Cause.PROCESS_GONE if gone else None
 
 
 HEARTBEAT = "heartbeatMs"
@@ -100,7 +105,8 @@ def last_heard(holder: SessionRecord, claim: Claim, heard: datetime | None = Non
 def seems_silent(holder: SessionRecord | None, claim: Claim, now: datetime) -> bool:
     """Is the holder lost unless it is heard of elsewhere? Only then is it worth a look."""
     return (
-        holder is not None
+        claim.expires_at is not None
+        and holder is not None
         and holder.ended_at is None
         and is_silent(holder, last_heard(holder, claim), now)
     )
@@ -113,6 +119,8 @@ def spared_until(claim: Claim, outage_grace: OutageGrace) -> datetime | None:
     A holder renews at 40 % of its lease: so long it may take until one that lives is heard of
     again.
     """
+    if claim.expires_at is None:
+        return None
     due = claim.expires_at + timedelta(seconds=claim.grace_seconds)
     if claim.state is not ClaimState.ACTIVE or due <= outage_grace.since:
         return None
@@ -125,6 +133,11 @@ def is_spared(claim: Claim, now: datetime, outage_grace: OutageGrace) -> bool:
     """Does it count as live for the outage's sake?"""
     until = spared_until(claim, outage_grace)
     return until is not None and now < until
+
+
+def lease_shown(expires_at: datetime | None) -> str:
+    """A claim's lease as people read it."""
+    return NO_LEASE if expires_at is None else f"lease until {shown(expires_at)}"
 
 
 def holder_of(claim: Claim, *, alive: bool) -> Holder:

@@ -252,7 +252,7 @@ def _count_task(tally: Tally, cell: LoadedRecord) -> None:
                 tally.completion_time.observe(_between(begun, event.timestamp))
         if since is not None and _ends_a_claim(event):
             end = (
-                min(event.expires_at, event.timestamp)
+                min(event.expires_at or event.timestamp, event.timestamp)
                 if kind is e.ClaimExpired
                 else event.timestamp
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec import UNSET
@@ -37,6 +37,7 @@ from genlock.service.session_api.messages import (
     SessionBeaten,
     SessionHeartbeatRequest,
     stamp,
+    stamp_or_none,
 )
 
 T = TypeVar("T")
@@ -102,8 +103,9 @@ class Claims:
             | {HEARTBEAT: self._config.heartbeat_interval},
             "agent_role": asked.grant.role_of_agent(request.agent_role),
         }
+        named = asked.speaker.identity.agent_id
         result = await asked.speaker.claim_task(
-            agent_id=asked.speaker.identity.agent_id or request.session_id, **given
+            agent_id=named or found.policy.lone_agent or request.session_id, **given
         )
         holder = result.holder
         if holder is not None and holder.session == request.session_id:
@@ -119,7 +121,7 @@ class Claims:
                 task_id=claim.task_id,
                 session_id=claim.session_id,
                 claimed_at=stamp(claim.claimed_at),
-                expires_at=stamp(claim.expires_at),
+                expires_at=stamp_or_none(claim.expires_at),
                 last_heartbeat=stamp(found.now if result.already_held else claim.claimed_at),
                 generation=claim.generation,
             ),
@@ -181,7 +183,7 @@ class Claims:
             lease_duration_seconds=lease,
             **fence,
         )
-        if result.new_expiry is None:
+        if not result.success:
             return refused(result.reason)
         if request.said:
             await asked.speaker.heartbeat_session(metadata=request.said, **fence)
@@ -189,7 +191,7 @@ class Claims:
         claim = after.claim if after is not None else None
         return Beaten(
             claim=BeatenClaim(
-                expires_at=stamp(result.new_expiry),
+                expires_at=stamp_or_none(result.new_expiry),
                 last_heartbeat=stamp(claim.renewed_at if claim is not None else found.now),
                 heartbeat_count=claim.renewals if claim is not None else 1,
             )
@@ -229,6 +231,11 @@ class Claims:
         )
 
 
+def remaining(expires_at: datetime | None, now: datetime) -> int | None:
+    """What is left of a lease in milliseconds; None where there is no lease."""
+    return None if expires_at is None else milliseconds(expires_at - now)
+
+
 def milliseconds(length: timedelta) -> int:
     """The length in whole milliseconds, at least zero."""
     return max(0, length // timedelta(milliseconds=1))
@@ -257,7 +264,7 @@ def _denied(result: ClaimResult, found: TaskAndLimits) -> Refused:
         answer.claim = OtherClaim(
             session_id=holder.session,
             claimed_at=stamp(holder.claimed_at),
-            remaining_ms=milliseconds(holder.expires_at - found.now),
+            remaining_ms=remaining(holder.expires_at, found.now),
             last_heartbeat=stamp(claim.renewed_at) if known and claim is not None else UNSET,
         )
     return answer

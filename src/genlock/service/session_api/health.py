@@ -113,6 +113,8 @@ def health_of(claim: Claim, now: datetime, config: ClaimConfig, *, cause: Cause 
     """The health of a claim; `cause` says why it is overdue, if it is."""
     if cause is not None:
         return Health.ORPHANED if cause.orphans else Health.EXPIRED
+    if claim.expires_at is None:
+        return Health.HEALTHY  # without a lease nothing runs out, and nobody need be heard
     limits = Thresholds(claim, config)
     left = (claim.expires_at - now).total_seconds()
     if left <= limits.expiring:

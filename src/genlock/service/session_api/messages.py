@@ -84,6 +84,11 @@ def stamp(instant: datetime) -> str:
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def stamp_or_none(instant: datetime | None) -> str | None:
+    """The same of the end of a lease; None where there is no lease."""
+    return None if instant is None else stamp(instant)
+
+
 # Requests
 
 
@@ -169,7 +174,8 @@ class OtherClaim(Message, kw_only=True):
 
     session_id: str
     claimed_at: str
-    remaining_ms: int
+    remaining_ms: int | None
+    """Null: the claim has no lease."""
     last_heartbeat: str | UnsetType = UNSET
 
 
@@ -179,7 +185,8 @@ class GrantedClaim(Message, kw_only=True):
     task_id: str
     session_id: str
     claimed_at: str
-    expires_at: str
+    expires_at: str | None
+    """Null: the claim has no lease."""
     last_heartbeat: str
     generation: int
 
@@ -212,7 +219,8 @@ class Released(Message, kw_only=True):
 class BeatenClaim(Message, kw_only=True):
     """A claim that goes on."""
 
-    expires_at: str
+    expires_at: str | None
+    """Null: the claim has no lease."""
     last_heartbeat: str
     heartbeat_count: int
 
@@ -245,7 +253,8 @@ class FlyingClaim(Message, kw_only=True):
 
     session_id: str
     claimed_at: str
-    expires_at: str
+    expires_at: str | None
+    """Null: the claim has no lease."""
     last_heartbeat: str
     agent_type: str | UnsetType = UNSET
     health_status: str
@@ -279,7 +288,8 @@ class CurrentClaim(Message, kw_only=True):
 
     claimed_at: str
     last_heartbeat: str
-    remaining_ms: int
+    remaining_ms: int | None
+    """Null: the claim has no lease."""
 
 
 class CurrentTask(Message, kw_only=True):

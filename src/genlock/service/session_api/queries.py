@@ -24,7 +24,13 @@ from genlock.reads.next_task import overlaps_of
 from genlock.reads.progress import state_counts
 from genlock.reads.sessions import active_sessions
 from genlock.service.events.formats import lapse_reason
-from genlock.service.session_api.claims import AGENT_TYPE, ApiProject, Asked, milliseconds
+from genlock.service.session_api.claims import (
+    AGENT_TYPE,
+    ApiProject,
+    Asked,
+    milliseconds,
+    remaining,
+)
 from genlock.service.session_api.health import ClaimConfig, Health, health_of
 from genlock.service.session_api.messages import (
     Cleaned,
@@ -48,6 +54,7 @@ from genlock.service.session_api.messages import (
     Summary,
     TaskWords,
     stamp,
+    stamp_or_none,
 )
 
 _OFFERS: Final = 5
@@ -92,7 +99,7 @@ class SessionQueries:
                 claim=CurrentClaim(
                     claimed_at=stamp(claim.claimed_at),
                     last_heartbeat=stamp(claim.renewed_at),
-                    remaining_ms=milliseconds(claim.expires_at - found.now),
+                    remaining_ms=remaining(claim.expires_at, found.now),
                 ),
             ),
         )
@@ -332,7 +339,7 @@ def _flying(held: HeldTask, health: Health) -> Flying:
         claim=FlyingClaim(
             session_id=claim.session,
             claimed_at=stamp(claim.claimed_at),
-            expires_at=stamp(claim.expires_at),
+            expires_at=stamp_or_none(claim.expires_at),
             last_heartbeat=stamp(claim.renewed_at),
             agent_type=kind,
             health_status=health,

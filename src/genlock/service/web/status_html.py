@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from genlock.core.keys import Scope
+from genlock.core.model import NO_LEASE
 from genlock.messages import describe_event
 from genlock.reads.status import ClaimRow, EventRow, FleetStatus, ProjectSummary, TaskBar
 from genlock.service.web.html import Html, Part, join, tag
@@ -241,8 +242,13 @@ _COLUMNS: Final = (
 )
 
 
+def _lease_left(seconds: float | None) -> str:
+    if seconds is None:
+        return NO_LEASE
+    return "over" if seconds <= 0 else length(seconds)
+
+
 def _holding(one: ClaimRow, several: bool) -> Html:
-    over = one.left_seconds <= 0
     project = tag("small", f" {one.scope[1]}") if several else None
     title = tag("small", one.title, _class="title") if one.title and one.title != one.task else None
     return tag(
@@ -251,7 +257,7 @@ def _holding(one: ClaimRow, several: bool) -> Html:
         tag("td", one.session if one.session != one.agent else "", _class="wide"),
         tag("td", tag("code", one.task), project, title, _class="task"),
         tag("td", one.generation, _class="number gen"),
-        tag("td", "over" if over else length(one.left_seconds), _class="number lease"),
+        tag("td", _lease_left(one.left_seconds), _class="number lease"),
         tag(
             "td",
             tag("span", "alive" if one.alive else "lost", _class="alive" if one.alive else "lost"),

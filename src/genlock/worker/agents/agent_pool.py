@@ -57,6 +57,8 @@ class PoolSettings(NamedTuple):
     sessions: tuple[str, ...]
     """One for each agent."""
     agents: tuple[str, ...]
+    named: bool = True
+    """Did somebody name them?"""
     tracks: Collection[str] | None = None
     lease_seconds: float | None = None
     patience: float = 30.0
@@ -251,6 +253,7 @@ class AgentPool:
             wait_seconds=WAIT_SECONDS,
             lease_seconds=settings.lease_seconds,
             patience=settings.patience,
+            named=settings.named,
         )
         if not alone:
             # Another agent works in the workspace: only what may be done beside it, or elsewhere.

@@ -541,9 +541,13 @@ def _defined(record: TaskRecord, said: Sighting, values: dict[str, Any]) -> dict
     return wanted
 
 
-def _lock_text(id: str, worker: str, since: datetime, until: datetime) -> bytes:
+_NO_END_HOURS = 876_600.0
+"""A hundred years: gptodo has no lock without an end."""
+
+
+def _lock_text(id: str, worker: str, since: datetime, until: datetime | None) -> bytes:
     """gptodo's lock, with its four keys and no other."""
-    hours = max(0.0, (until - since).total_seconds()) / 3600
+    hours = _NO_END_HOURS if until is None else max(0.0, (until - since).total_seconds()) / 3600
     return json.dumps(
         {
             "task_id": id,
