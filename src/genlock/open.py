@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,7 @@ from genlock.worker.fleet import Origin
 if TYPE_CHECKING:
     from genlock.client.transport import Transport
     from genlock.credentials import Keys
+    from genlock.products.access import ProductAccess
     from genlock.stores.migrations import About
     from genlock.stores.migrations import Migrated as Migrated
 
@@ -109,6 +111,7 @@ def connect(
             remote  # by its methods: a test holds the signatures of both together
         )
         coordinator._origin = origin
+        coordinator._open_products = partial(_product_access, url, promotes=False)
         return coordinator
     with short_remedy(own=setting.source == "default"):
         coordinator = Coordinator(
@@ -118,6 +121,7 @@ def connect(
             identity,
         )
     coordinator._origin = origin
+    coordinator._open_products = partial(_product_access, url, promotes=not service)
     return coordinator
 
 
@@ -154,6 +158,7 @@ def connect_async(
         )
         coordinator: AsyncCoordinator = remote
         coordinator._origin = origin
+        coordinator._open_products = partial(_product_access, url, promotes=False)
         return coordinator
     with short_remedy(own=setting.source == "default"):
         coordinator = AsyncCoordinator(
@@ -163,7 +168,15 @@ def connect_async(
             identity,
         )
     coordinator._origin = origin
+    coordinator._open_products = partial(_product_access, url, promotes=not service)
     return coordinator
+
+
+def _product_access(url: object, *, promotes: bool) -> ProductAccess:
+    """Late: most programs have no products, and need not wait for what opens an area."""
+    from genlock.products.access import ProductAccess
+
+    return ProductAccess(url, promotes=promotes)
 
 
 def _origin(

@@ -20,8 +20,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from genlock import project_folder
+from genlock.core.products_url import read_products_url
 from genlock.errors import AccessRefused
 from genlock.private_files import write_private
 from genlock.safe_text import without_password
@@ -98,6 +100,52 @@ def give_address_consent(folder: Path, url: str) -> None:
     request = _address_request(folder, Setting(url, str(folder / FILE), "project"))
     if request is not None:
         give_consent(folder, request)
+
+
+def check_area(store: object, products: str) -> None:
+    """`Untrusted` if a store that lies in a project names an area for products outside of it. Such
+    a store may have come with a clone; the policy in it then says where this user's files go, under
+    this user's credentials."""
+    folder = _store_folder(store)
+    if folder is None or _is_within(products, folder):
+        return
+    request = _area_request(folder, products)
+    if not _has_consent(folder, request):
+        raise Untrusted(
+            f"the project in {folder.parent} names {products} as the area for its products, which "
+            "is outside of the project and is not used without your consent; if you trust it, "
+            f"type: genlock policy set products={products}"
+        )
+
+
+def give_area_consent(store: object, products: str) -> None:
+    """The user has named this area."""
+    folder = _store_folder(store)
+    if folder is not None and not _is_within(products, folder):
+        give_consent(folder, _area_request(folder, products))
+
+
+def _area_request(folder: Path, products: str) -> Request:
+    return Request(products, products, str(folder), is_folder=False)
+
+
+def _store_folder(store: object) -> Path | None:
+    """The folder that a store's file lies in, if that is a project's; what a program or a user has
+    named elsewhere did not come with one."""
+    if not isinstance(store, str):
+        return None
+    if store.startswith("folder://"):
+        path = urlsplit(store).path
+        return Path(os.path.realpath(unquote(path))) / project_folder.FOLDER
+    file = project_folder.sqlite_path(store)
+    is_projects = file is not None and file.parent.name == project_folder.FOLDER
+    return file.parent if file is not None and is_projects else None
+
+
+def _is_within(products: str, folder: Path) -> bool:
+    address = read_products_url(products)
+    root = os.path.realpath(folder.parent)
+    return address.scheme == "file" and Path(os.path.realpath(address.path)).is_relative_to(root)
 
 
 def consents() -> list[tuple[str, str]]:

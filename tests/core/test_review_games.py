@@ -14,13 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.agent_roles import AgentRoles, EdgeRule
 from genlock.core.decision import Decision
 from genlock.core.keys import REFUSED
-from genlock.core.model import Actor, RefusedRecord, Task, TaskRecord
+from genlock.core.manifest import digest_with
+from genlock.core.model import (
+    Actor,
+    Manifest,
+    Product,
+    PromotionRecord,
+    RefusedRecord,
+    Task,
+    TaskRecord,
+)
 from genlock.core.policy import Policy
 from genlock.core.reasons import ReviewReason, SpawnMode, Status, SubmitReason
 from genlock.errors import GenlockError
@@ -67,13 +77,14 @@ class Game:
         self.world.settle()
         self.world.reload()
         self.check()
+        assert set(self._promotions()) == set(self._accepted_products())
 
     def _moves(self, name: str) -> list[c.Command]:
         key, record = key_of(name), self.world.task(name)
         by = self._caller(record)
         generation = record.generation - (self.random.random() < 0.1)
         digest = self._digest(record)
-        result = content(self.random.choice(VALUES))
+        result = self._with_products(content(self.random.choice(VALUES)), by.agent, generation)
         child = c.SpawnSubtasks(
             key,
             by,
@@ -117,6 +128,15 @@ class Game:
             return reviews
         return submissions if record.claim is not None else claims
 
+    def _with_products(self, result: c.Content, agent: str, generation: int) -> c.Content:
+        """Sometimes a result has a product, as the coordinator packs it."""
+        if self.random.random() < 0.4:
+            return result
+        made = Product("a", self.random.choice("01") * 64, 1)
+        manifest = Manifest(agent, generation, (made,))
+        digest = digest_with(bytes(result.data), manifest)
+        return replace(result, digest=digest, empty=False, manifest=manifest)
+
     def _adoptions(self, key: Any, by: c.Caller, generation: int) -> list[c.Command]:
         found = [
             (at, cell.record)
@@ -128,7 +148,7 @@ class Game:
         if not found:
             return []
         at, refused = self.random.choice(found)
-        given = c.Content(refused.digest, refused.size, refused.data)
+        given = c.Content(refused.digest, refused.size, refused.data, manifest=refused.manifest)
         return [
             c.AdoptResult(
                 key,
@@ -186,6 +206,26 @@ class Game:
             self._check_acceptances(events)
             self._check_review(record)
             self._check_dependencies(record)
+        accepted = self._accepted_products()
+        for which, manifest in self._promotions().items():
+            assert accepted.get(which) == manifest, "promoted, and not accepted"
+
+    def _promotions(self) -> dict[tuple[str, int], Manifest]:
+        """What is promoted, or is to be, by task and generation."""
+        return {
+            (cell.record.task, cell.record.generation): cell.record.manifest
+            for cell in self.world.cells.values()
+            if isinstance(cell.record, PromotionRecord)
+        }
+
+    def _accepted_products(self) -> dict[tuple[str, int], Manifest]:
+        """The manifest of each acceptance that has one."""
+        return {
+            (name, event.generation): event.manifest
+            for name in self.world.tasks
+            for event in self.world.cell(key_of(name)).events
+            if isinstance(event, e.ResultAccepted) and event.manifest is not None
+        }
 
     def _check_acceptances(self, events: list[e.Event]) -> None:
         """Between two acceptances lies a reset, and each is of the generation that was granted
@@ -211,6 +251,7 @@ class Game:
                     if waiting is not None:
                         assert event.author_session_id == waiting.session_id
                         assert event.digest == waiting.digest
+                        assert event.manifest == waiting.manifest
                         assert event.generation == waiting.generation
                     else:
                         assert not event.author_session_id

@@ -42,6 +42,7 @@ NOT_CALLED = {
     **dict.fromkeys(("claim", "next_task", "work", "worker"), "made of other operations"),
     "close": "the client's own",
     "identity": "the client's own",
+    "product_access": "the way to an area, which is not the coordinator's",
     "engine": "not for clients",
     "reader": "not for clients",
 }

@@ -124,7 +124,7 @@ class Connection(FleetMethods):
 
     def _async_face(self) -> AsyncRemoteCoordinator:
         face = AsyncRemoteCoordinator(self._link)
-        face._origin = self._origin
+        face._origin, face._open_products = self._origin, self._open_products
         return face
 
 

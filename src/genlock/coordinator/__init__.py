@@ -367,6 +367,7 @@ def shared(connection: Connection, face: type[F], identity: Identity) -> F:
     )
     other._live = Operations(own.engine, identity, own.places)
     other._origin = connection._origin
+    other._open_products = connection._open_products
     # The engine is there as long as anybody speaks through it.
     other._released, other._speaks_through = connection._released, connection
     return other

@@ -26,7 +26,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -122,7 +122,7 @@ class BucketPayloads:
     ) -> None:
         self._where = f"s3://{bucket}/{prefix}"
         self._bucket = bucket
-        self._store = _open(bucket, prefix, region, endpoint_url)
+        self._store = open_bucket(bucket, prefix, region, endpoint_url)
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
         """Durable on return; what is there stays."""
@@ -186,44 +186,59 @@ class BucketPayloads:
                     if NAME.fullmatch(name):
                         yield name
 
-    @contextmanager
-    def _translated(self, missing: str | None = None) -> Iterator[None]:
-        """Lets no error but ours out of the block; `missing` is what to say of a payload that is
-        not there."""
-        from obstore.exceptions import BaseError
+    def _translated(self, missing: str | None = None) -> AbstractContextManager[None]:
+        return bucket_errors(self._bucket, self._where, missing)
 
-        if not _first_user:
-            _first_user.append(os.getpid())
-        if _first_user[0] != os.getpid():
-            raise StoreError(
-                f"{self._where} cannot be used in a child of process {_first_user[0]}, which has "
-                "used a bucket: start a new process"
-            )
-        try:
-            yield
-        except FileNotFoundError as error:
-            if missing is None or "NoSuchBucket" in str(error):
-                raise self._no_bucket() from error
-            raise ResultNotFound(missing) from error
-        except (BaseError, ValueError) as error:
-            # The driver has no name for a list that is not found, and only a missing bucket can be
-            # the cause.
-            if missing is None and "status code: 404" in str(error):
-                raise self._no_bucket() from error
-            raise _fault_of(error, self._where) from error
 
-    def _no_bucket(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"there is no bucket {self._bucket}: create it, or name another in payloads="
+@contextmanager
+def bucket_errors(
+    bucket: str, where: str, missing: str | None = None, *, setting: str = "payloads="
+) -> Iterator[None]:
+    """Lets no error but ours out of the block; `missing` is what to say of an object that is not
+    there, and `setting` what names the bucket."""
+    from obstore.exceptions import BaseError
+
+    if not _first_user:
+        _first_user.append(os.getpid())
+    if _first_user[0] != os.getpid():
+        raise StoreError(
+            f"{where} cannot be used in a child of process {_first_user[0]}, which has "
+            "used a bucket: start a new process"
         )
+    no_bucket = StoreUnavailable(
+        f"there is no bucket {bucket}: create it, or name another in {setting}"
+    )
+    try:
+        yield
+    except FileNotFoundError as error:
+        if missing is None or "NoSuchBucket" in str(error):
+            raise no_bucket from error
+        raise ResultNotFound(missing) from error
+    except (BaseError, ValueError) as error:
+        # The driver has no name for a list that is not found, and only a missing bucket can be
+        # the cause.
+        if missing is None and "status code: 404" in str(error):
+            raise no_bucket from error
+        raise _fault_of(error, where) from error
 
 
-def _open(bucket: str, prefix: str, region: str | None, endpoint_url: str | None) -> S3Store:
+def check_driver(what: str) -> None:
+    """`StoreError` if the driver of buckets is not installed."""
     if importlib.util.find_spec("obstore") is None:
         raise StoreError(
-            "the driver for payloads=s3://…, obstore, is not installed: pip install "
-            "'genlock[objects]'"
+            f"the driver for {what}, obstore, is not installed: pip install 'genlock[objects]'"
         )
+
+
+def open_bucket(
+    bucket: str,
+    prefix: str,
+    region: str | None,
+    endpoint_url: str | None,
+    what: str = "payloads=s3://…",
+) -> S3Store:
+    """A client of an S3 bucket; `what` names it if there can be none."""
+    check_driver(what)
     from obstore.exceptions import BaseError
     from obstore.store import S3Store
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from genlock.core.model import Identity
-from genlock.errors import BadArgument
+from genlock.errors import BadArgument, NotAllowed
 
 if TYPE_CHECKING:
     from genlock.worker.block import AsyncTaskBlock, TaskBlock
@@ -61,11 +61,22 @@ class FleetMethods:
     _context: _Context | None = None
     _origin: Origin | None = None
     """How another process opens the same connection, if it can."""
+    _open_products: Callable[[], Any] | None = None
+    _product_access: Any = None
 
     @property
     def identity(self) -> Identity:
         """Who the connection speaks for where a call does not say."""
         raise NotImplementedError
+
+    @property
+    def product_access(self) -> Any:
+        """The way to the area for work products: a `genlock.products.access.ProductAccess`."""
+        if self._product_access is None:
+            if self._open_products is None:
+                raise NotAllowed("only what genlock.connect has opened knows an area for products")
+            self._product_access = self._open_products()
+        return self._product_access
 
     def _plain_face(self) -> Any:
         """The same coordinator as plain methods, for a keeper's threads."""

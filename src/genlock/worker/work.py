@@ -12,10 +12,14 @@ from __future__ import annotations
 
 import time
 import weakref
+from asyncio import to_thread
 from collections.abc import Mapping
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
-from genlock.core.model import Task
+from msgspec.structs import asdict
+
+from genlock.core.model import Product, Task
 from genlock.core.reasons import ProgressReason, SubmitReason
 from genlock.core.results import ProgressResult, ReleaseResult, SubmissionResult
 from genlock.worker.grant import PATIENCE_SECONDS, Grant, Previous
@@ -43,6 +47,7 @@ class BaseWork:
         self._keeper = keeper
         self._kept = kept
         self._unsent: dict[str, Any] = {}
+        self._products: dict[str, Product] = {}
         self._reported = float("-inf")
         self.claim = grant.claim
         self.id = grant.task.id
@@ -121,11 +126,30 @@ class BaseWork:
                 **self._fence(),
                 result_data=result,
                 work_product_ref=ref,
+                **self._manifest(),
             )
             self.outcome = "accepted" if answer.accepted else "refused"
             if answer.accepted or answer.reason is not SubmitReason.CHILDREN_UNFINISHED:
                 self._finish()
         return answer
+
+    @property
+    def products(self) -> tuple[Product, ...]:
+        """What was put so far, by path: what `submit` hands in with the result."""
+        return tuple(self._products[path] for path in sorted(self._products))
+
+    def add_product(self, product: Product) -> None:
+        """Something else has put this draft of the claim's generation; it belongs to the result."""
+        self._products[product.path] = product
+
+    def _manifest(self) -> dict[str, Any]:
+        return {"products": [asdict(each) for each in self.products]} if self._products else {}
+
+    def _access(self) -> Any:
+        return self._fleet.product_access
+
+    def _place(self) -> tuple[str, str]:
+        return self.claim.tenant_id, self.claim.project_id
 
     def _release(self, reason: str, note: str, patience: float) -> Script[ReleaseResult]:
         with self._keeper.ending(self._kept):
@@ -190,9 +214,29 @@ class Work(BaseWork):
         claim is lost."""
         run(self._fleet, self._report(fraction, note, cost, worktree_path))
 
+    def put(
+        self, path: str | PathLike[str], *, name: str | None = None, data: bytes | None = None
+    ) -> Product:
+        """Put a file among the products of this task: a draft, until the result is accepted. Its
+        name is the path below the working folder, unless you give one. `data` is the content, if
+        there is no file. Raises ClaimLost if the claim is lost."""
+        self.check()
+        product: Product = self._access().put(self._fleet, self.claim, path, name, data)
+        self.add_product(product)
+        return product
+
+    def get(self, path: str) -> bytes:
+        """An asset: what was last promoted at this path."""
+        found: bytes = self._access().get(self._fleet, self._place(), path)
+        return found
+
     def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
-        """Hand in the result. During an outage this is repeated for up to five minutes."""
-        return run(self._fleet, self._submit(result, ref))
+        """Hand in the result, with all that was put. During an outage this is repeated for up to
+        five minutes."""
+        answer = run(self._fleet, self._submit(result, ref))
+        if answer.accepted and self._products:
+            self._access().promote(self._fleet, self.claim)
+        return answer
 
     def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:
         """Give the task back, with a note for the next holder. `error` counts as a failure."""
@@ -215,9 +259,29 @@ class AsyncWork(BaseWork):
         """As `Work.progress`."""
         await run_async(self._fleet, self._report(fraction, note, cost, worktree_path))
 
+    async def put(
+        self, path: str | PathLike[str], *, name: str | None = None, data: bytes | None = None
+    ) -> Product:
+        """As `Work.put`."""
+        self.check()
+        access, fleet = self._access(), self._fleet._plain_face()
+        product: Product = await to_thread(access.put, fleet, self.claim, path, name, data)
+        self.add_product(product)
+        return product
+
+    async def get(self, path: str) -> bytes:
+        """As `Work.get`."""
+        access, fleet = self._access(), self._fleet._plain_face()
+        found: bytes = await to_thread(access.get, fleet, self._place(), path)
+        return found
+
     async def submit(self, result: Any = None, *, ref: str = "") -> SubmissionResult:
         """As `Work.submit`."""
-        return await run_async(self._fleet, self._submit(result, ref))
+        answer = await run_async(self._fleet, self._submit(result, ref))
+        if answer.accepted and self._products:
+            fleet = self._fleet._plain_face()
+            await to_thread(self._access().promote, fleet, self.claim)
+        return answer
 
     async def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:
         """As `Work.release`."""

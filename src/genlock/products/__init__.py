@@ -1,0 +1,1 @@
+"""Work products: drafts that agents write, and assets that acceptance promotes."""
