@@ -29,23 +29,31 @@ export function onChange(listener: Listener): () => void {
 const HIDDEN_MS = 60_000;
 const MOST_WAITING = 2000;
 const HERE_MS = 30_000;
+/** Renewals move countdowns, which nobody reads to the frame. */
+const ROUTINE_MS = 250;
 
 let waiting: Rows = new Map();
 let routine = true;
 let lost = false;
-let asked = false;
+let asked: "" | "later" | "next frame" = "";
+let timer = 0;
 let hiddenSince = 0;
 
+/** What has changed is shown with the next frame; what is only routine, a few times a second. */
 function schedule(): void {
-  if (asked) return;
-  asked = true;
+  const calm = routine && !lost;
+  if (asked === "next frame" || (asked === "later" && (calm || document.hidden))) return;
+  clearTimeout(timer);
+  asked = calm || document.hidden ? "later" : "next frame";
   // Frames stop in a tab that nobody sees; events do not.
-  if (document.hidden) setTimeout(flush, 1000);
+  if (document.hidden) timer = setTimeout(flush, 1000) as unknown as number;
+  else if (calm) timer = setTimeout(flush, ROUTINE_MS) as unknown as number;
   else requestAnimationFrame(flush);
 }
 
 function flush(): void {
-  asked = false;
+  asked = "";
+  if (waiting.size === 0 && !lost) return;
   const rows = lost || waiting.size > MOST_WAITING ? null : waiting;
   const was = routine;
   waiting = new Map();
@@ -133,8 +141,14 @@ export function begin(): void {
     reset();
   });
   document.addEventListener("visibilitychange", () => {
-    if (document.hidden) hiddenSince = Date.now();
-    else {
+    if (document.hidden) {
+      hiddenSince = Date.now();
+      // The frame that was asked for does not come.
+      if (asked) {
+        asked = "";
+        schedule();
+      }
+    } else {
       ask({ kind: "here" });
       if (hiddenSince && Date.now() - hiddenSince > HIDDEN_MS) reset();
       else schedule();

@@ -27,7 +27,9 @@ import {
 
 const PAGE = 200;
 const KEPT = 1000;
-const OVERSCAN = 4;
+/** Rows are added and taken away so many at a time: between, scrolling renders nothing. */
+const STEP = 6;
+const OVERSCAN = 2;
 const GROUPS = [
   "IN_PROGRESS",
   "HELD",
@@ -338,7 +340,7 @@ function Window({
     last.current = index;
   };
   const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
+  const [from, setFrom] = useState(0);
   const [tall, setTall] = useState(600);
   const [at, show] = useState(-1);
   // Keys come faster than renders.
@@ -395,8 +397,8 @@ function Window({
     addEventListener("step", key);
     return () => removeEventListener("step", key);
   }, [lines, tall, height]);
-  const first = Math.max(0, Math.floor(top / height) - OVERSCAN);
-  const end = Math.min(lines.length, Math.ceil((top + tall) / height) + OVERSCAN);
+  const first = Math.max(0, from - OVERSCAN);
+  const end = Math.min(lines.length, from + Math.ceil(tall / height) + STEP + OVERSCAN);
   useEffect(() => {
     if (end > lines.length * 0.6) more();
   }, [end, lines.length]);
@@ -418,7 +420,9 @@ function Window({
         style={{
           height: `${Math.min(lines.length * height, Math.max(320, innerHeight - (narrow ? 300 : 260)))}px`,
         }}
-        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        onScroll={(event) =>
+          setFrom(Math.floor(event.currentTarget.scrollTop / height / STEP) * STEP)
+        }
       >
         <div style={{ height: `${lines.length * height}px` }}>
           {lines.slice(first, end).map((line, index) => rowOf(line, first + index))}
@@ -548,8 +552,9 @@ function RowLine({ line, top, chosen, narrow, picked, pick }: RowGiven) {
   );
 }
 
+const media = matchMedia("(max-width: 900px)");
+
 function useNarrow(): boolean {
-  const media = matchMedia("(max-width: 900px)");
   const [narrow, setNarrow] = useState(media.matches);
   useEffect(() => {
     const change = () => setNarrow(media.matches);
