@@ -164,4 +164,6 @@ def _hash_of_image(id: str) -> int:
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(
+        blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "big"
+    )

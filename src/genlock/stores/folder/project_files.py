@@ -45,6 +45,7 @@ from genlock.stores.files import os_fault_of, refuse_link
 from genlock.stores.folder.contents import Contents
 from genlock.stores.folder.entries import Image
 from genlock.stores.folder.layout import LOCK_GONE, Fingerprint, Layout, TaskFiles
+from genlock.stores.folder.layouts.file_content import fault_of
 from genlock.stores.folder.writer_lock import start_time
 from genlock.typed_json import decoder, packed_decoder
 
@@ -171,7 +172,9 @@ class ProjectFiles:
         if len(self._known) < 1.1 * self._kept + _MANY:
             return
         with suppress(StoreError, OSError):
-            text = msgspec.msgpack.encode(self._known)
+            text = msgspec.msgpack.encode(
+                {id: known for id, known in self._known.items() if is_text(id)}
+            )
             temporary = self._folder / f".fingerprints-{os.getpid()}-{os.urandom(4).hex()}"
             fd = create_file(temporary)
             try:
@@ -270,6 +273,9 @@ class ProjectFiles:
             if was is None:
                 return Comparison(State.SAME, seen)
             now = replace(was, gone=True, lock=None)
+            if files.file is not None:
+                # Perhaps another tool has emptied it, and is about to write it.
+                now = Sighting(fault=f"the file of {id} has no task in it any more")
         observation = Observation(self.layout.name, was, now)
         if now.fault:
             return Comparison(State.UNREADABLE, seen, observation)
@@ -356,6 +362,8 @@ class ProjectFiles:
         before = files or self.layout.read(id)
         if _seen(before) != seen:
             return None
+        if fault_of(before.lock):
+            return Step(change.key)  # nobody can say whose it is
         image = contents.images.get(id)
         after = self.layout.wanted(
             id,
@@ -618,6 +626,11 @@ class Projection:
             if step.record is not None:
                 with suppress(OSError):
                     self._files.layout.mirror(step.key.id, step.was, step.record)
+
+
+def is_text(name: str) -> bool:
+    """Is this name of a file text? Names may be any bytes."""
+    return not any("\udc80" <= char <= "\udcff" for char in name)
 
 
 def _is_alive(pid: str, started: str) -> bool:

@@ -279,7 +279,7 @@ class FolderStore:
                 compared = self.files.compare(id, contents)
                 found[compared.state].append(id)
                 if compared.state is State.UNREADABLE and compared.observation is not None:
-                    unreadable[id] = compared.observation.now.fault
+                    unreadable[_shown(id)] = _shown(compared.observation.now.fault)
             known = contents.images
             return report._replace(
                 edited=tuple(found[State.EDITED]),
@@ -466,6 +466,11 @@ def os_errors_translated_but_missing(path: Path) -> Iterator[None]:
             refuse_link(path)
             raise error.__cause__ from None
         raise
+
+
+def _shown(name: str) -> str:
+    """A name of a file as text: it may be any bytes."""
+    return name.encode(errors="backslashreplace").decode()
 
 
 def _stored(key: Key, row: Row, *, with_index: bool) -> Stored:

@@ -21,6 +21,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d
 _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _LIST = re.compile(r"\[((?:[A-Za-z][A-Za-z0-9_./-]*(?:, *[A-Za-z][A-Za-z0-9_./-]*)*)?)\]")
 _OTHER_WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
+_MOST_YAML: Final = 65_536
+"""Characters that are read as YAML, which takes a second. What is plain may be longer."""
 
 
 class NoFrontmatter(Exception):
@@ -63,6 +65,8 @@ def read(yaml: str) -> dict[str, Any]:
     quick = _read_quickly(yaml)
     if quick is not None:
         return quick
+    if len(yaml) > _MOST_YAML:
+        raise BadArgument(f"the frontmatter has more than {_MOST_YAML:,} characters")
     from genlock.plans.values import load_yaml  # late: most files are of the plain kind
 
     value = load_yaml(yaml) if yaml.strip() else {}

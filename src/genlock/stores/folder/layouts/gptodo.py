@@ -35,16 +35,19 @@ from genlock.core.observation import FileLock, Sighting
 from genlock.core.policy import Policy
 from genlock.core.reasons import ClaimState, Isolation, ReleaseReason, Status, Waiting
 from genlock.errors import BadArgument
-from genlock.private_files import read_regular
 from genlock.stores.files import make_folder, make_ignored_folder, refuse_link
 from genlock.stores.folder.layout import Fingerprint, TaskFiles
 from genlock.stores.folder.layouts import frontmatter
+from genlock.stores.folder.layouts.file_content import content_of, fault_of, json_of
 
 UNCLAIMED_STATES: Final = ("todo", "backlog")
 SESSION_PREFIX: Final = "gptodo:"
 
+_LOCK_KEYS: Final = frozenset({"task_id", "worker", "started", "timeout_hours"})
 _LONGEST_LOCK = 10_000
 """Bytes that gptodo reads of a lock."""
+_MOST_OF_LOCK = 100_000
+_MOST_OF_STATUS = 100_000
 _FLOCK_SECONDS = 5.0
 _MEANS: Final = {
     "backlog": Status.BACKLOG,
@@ -129,7 +132,8 @@ class GptodoLayout:
 
     def read(self, id: str) -> TaskFiles:
         """The file and the lock. An empty lock is none: gptodo has made it and not written it."""
-        return TaskFiles(_read(self._file(id)), _read(self._lock(id)) or None)
+        lock = content_of(self._lock(id), _MOST_OF_LOCK) or None
+        return TaskFiles(content_of(self._file(id)), lock)
 
     def _file(self, id: str) -> str:
         return f"{self.tasks}/{id}.md"
@@ -141,10 +145,10 @@ class GptodoLayout:
         """As gptodo reads it: what has other keys than its four is ignored."""
         if not lock or len(lock) > _LONGEST_LOCK:
             return None
+        data = json_of(lock)
+        if not isinstance(data, dict) or set(data) != _LOCK_KEYS:
+            return None
         try:
-            data = json.loads(lock)
-            if set(data) != {"task_id", "worker", "started", "timeout_hours"}:
-                return None
             since = datetime.fromisoformat(data["started"])
             since = since.replace(tzinfo=UTC) if since.tzinfo is None else since.astimezone(UTC)
             until = since + timedelta(hours=float(data["timeout_hours"]))
@@ -157,6 +161,10 @@ class GptodoLayout:
         if files.file is None:
             return None
         where = f"tasks/{id}.md"
+        if fault := fault_of(files.file):
+            return Sighting(fault=f"{where} {fault}")
+        if fault := fault_of(files.lock):
+            return Sighting(fault=f"state/locks/{id}.lock {fault}")
         try:
             text = files.file.decode()
             parts = frontmatter.split(text)
@@ -319,7 +327,7 @@ class GptodoLayout:
         with _flocked(path, make=after.lock is not None) as fd:
             if fd is None:
                 return before.lock is None and after.lock is None
-            present = os.pread(fd, _LONGEST_LOCK + 1, 0) or None
+            present = os.pread(fd, _MOST_OF_LOCK + 1, 0) or None
             if present != before.lock:
                 if present is None and before.lock is not None and after.lock is None:
                     os.unlink(path)  # made by opening it just now
@@ -368,7 +376,7 @@ class GptodoLayout:
         with suppress(OSError):
             os.link(path, aside, follow_symlinks=False)
         os.replace(temporary, path)
-        landed = _read(str(aside))
+        landed = content_of(aside)
         if landed is not None and landed != before:
             again = aside.with_name(f".{aside.name}-{os.urandom(4).hex()}")
             again.write_bytes(landed)
@@ -388,10 +396,7 @@ class GptodoLayout:
         self, agent: str, status: str, task: str | None, now: datetime, *, done: bool
     ) -> None:
         path = self.agents / f"{agent}.status"
-        try:
-            known = json.loads(read_regular(path, follow=False))
-        except (OSError, ValueError):
-            known = {}
+        known = json_of(content_of(path, _MOST_OF_STATUS) or b"")
         if not isinstance(known, dict):
             known = {}
         count = known.get("tasks_completed")
@@ -565,27 +570,6 @@ def _stat(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _read(path: str) -> bytes | None:
-    """The content of a regular file; None if there is none. A pipe would never end, and a link is
-    not followed."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    try:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return None
-        pieces = [os.read(fd, found.st_size + 1)]
-        while pieces[-1]:
-            pieces.append(os.read(fd, 65_536))
-        return b"".join(pieces)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
 
 
 @contextmanager

@@ -35,9 +35,9 @@ from genlock.core.policy import Ids, Order, Policy
 from genlock.core.reasons import ClaimState, Status
 from genlock.errors import BadArgument
 from genlock.failpoints import hit
-from genlock.private_files import read_regular
 from genlock.stores.files import refuse_link
 from genlock.stores.folder.layout import LOCK_GONE, Fingerprint, TaskFiles
+from genlock.stores.folder.layouts.file_content import content_of, fault_of, json_of
 from genlock.stores.folder.layouts.gptodo import worker_name
 from genlock.stores.folder.layouts.spool_counters import SpoolCounters
 from genlock.stores.folder.layouts.spool_processes import pid_gone, this_machine, ticks_at_start
@@ -62,6 +62,7 @@ _RESERVED_HOURS: Final = 87_600
 _MOST_TEXT: Final = 8_000
 """Bytes of a task's file that become its description. The file itself is as long as it likes."""
 _LONGEST_TITLE: Final = 200
+_MOST_OF_CLAIM: Final = 100_000
 _HEADING = re.compile(r"#[ \t]+(.+?)[ \t]*#*[ \t]*(?:\n|\Z)")
 _MEANS: Final = {
     "to_execute": Status.PENDING,
@@ -207,10 +208,10 @@ class SpoolLayout:
             if not spots or not spots[0].file:
                 return TaskFiles()
             folder = self._folder(spots[0].place, id)
-            text = _read(folder / spots[0].file)
+            text = content_of(folder / spots[0].file)
             if text is not None:
                 return TaskFiles(text, _lock_in(folder, spots[0]), spots[0].place)
-        return TaskFiles()  # a symbolic link, or it is moved all the time
+        return TaskFiles()  # it is moved all the time
 
     def lock_of(self, lock: bytes | None) -> FileLock | None:
         """A claim of Genlock's, or a pid whose process runs."""
@@ -229,6 +230,8 @@ class SpoolLayout:
         where = f"{COMMS}/{agent}/tasks/{state}/{id}"
         if " and " in files.place:
             return Sighting(fault=f"{id} lies in two places: {files.place}; leave one of them")
+        if fault := fault_of(files.file):
+            return Sighting(fault=f"{where} has a file that {fault}")
         if not files.file.strip():
             return Sighting(fault=f"{where} has an empty file: nobody has written the task yet")
         try:
@@ -263,7 +266,7 @@ class SpoolLayout:
         holder: Process | None = None,
     ) -> TaskFiles:
         """The folder in the place for the state of the record."""
-        if (files.file is None and not new) or " and " in files.place:
+        if (files.file is None and not new) or " and " in files.place or fault_of(files.file):
             return files
         claim = record.claim
         active = claim is not None and claim.state is ClaimState.ACTIVE
@@ -439,7 +442,7 @@ def _lock_in(folder: Path, spot: _Spot) -> bytes | None:
     """Genlock's claim, or `<agent>-<pid>` of a script. LOCK_GONE before it: the process is gone."""
     if spot.state != "in_progress":
         return None
-    lock = _read(folder / _CLAIM)
+    lock = content_of(folder / _CLAIM, _MOST_OF_CLAIM)
     own = _own(lock)
     if lock is not None and own is not None and spot.pid in (None, own["pid"], own["before"]):
         return LOCK_GONE + lock if _is_gone(own) else lock
@@ -453,10 +456,7 @@ def _own(lock: bytes | None) -> dict[str, Any] | None:
     """A claim of Genlock's, if this is one."""
     if not lock or not lock.startswith(b"{"):
         return None
-    try:
-        own = json.loads(lock)
-    except ValueError:
-        return None
+    own = json_of(lock)
     wanted = {"claim": str, "agent": str, "pid": int, "started": int, "machine": str}
     fits = isinstance(own, dict) and all(isinstance(own.get(k), v) for k, v in wanted.items())
     return own if fits and "before" in own else None
@@ -559,7 +559,7 @@ def _replace_text(path: Path, before: bytes, after: bytes, aside: Path) -> None:
         os.unlink(aside)
     os.link(path, aside, follow_symlinks=False)
     _replace(path, after)
-    landed = _read(aside)
+    landed = content_of(aside)
     if landed is not None and landed != before:
         _replace(path, landed)
 
@@ -570,11 +570,3 @@ def _stat(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _read(path: Path) -> bytes | None:
-    """The content of a regular file; None if there is none."""
-    try:
-        return read_regular(path, follow=False)
-    except OSError:
-        return None

@@ -1,0 +1,67 @@
+"""Reading files that anybody may have put there.
+
+Pipes, links, folders and files of any size may have the name of a task or of a lock. None of them
+is followed, waited for or read as a whole: what cannot be read is `CANNOT_READ` with the reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from typing import Any, Final
+
+CANNOT_READ: Final = b"\0cannot be read: "
+"""Instead of the content of a file. YAML and JSON have no such character."""
+MOST_BYTES: Final = 4 * 1024 * 1024
+"""A task's file that is larger is not read."""
+
+
+def content_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes | None:
+    """The content of a file; None if there is none of this name."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            return _content_of(fd, most)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            return None
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            return _not("it is a symbolic link" if error.errno == errno.ELOOP else "it is a socket")
+        return _not(str(error.strerror))
+
+
+def _content_of(fd: int, most: int) -> bytes:
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        return _not("it is no regular file")
+    pieces = [os.read(fd, min(found.st_size, most) + 1)]
+    left = most + 1 - len(pieces[0])
+    while pieces[-1] and left > 0:
+        pieces.append(os.read(fd, min(left, 65_536)))
+        left -= len(pieces[-1])
+    if left <= 0:
+        return _not(f"it is larger than {most:,} bytes")
+    return b"".join(pieces)
+
+
+def _not(reason: str) -> bytes:
+    return CANNOT_READ + reason.encode()
+
+
+def fault_of(content: bytes | None) -> str:
+    """Why this could not be read; empty if it could."""
+    if content is None or not content.startswith(CANNOT_READ):
+        return ""
+    return content[1:].decode(errors="replace")
+
+
+def json_of(content: bytes) -> Any:
+    """The value of a JSON text; None if it is none, or nested too deeply."""
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
