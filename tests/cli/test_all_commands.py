@@ -164,6 +164,7 @@ NEEDS_NO_STORE = {
     "config get",
     "config path",
     "config alerts",
+    "config grafana",
     "plan check",
     "doctor",
     "db create",

@@ -40,7 +40,15 @@ def test_every_verb_is_offered(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_verb_with_several_are_offered(tmp_path: Path) -> None:
-    assert completed(tmp_path, "config", "") == ["alerts", "get", "path", "set", "show", "unset"]
+    assert completed(tmp_path, "config", "") == [
+        "alerts",
+        "get",
+        "grafana",
+        "path",
+        "set",
+        "show",
+        "unset",
+    ]
 
 
 def test_options_of_a_verb_are_offered(tmp_path: Path) -> None:

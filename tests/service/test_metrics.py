@@ -303,6 +303,22 @@ def test_an_orphan_is_no_expiration(home: Home, seen: Observed) -> None:
     assert seen.of("genlock_claim_duration_seconds_count") == 1
 
 
+def test_a_holder_that_falls_silent_is_counted_once_each_time(home: Home, seen: Observed) -> None:
+    fleet = seen.fleet
+    fleet.add_tasks(tasks=["T"])
+    fleet.set_policy(policy={"stale_threshold_seconds": 600})
+    granted(fleet, "T", "alice", lease=3600)
+    home.clock.advance(601)
+    fleet.sweep()
+    fleet.sweep()
+    assert seen.of("genlock_claims_stale_total") == 1
+    fleet.renew_lease(task_id="T", generation=1, session_id="s-alice")
+    home.clock.advance(601)
+    fleet.sweep()
+    assert seen.of("genlock_claims_stale_total") == 2
+    assert seen.of("genlock_lease_expirations_total") == 0
+
+
 def test_a_generation_that_rises_is_counted_however_it_rises(home: Home, seen: Observed) -> None:
     fleet = seen.fleet
     fleet.add_tasks(tasks=["T"])

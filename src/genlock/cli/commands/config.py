@@ -13,6 +13,7 @@ from genlock.private_files import create_file, make_private_folder
 from genlock.settings import BadSetting, parse, text_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rich.console import Console
@@ -201,13 +202,28 @@ def _file(app: App, *, user: bool) -> Path:
     return app.project_folder / FILE
 
 
+def _with_metrics_prefix(function: Callable[..., None]) -> Callable[..., None]:
+    return click.option(
+        "--metrics-prefix",
+        "set_serve_metrics_prefix",
+        metavar="WORD",
+        help="What the names of metrics begin with; default: as set, else genlock.",
+    )(function)
+
+
+def _under_prefix(app: App, name: str) -> str:
+    """A file that comes with the service's metrics, with their prefix as it is set."""
+    from pathlib import Path
+
+    import genlock
+
+    file = Path(genlock.__file__).parent / "service" / "metrics" / name
+    prefix = app.setting("serve_metrics_prefix")
+    return file.read_text(encoding="utf-8").replace("genlock_", f"{prefix}_")
+
+
 @config.command()
-@click.option(
-    "--metrics-prefix",
-    "set_serve_metrics_prefix",
-    metavar="WORD",
-    help="What the names of metrics begin with; default: as set, else genlock.",
-)
+@_with_metrics_prefix
 @verb(store=False, settings=("serve_metrics_prefix",))
 def alerts(app: App) -> None:
     """Print alert rules for Prometheus.
@@ -215,17 +231,23 @@ def alerts(app: App) -> None:
     They name the service's metrics with their prefix. The output is YAML wherever it goes; with
     --json it is {"rules": TEXT}.
     """
-    from pathlib import Path
-
-    import genlock
-
-    file = Path(genlock.__file__).parent / "service" / "metrics" / "alerts.yml"
-    prefix = app.setting("serve_metrics_prefix")
-    rules = file.read_text(encoding="utf-8").replace("genlock_", f"{prefix}_")
+    rules = _under_prefix(app, "alerts.yml")
     if app.answers.as_json:
         app.answers.give({"rules": rules}, text=lambda console: None)
     else:
         app.answers.write_text(rules)
+
+
+@config.command()
+@_with_metrics_prefix
+@verb(store=False, settings=("serve_metrics_prefix",), text=False)
+def grafana(app: App) -> None:
+    """Print a dashboard for Grafana.
+
+    It draws the service's metrics by tenant and project; import it in Grafana. The output is JSON
+    wherever it goes.
+    """
+    app.answers.write_text(_under_prefix(app, "grafana.json"))
 
 
 @click.command()

@@ -232,6 +232,7 @@ _BY_PLACE: dict[table.Metric, Callable[[Tally], Rows]] = {
     table.COMPLETION_TIME: lambda tally: [((), tally.completion_time)],
     table.GENERATIONS: lambda tally: [((), tally.generations)],
     table.ORPHANED: lambda tally: [((), tally.orphaned)],
+    table.STALE: lambda tally: [((), tally.stale)],
     table.REFUSED: lambda tally: [
         ((reason,), count) for reason, count in sorted(tally.refused.items())
     ],

@@ -105,6 +105,12 @@ ORPHANED = Metric(
     _PLACE,
     "Claims whose session had ended or whose process was gone.",
 )
+STALE = Metric(
+    "claims_stale_total",
+    Kind.COUNTER,
+    _PLACE,
+    "Claims whose holder was found to be silent, and kept them.",
+)
 REFUSED = Metric(
     "refused_results_total",
     Kind.COUNTER,
@@ -191,6 +197,7 @@ OURS = (
     ACTIVE_SESSIONS,
     ACTIVE_AGENTS,
     ORPHANED,
+    STALE,
     REFUSED,
     TASKS,
     LANE_DEPTH,

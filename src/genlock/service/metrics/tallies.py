@@ -78,6 +78,7 @@ class Tally:
         "refused",
         "renewals",
         "results",
+        "stale",
     )
 
     def __init__(self) -> None:
@@ -89,6 +90,7 @@ class Tally:
         self.refused: dict[str, int] = defaultdict(int)
         self.expirations = 0
         self.orphaned = 0
+        self.stale = 0
         self.increments = 0
         self.moved = True
         """Have tasks changed since the last census?"""
@@ -239,6 +241,7 @@ def _count_task(tally: Tally, cell: LoadedRecord) -> None:
             since = begun = None if event.session_id == SYSTEM_SESSION else event.timestamp
             grants += 1
         elif kind in _NO_CHANGE:
+            tally.stale += kind is e.ClaimStale
             continue
         elif kind is e.TaskReset or (kind is e.TaskReopened and not event.by_time):
             grants = 0
