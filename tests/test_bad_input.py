@@ -108,7 +108,7 @@ TASK_ID = [
     {"a": 1},
 ]
 GENERATION = ["1", True, -1, 2**53, 1.0, math.nan, [1], b"1"]
-LEASE = [0, -1, math.nan, math.inf, True, "30", [30], b"30", 10**12]
+LEASE = [0, -1, math.nan, math.inf, True, "30 s", [30], b"30", 10**12]
 LIMIT = [0, -1, "10", True, 1.5, math.nan, 10**9, None, [1]]
 OPERATION = ["", "x" * 129, "a\0b", SURROGATE, 5, True, ["a"], b"a"]
 TEXT = [DAY, "x" * 100_000, "a\0b", SURROGATE, 5, True, ["a"], b"a", {"a": 1}]
@@ -135,7 +135,7 @@ RESULT = [
     {"a": {1}},
     {"a": b"b"},
 ]
-SECONDS = [-1, math.nan, math.inf, True, "1", [1], 10**12]
+SECONDS = [-1, math.nan, math.inf, True, "1w", [1], 10**12]
 PATHS = [
     *["", "/etc/passwd", "../x", "a/../b", "a/./b", "a//b", "a/", ".", "a\\b", "a\0b", "a\nb"],
     *["x" * 513, "x" * 81, "ä" * 41, SURROGATE, 5, None, b"a"],

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from genlock import service_settings as service
 from genlock import work_settings
-from genlock.core.durations import is_duration, read_duration
+from genlock.core.durations import is_duration, lease_bounds, read_duration
 from genlock.core.names import check_agent, check_project, check_session, check_tenant, check_user
 from genlock.errors import BadArgument
 from genlock.private_files import read_regular
@@ -85,9 +85,8 @@ def check_lease_seconds(value: object) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds <= _LONGEST_LEASE_SECONDS:
-        raise BadArgument(
-            f"lease_seconds is a number of seconds over 0 and up to a year, not {value!r}"
-        )
+        asked = seconds if isinstance(value, (int, float)) else str(value)
+        raise BadArgument(f"lease_seconds: {lease_bounds(asked, 0, _LONGEST_LEASE_SECONDS)}")
     return int(seconds) if seconds == int(seconds) else seconds
 
 

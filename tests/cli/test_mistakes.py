@@ -74,5 +74,6 @@ def test_a_lease_below_the_least_is_said_to_be_under_it(project: Path) -> None:
     run("add", "free", cwd=project)
     ran = call(project, "claim", "free", "--lease", "0.5")
     assert ran.json()["message"] == (
-        "the claim would be under the limit min_lease_duration_seconds = 1"
+        "the claim would be under the limit min_lease_duration_seconds = 1: a lease lasts at "
+        "least 1 s, not 0.5 s"
     )

@@ -410,7 +410,7 @@ def test_explain_on_a_task_of_ones_own_says_so_and_offers_what_its_holder_can_do
         [shlex.split(command) for command in commands],
     )
     assert same["because"][0].startswith(
-        f"your session holds it at generation {generation}, as s1, until 20"
+        f"your session holds it at generation {generation}, as s1, lease until 20"
     )
     nameless = stage.run("explain", TASK, env={"GENLOCK_AGENT": "another"}).json()
     assert (nameless["reason"], nameless["own_generation"], nameless["try_next"]) == (
@@ -429,7 +429,7 @@ def test_explain_names_a_limit_that_the_lease_is_over(stage: Stage) -> None:
     said = stage.run("explain", TASK, "--lease", "0.5").json()
     assert (said["reason"], said["because"]) == (
         "DENIED_LIMIT",
-        ["under the limit min_lease_duration_seconds = 1"],
+        ["under the limit min_lease_duration_seconds = 1: a lease lasts at least 1 s, not 0.5 s"],
     )
 
 

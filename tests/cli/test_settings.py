@@ -143,12 +143,12 @@ def test_the_rest_of_the_file_stays_as_it_is(project: Path) -> None:
         (
             "lease_seconds",
             "soon",
-            "config set: lease_seconds is a number of seconds over 0 and up to a year, not 'soon'",
+            "config set: lease_seconds: a lease lasts over 0 s and at most 31622400 s, not 'soon'",
         ),
         (
             "lease_seconds",
             "-1",
-            "config set: lease_seconds is a number of seconds over 0 and up to a year, not '-1'",
+            "config set: lease_seconds: a lease lasts over 0 s and at most 31622400 s, not '-1'",
         ),
         (
             "session",
@@ -176,7 +176,7 @@ def test_a_wrong_value_is_not_written(project: Path, key: str, value: str, says:
         ),
         (
             "\n\nlease_seconds = 0\n",
-            ":3: lease_seconds is a number of seconds over 0 and up to a year, not 0",
+            ":3: lease_seconds: a lease lasts over 0 s and at most 31622400 s, not 0 s",
         ),
         ("project = [1]\n", ":1: project is one value, not list"),
         ('[agent]\nname = "x"\n', ":1: agent is one value, not dict"),

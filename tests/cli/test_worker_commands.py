@@ -930,7 +930,7 @@ def test_an_id_that_is_none_is_told_what_is_wrong_with_it(
             "'soon' is no length of time: write seconds, or 90s, 5m, 1h30m or 2d",
         ),
         (["next", "--track", "a1"], "track 'A1': character 2 is '1'; allowed are the letters A-Z"),
-        (["claim", TASK, "--lease", "0"], "lease_duration_seconds is 0"),
+        (["claim", TASK, "--lease", "0"], "lease_duration_seconds: a lease lasts over 0 s"),
         (
             ["claim", TASK, "--lease", "1e99"],
             "'1e99' is no length of time: write seconds, or 90s, 5m, 1h30m or 2d",

@@ -344,7 +344,7 @@ FAULTS: list[tuple[dict[Any, Any], str]] = [
     ({"roles": ["x" * 60] * 20}, "roles have 1,219 bytes together, at most 1,024 are kept"),
     ({"human_required": "yes"}, "human_required must be true or false, not 'yes'"),
     ({"parallelizable": 1}, "parallelizable must be true or false, not 1"),
-    ({"lease_seconds": 0}, "lease_seconds is 0; a lease lasts longer"),
+    ({"lease_seconds": 0}, "lease_seconds: a lease lasts over 0 s and at most 3155760000 s, not 0 s"),
     ({"lease_seconds": "60"}, "lease_seconds must be a number, not '60'"),
     ({"lease_seconds": True}, "lease_seconds must be a number, not True"),
     ({"lease_seconds": -1}, "lease_seconds must be from 0 to 3,155,760,000, not -1"),

@@ -24,7 +24,7 @@ def fleet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Coordinato
 
 
 def next_for(fleet: Coordinator, agent: str, **more: str) -> ClaimResult:
-    return fleet.claim_next(session_id=f"s-{agent}", agent_id=agent, **more)  # type: ignore[arg-type]
+    return fleet.claim_next(session_id=f"s-{agent}", agent_id=agent, **more)
 
 
 def claim(fleet: Coordinator, task: str, agent: str) -> ClaimResult:

@@ -321,7 +321,7 @@ export interface BatchClaim {
   task_ids: (string)[];
   agent_id?: string | null;
   session_id?: string | null;
-  lease_duration_seconds?: number;
+  lease_duration_seconds?: number | string;
   operation_id?: string | null;
   agent_role?: string;
 }
@@ -391,9 +391,9 @@ export interface ClaimHistory {
 export interface ClaimNext {
   agent_id?: string | null;
   session_id?: string | null;
-  lease_duration_seconds?: number | null;
+  lease_duration_seconds?: number | string | null;
   tracks?: string | (string)[] | null;
-  wait_seconds?: number;
+  wait_seconds?: number | string;
   operation_id?: string | null;
   agent_role?: string;
 }
@@ -445,7 +445,7 @@ export type ClaimState = "ACTIVE" | "EXPIRED" | "RELEASED" | "SUPERSEDED";
 export interface ClaimTask {
   agent_id?: string | null;
   session_id?: string | null;
-  lease_duration_seconds?: number;
+  lease_duration_seconds?: number | string;
   operation_id?: string | null;
   agent_role?: string;
   metadata?: Record<string, unknown> | null;
@@ -455,7 +455,7 @@ export interface CreateKey {
   role: "observer" | "agent" | "operator" | "admin";
   projects?: string;
   session_id?: string | null;
-  expires_in_seconds?: number | null;
+  expires_in_seconds?: number | string | null;
   expires_at?: string | null;
   agent_roles?: (string)[] | null;
 }
@@ -893,7 +893,7 @@ export interface RenewLease {
   generation?: number | null;
   expected_generation?: number | null;
   session_id?: string | null;
-  lease_duration_seconds?: number | null;
+  lease_duration_seconds?: number | string | null;
 }
 /** The answer to a renewal. */
 export type RenewReason = "ALREADY_EXPIRED" | "GENERATION_MISMATCH" | "NO_CLAIM" | "RENEWED" | "SESSION_MISMATCH";
@@ -988,8 +988,8 @@ export interface Root {
   because: string;
 }
 export interface RotateKey {
-  overlap_seconds?: number;
-  expires_in_seconds?: number | null;
+  overlap_seconds?: number | string;
+  expires_in_seconds?: number | string | null;
   expires_at?: string | null;
 }
 /** Who holds a task, and how that is going. */

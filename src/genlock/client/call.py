@@ -19,9 +19,10 @@ from genlock.client.addresses import Addresses
 from genlock.client.replies import AnswerLost, Response, RetryAfter, read
 from genlock.client.requests import Request, request_of
 from genlock.client.transport import Transport
+from genlock.core.durations import read_seconds
 from genlock.core.reasons import ClaimReason
 from genlock.core.results import ClaimResult
-from genlock.errors import Busy, GenlockError, OutcomeUnknown, ServiceUnreachable
+from genlock.errors import BadArgument, Busy, GenlockError, OutcomeUnknown, ServiceUnreachable
 from genlock.retry import Backoff, Retry
 from genlock.wire import operations as c
 from genlock.wire.operations import BY_CALL, Call, ClaimNext
@@ -147,12 +148,9 @@ def ask(link: Transport, call: Call[R]) -> Script[R]:
 def ask_next(link: Transport, call: ClaimNext) -> Script[ClaimResult]:
     """Calls `claim_next`, in several requests if the wait is long."""
     call = _signed(call)
-    wait: Any = call.wait_seconds  # the type is only promised
-    if (
-        isinstance(wait, bool)
-        or not isinstance(wait, (int, float))
-        or not 0 <= wait <= _LONGEST_WAIT
-    ):
+    try:
+        wait = read_seconds("wait_seconds", call.wait_seconds, 0, _LONGEST_WAIT)
+    except BadArgument:
         return (yield from ask(link, call))
     end = time.monotonic() + wait
     patience = Deadline(link.addresses, link.deadline_seconds, wait)

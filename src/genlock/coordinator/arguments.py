@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from genlock.core import codec
 from genlock.core.agent_roles import check_role_name
 from genlock.core.commands import EMPTY_RESULTS, SHORTEST_DIGEST, Content
+from genlock.core.durations import lease_bounds, read_seconds
 from genlock.core.fields import describe_value
 from genlock.core.manifest import digest_with, manifest_of
 from genlock.core.model import NO_DATA, Manifest, Product
@@ -261,9 +262,10 @@ def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
     of the core."""
     if type(seconds) in _NUMBERS and 0 < seconds <= MOST_LEASE_SECONDS:
         return float(seconds)
-    if check_number(name, seconds, 0, MOST_LEASE_SECONDS) == 0:
-        raise BadArgument(f"{name} is 0; a lease lasts longer")
-    return float(seconds)
+    length = read_seconds(name, seconds, -math.inf, math.inf)
+    if not 0 < length <= MOST_LEASE_SECONDS:
+        raise BadArgument(f"{name}: {lease_bounds(length, 0, MOST_LEASE_SECONDS)}")
+    return length
 
 
 def check_generation(generation: Any, name: str = "generation") -> int:

@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from genlock.coordinator.arguments import check_flag, check_mapping, check_number, check_profile
+from genlock.coordinator.arguments import check_flag, check_mapping, check_profile
 from genlock.coordinator.base import Base
 from genlock.coordinator.drivers import Read, Script
 from genlock.core import commands as c
 from genlock.core.agent_roles import check_role_names
+from genlock.core.durations import Seconds, read_seconds
 from genlock.core.fields import check_instant
 from genlock.core.key_roles import (
     EVERYWHERE,
@@ -46,7 +47,7 @@ class Access(Base):
         role: str,
         projects: str = EVERYWHERE,
         session_id: str | None = None,
-        expires_in_seconds: float | None = None,
+        expires_in_seconds: Seconds | None = None,
         expires_at: datetime | str | None = None,
         agent_roles: Collection[str] | None = None,
         tenant_id: str | None = None,
@@ -92,8 +93,8 @@ class Access(Base):
         self,
         *,
         key_id: str,
-        overlap_seconds: float = 0,
-        expires_in_seconds: float | None = None,
+        overlap_seconds: Seconds = 0,
+        expires_in_seconds: Seconds | None = None,
         expires_at: datetime | str | None = None,
         tenant_id: str | None = None,
     ) -> Script[NewKey]:
@@ -104,7 +105,7 @@ class Access(Base):
             self.operator(),
             self._tenant(tenant_id),
             digest_of(new.secret),
-            check_number("overlap_seconds", overlap_seconds, 0, MOST_OVERLAP_SECONDS),
+            read_seconds("overlap_seconds", overlap_seconds, 0, MOST_OVERLAP_SECONDS),
             _seconds(expires_in_seconds),
             _instant(expires_at),
         )
@@ -154,8 +155,8 @@ class Access(Base):
         return EVERYWHERE if tenant_id == EVERYWHERE else check_tenant(tenant_id)
 
 
-def _seconds(value: float | None) -> float | None:
-    return None if value is None else check_number("expires_in_seconds", value, 0, MOST_SECONDS)
+def _seconds(value: Seconds | None) -> float | None:
+    return None if value is None else read_seconds("expires_in_seconds", value, 0, MOST_SECONDS)
 
 
 def _instant(value: datetime | str | None) -> datetime | None:

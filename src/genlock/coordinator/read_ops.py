@@ -30,6 +30,7 @@ from genlock.coordinator.arguments import (
 from genlock.coordinator.base import Base
 from genlock.coordinator.drivers import Ask, Read, Script
 from genlock.core.commands import ClaimTask
+from genlock.core.durations import Seconds
 from genlock.core.fields import check_instant
 from genlock.core.ids import check_task_id
 from genlock.core.keys import Scope, project_key
@@ -366,7 +367,7 @@ class ReadOps(Base):
         task_id: str,
         agent_id: str | None = None,
         session_id: str | None = None,
-        lease_duration_seconds: float = 300,
+        lease_duration_seconds: Seconds = 300,
         agent_role: str = "",
         tenant_id: str | None = None,
         project_id: str | None = None,

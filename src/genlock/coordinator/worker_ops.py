@@ -37,6 +37,7 @@ from genlock.coordinator.arguments import (
 from genlock.coordinator.base import Base
 from genlock.coordinator.drivers import Ask, Read, Script
 from genlock.core import commands as c
+from genlock.core.durations import Seconds, read_seconds
 from genlock.core.keys import project_key
 from genlock.core.model import NO_AGENT
 from genlock.core.reasons import ReleaseReason
@@ -66,7 +67,7 @@ class Working(Base):
         task_id: str,
         agent_id: str | None = None,
         session_id: str | None = None,
-        lease_duration_seconds: float = LEASE_SECONDS,
+        lease_duration_seconds: Seconds = LEASE_SECONDS,
         tenant_id: str | None = None,
         project_id: str | None = None,
         operation_id: str | None = None,
@@ -98,7 +99,7 @@ class Working(Base):
         generation: int | None = None,
         expected_generation: int | None = None,
         session_id: str | None = None,
-        lease_duration_seconds: float | None = None,
+        lease_duration_seconds: Seconds | None = None,
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[RenewalResult]:
@@ -232,9 +233,9 @@ class Working(Base):
         *,
         agent_id: str | None = None,
         session_id: str | None = None,
-        lease_duration_seconds: float | None = None,
+        lease_duration_seconds: Seconds | None = None,
         tracks: str | Collection[str] | None = None,
-        wait_seconds: float = 0,
+        wait_seconds: Seconds = 0,
         tenant_id: str | None = None,
         project_id: str | None = None,
         operation_id: str | None = None,
@@ -244,7 +245,7 @@ class Working(Base):
         one."""
         place = self.place(tenant_id, project_id)
         lease = None if lease_duration_seconds is None else check_lease(lease_duration_seconds)
-        wait_seconds = check_number("wait_seconds", wait_seconds, 0, MOST_WAIT_SECONDS)
+        wait = read_seconds("wait_seconds", wait_seconds, 0, MOST_WAIT_SECONDS)
         request = NextTask(
             project_key(*place),
             (yield from self.claimant(place, session_id, agent_id)),
@@ -252,9 +253,9 @@ class Working(Base):
             check_tracks(tracks),
             check_operation(operation_id),
             check_role(agent_role),
-            time.monotonic() + wait_seconds if wait_seconds else 0,
+            time.monotonic() + wait if wait else 0,
         )
-        job = yield Ask([request], patience=wait_seconds)
+        job = yield Ask([request], patience=wait)
         result: ClaimResult = job.only()
         return result
 
@@ -264,7 +265,7 @@ class Working(Base):
         task_ids: Iterable[str],
         agent_id: str | None = None,
         session_id: str | None = None,
-        lease_duration_seconds: float = LEASE_SECONDS,
+        lease_duration_seconds: Seconds = LEASE_SECONDS,
         tenant_id: str | None = None,
         project_id: str | None = None,
         operation_id: str | None = None,

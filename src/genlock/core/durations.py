@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from genlock.errors import BadArgument
+
+Seconds: TypeAlias = float | str
+"""A length of time as callers give it: a number of seconds, or a text as people write it."""
 
 FORMS: Final = "90s, 5m, 1h30m or 2d"
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -30,3 +34,28 @@ def read_duration(text: str, what: str = "", *, unit_seconds: int = 1) -> float:
 def is_duration(text: str) -> bool:
     """Is this a length of time with its units?"""
     return _WHOLE.fullmatch(text.strip().lower()) is not None
+
+
+def read_seconds(name: str, value: Any, least: float, most: float) -> float:
+    """A length of time in seconds between two bounds, from a number or a text."""
+    seconds = read_duration(value, name) if isinstance(value, str) else value
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, (int, float))
+        or not math.isfinite(seconds)
+        or not least <= seconds <= most
+    ):
+        raise BadArgument(
+            f"{name} is a number from {least:g} to {most:g}, or a length of time as {FORMS}, not "
+            f"{value!r:.60}"
+        )
+    # Always a float: what is stored must read back as the same bytes.
+    return float(seconds)
+
+
+def lease_bounds(asked: float | str, least: float, most: float | None) -> str:
+    """How long a lease may last, for whoever asked for another length."""
+    lower = f"at least {least:g} s" if least else "over 0 s"
+    upper = "" if most is None else f" and at most {most:.0f} s"
+    shown = f"{asked:g} s" if isinstance(asked, (int, float)) else repr(asked)
+    return f"a lease lasts {lower}{upper}, not {shown:.60}"

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from genlock.core.agent_roles import check_role_name
-from genlock.core.durations import is_duration, read_duration
+from genlock.core.durations import is_duration, lease_bounds, read_duration
 from genlock.core.names import check_agent, describe_character, shown
 from genlock.core.policy import MAX_DEFINITION_BYTES
 from genlock.core.reasons import Isolation, SpawnMode, Status
@@ -214,7 +214,7 @@ def _check_hours(name: str, value: object) -> float:
 def _check_lease(name: str, value: object) -> float:
     seconds = _check_seconds(name, value)
     if not seconds:
-        raise BadArgument(f"{name} is 0; a lease lasts longer")
+        raise BadArgument(f"{name}: {lease_bounds(seconds, 0, MOST_SECONDS)}")
     return seconds
 
 

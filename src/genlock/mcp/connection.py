@@ -7,12 +7,14 @@ are submitted, released or lost, and released when the connection closes.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from genlock.core.durations import read_seconds
 from genlock.core.reasons import SubmitReason
 from genlock.core.results import (
     ClaimResult,
@@ -188,7 +190,7 @@ class _Performer:
 
     def _claim_next(self, call: op.ClaimNext) -> ClaimResult:
         """The wait in slices. Each has a deadline of its own, so a slow answer does not add up."""
-        until = schedule.now() + call.wait_seconds
+        until = schedule.now() + read_seconds("wait_seconds", call.wait_seconds, 0, math.inf)
         while True:
             left = max(0.0, until - schedule.now())
             result = self._claim(replace(call, wait_seconds=min(left, _SLICE_SECONDS)))

@@ -32,6 +32,7 @@ from genlock.core.dashboard import (
     Overview,
     TaskPage,
 )
+from genlock.core.durations import Seconds
 from genlock.core.graph import Graph
 from genlock.core.key_roles import Role
 from genlock.core.keys import NOWHERE
@@ -233,7 +234,7 @@ class ClaimTask(InProject[ClaimResult], kw_only=True):
     task_id: str
     agent_id: str | None = None
     session_id: str | None = None
-    lease_duration_seconds: float = LEASE_SECONDS
+    lease_duration_seconds: Seconds = LEASE_SECONDS
     operation_id: str | None = None
     agent_role: str = ""
     metadata: Mapping[str, Any] | None = None
@@ -248,7 +249,7 @@ class RenewLease(InProject[RenewalResult], kw_only=True):
     generation: int | None = None
     expected_generation: int | None = None
     session_id: str | None = None
-    lease_duration_seconds: float | None = None
+    lease_duration_seconds: Seconds | None = None
 
 
 @_route("POST", "tasks/{task_id}/progress", AGENT, fenced=True)
@@ -371,9 +372,9 @@ class ClaimNext(InProject[ClaimResult], kw_only=True):
 
     agent_id: str | None = None
     session_id: str | None = None
-    lease_duration_seconds: float | None = None
+    lease_duration_seconds: Seconds | None = None
     tracks: str | Collection[str] | None = None
-    wait_seconds: float = 0
+    wait_seconds: Seconds = 0
     operation_id: str | None = None
     agent_role: str = ""
 
@@ -385,7 +386,7 @@ class BatchClaim(InProject[dict[str, ClaimResult | GenlockError]], kw_only=True)
     task_ids: Iterable[str]
     agent_id: str | None = None
     session_id: str | None = None
-    lease_duration_seconds: float = LEASE_SECONDS
+    lease_duration_seconds: Seconds = LEASE_SECONDS
     operation_id: str | None = None
     agent_role: str = ""
 
@@ -539,7 +540,7 @@ class Explain(InProject[Explanation], kw_only=True):
     task_id: str
     agent_id: str | None = None
     session_id: str | None = None
-    lease_duration_seconds: float = LEASE_SECONDS
+    lease_duration_seconds: Seconds = LEASE_SECONDS
     agent_role: str = ""
 
 
@@ -931,7 +932,7 @@ class CreateKey(InTenant[NewKey], kw_only=True):
     role: str
     projects: str = "*"
     session_id: str | None = None
-    expires_in_seconds: float | None = None
+    expires_in_seconds: Seconds | None = None
     expires_at: datetime | str | None = None
     agent_roles: Collection[str] | None = None
 
@@ -955,8 +956,8 @@ class RotateKey(InTenant[NewKey], kw_only=True):
     """Give a key another text; the one before it is taken for `overlap_seconds` more."""
 
     key_id: str
-    overlap_seconds: float = 0
-    expires_in_seconds: float | None = None
+    overlap_seconds: Seconds = 0
+    expires_in_seconds: Seconds | None = None
     expires_at: datetime | str | None = None
 
 

@@ -43,6 +43,7 @@ from msgspec.structs import replace
 from genlock.core import commands as c
 from genlock.core import events as e
 from genlock.core.decision import Decision, require
+from genlock.core.durations import lease_bounds
 from genlock.core.facts import Facts
 from genlock.core.keys import REFUSED, SESSION, Key, refused_id
 from genlock.core.model import Claim, Overlap, Result, TaskRecord, for_user
@@ -318,8 +319,12 @@ def _denied(
     elif limit == _OVERLAP_LIMIT:
         detail = f"over the limit {limit} = forbid: {shared_modules(draft.facts.overlaps)}"
     elif limit is not None:
+        limits = draft.facts.limits
         side = "under" if limit.startswith("min_") else "over"
-        detail = f"{side} the limit {limit} = {getattr(draft.facts.limits, limit):g}"
+        detail = f"{side} the limit {limit} = {getattr(limits, limit):g}"
+        if isinstance(draft.command, c.ClaimTask) and limit.endswith("_lease_duration_seconds"):
+            bounds = limits.min_lease_duration_seconds, limits.max_lease_duration_seconds
+            detail += f": {lease_bounds(draft.command.lease_seconds, *bounds)}"
     return ClaimResult(
         success=False,
         reason=reason,

@@ -86,7 +86,21 @@ PROCESS: Final[Schema] = {
     "required": ["host", "boot", "pid", "started"],
 }
 GENERATION: Final = _whole(0, a.GENERATIONS_END - 1)
-LEASE: Final[Schema] = {"type": "number", "exclusiveMinimum": 0, "maximum": a.MOST_LEASE_SECONDS}
+_WRITTEN: Final[Schema] = {
+    "type": "string",
+    "maxLength": 64,
+    "examples": ["90s", "5m", "1h30m"],
+}
+"""A length of time as people write it."""
+
+
+def _seconds(number: Schema) -> Schema:
+    return {"anyOf": [number, _WRITTEN]}
+
+
+LEASE: Final[Schema] = _seconds(
+    {"type": "number", "exclusiveMinimum": 0, "maximum": a.MOST_LEASE_SECONDS}
+)
 
 EVENT_TYPE: Final[Schema] = {
     "type": "string",
@@ -149,7 +163,7 @@ FIELDS: Final[dict[str, Schema]] = {
     "superseded": {"type": "array", "maxItems": MOST_PRODUCTS, "items": _text(LONGEST_PATH, 1)},
     "agent_type": _text(a.LONGEST_WORD),
     "lease_duration_seconds": LEASE,
-    "wait_seconds": _number(0, a.MOST_WAIT_SECONDS),
+    "wait_seconds": _seconds(_number(0, a.MOST_WAIT_SECONDS)),
     "hours": _number(0, a.MOST_HOURS),
     "fraction": _number(0, 1),
     "note": _text(a.LONGEST_NOTE),
@@ -182,10 +196,10 @@ FIELDS: Final[dict[str, Schema]] = {
     "name": NAME,
     "role": {"type": "string", "enum": list(Role)},
     "projects": _text(LONGEST_SCOPE, 1),
-    "expires_in_seconds": _number(0, MOST_SECONDS),
+    "expires_in_seconds": _seconds(_number(0, MOST_SECONDS)),
     "expires_at": {"type": "string", "format": "date-time"},
     "before": {"type": "string", "format": "date-time"},
-    "overlap_seconds": _number(0, MOST_OVERLAP_SECONDS),
+    "overlap_seconds": _seconds(_number(0, MOST_OVERLAP_SECONDS)),
     "digest": _text(a.LONGEST_DIGEST),
     "commit": {"type": "string", "pattern": "^([0-9a-f]{40}|[0-9a-f]{64})$"},
     "after": _text(a.LONGEST_TEXT),
@@ -244,8 +258,12 @@ MEANINGS: Final[dict[str, str]] = {
         "Made up by the caller, once an act: sent again, it is answered as before. The header "
         "Idempotency-Key says the same."
     ),
-    "lease_duration_seconds": "How long the claim lasts unless it is renewed.",
-    "wait_seconds": "How long to wait for a task if none is ready.",
+    "lease_duration_seconds": (
+        "How long the claim lasts unless it is renewed: in seconds, or as 90s, 5m or 1h30m."
+    ),
+    "wait_seconds": (
+        "How long to wait for a task if none is ready: in seconds, or as 90s, 5m or 1h30m."
+    ),
     "expected_generation": "The generation that the claim was granted at.",
     "generation": "The generation that the claim was granted at.",
     "generations": "`{task id: generation}`.",
@@ -335,11 +353,11 @@ MEANINGS: Final[dict[str, str]] = {
     "name": "What the key is called: the user of whatever is done with it.",
     "role": "What the key is for. Each role may do what the one before it may.",
     "projects": "The projects that the key is for: a name, or a pattern with `*`.",
-    "expires_in_seconds": "How long the key is good.",
+    "expires_in_seconds": "How long the key is good: in seconds, or as 90s, 5m or 2d.",
     "expires_at": "Until when the key is good, as ISO 8601.",
     "before": "Only claims whose lease was over by then, as ISO 8601; default: now.",
     "include_idle": "Also agents that hold nothing, and the tasks that each has completed.",
-    "overlap_seconds": "How long the text before is still taken.",
+    "overlap_seconds": "How long the text before is still taken: in seconds, or as 90s or 5m.",
     "include_revoked": "Also the keys that were revoked.",
     "reason": "Why, for readers of the history.",
 }
