@@ -11,6 +11,8 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from genlock.errors import (
     Closed,
     OutcomeUnknown,
     StoreCorrupt,
+    StoreError,
     StoreForeign,
     StoreFull,
     StoreMissing,
@@ -33,7 +36,7 @@ from genlock.stores.folder.entries import MARK
 from genlock.testing.contract_base import commit
 from genlock.testing.sample import facts_of, make_change, make_key, read_feed, recorded_of
 from tests.folder.journals import filled, journal_of, opened
-from tests.folder.workspace import Workspace, granted, ready, state_of, submitted
+from tests.folder.workspace import Workspace, granted, kinds_of, ready, state_of, submitted
 
 CLAIM = """if True:
     import sys, genlock
@@ -393,3 +396,144 @@ def test_journal_beside_existing_tasks_begins_in_an_epoch_never_used(workspace: 
     with pytest.raises(Closed):
         submitted(first, "task", generation)
     assert submitted(second, "task", generation) == "STALE_GENERATION"
+
+
+STOPPED = """if True:
+    import os, signal, sys, genlock
+    from genlock.stores.folder.journal import NumberedJournal
+
+    link, stops = NumberedJournal._link, [1]
+
+    def stopping(self, number, data):
+        if armed and stops.pop():
+            print("stopped", flush=True)
+            os.kill(os.getpid(), signal.SIGSTOP)
+            stops.append(0)
+        elif armed:
+            stops.append(0)
+        link(self, number, data)
+
+    armed = False
+    NumberedJournal._link = stopping
+    fleet = genlock.connect(sys.argv[1], session_id="s-late", agent_id="late")
+    fleet.get_task_state(task_id="task")
+    armed = True
+    print(fleet.claim_task(task_id="task").reason, flush=True)
+"""
+
+
+@contextmanager
+def stopped_at_its_commit(workspace: Workspace) -> Iterator[Callable[[], str]]:
+    """A process that claims `task` and has stopped before its journal entry. As on a network drive,
+    where nobody knows whether it is still there, its lock is broken. To call what is given lets it
+    go on, and gives the answer that it gets."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, workspace.url],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        stdout = child.stdout
+        assert stdout is not None
+
+        def go_on() -> str:
+            child.send_signal(signal.SIGCONT)
+            return stdout.readline().strip()
+
+        try:
+            assert stdout.readline() == "stopped\n"
+            (workspace.root / "state" / "genlock" / "lock.link").unlink()
+            yield go_on
+        finally:
+            child.kill()
+
+
+@pytest.fixture
+def unlocked(tmp_path: Path) -> Iterator[Workspace]:
+    """A workspace where files cannot be locked."""
+    made = Workspace(tmp_path / "workspace", lock="link")
+    made.add("task")
+    made.add("other")
+    yield made
+    made.close()
+
+
+def test_process_that_was_stopped_at_its_commit_does_not_get_the_task_that_another_has(
+    unlocked: Workspace,
+) -> None:
+    fleet = unlocked.connect()
+    fleet.sweep()
+    with stopped_at_its_commit(unlocked) as go_on:
+        (unlocked.locks / "task.lock").unlink()  # by gptodo
+        generation = granted(fleet, "task")
+        assert go_on() == "DENIED_ACTIVE_CLAIM"
+        lock = unlocked.lock_of("task")
+        assert lock is not None
+        assert lock["worker"] == "a1"
+        assert submitted(fleet, "task", generation) == "ACCEPTED"
+
+
+def test_lock_that_was_written_for_a_commit_that_lost_a_race_is_taken_back(
+    unlocked: Workspace,
+) -> None:
+    fleet = unlocked.connect()
+    fleet.sweep()
+    with stopped_at_its_commit(unlocked) as go_on:
+        granted(fleet, "other")
+        assert go_on() == "GRANTED"
+        assert kinds_of(fleet, "task") == ["TASK_ADDED", "CLAIM_ACQUIRED"]
+
+
+# Another user's folder
+
+
+def as_nobody(root: Path, act: Callable[[], object]) -> str:
+    """What comes of it for a user who owns nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may become somebody else")
+    for folder in (root, *list(root.parents)[:-2]):
+        if stat.S_IMODE(folder.stat().st_mode) & 0o005 != 0o005:
+            folder.chmod(0o755)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            try:
+                said = str(act())
+            except StoreError as error:
+                said = f"{type(error).__name__}: {error}"
+            os.write(writing, said.encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answers:
+        said = answers.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_workspace_that_another_user_may_only_read_is_read_only(tmp_path: Path) -> None:
+    filled(tmp_path)
+    state = tmp_path / "state" / "genlock"
+    for path in (state.parent, state, *state.iterdir()):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+    def act() -> object:
+        store = opened(tmp_path)
+        assert store.limits.read_only
+        return store.commit([make_change(make_key("late"))])
+
+    assert "StoreReadOnly" in as_nobody(tmp_path, act)
+    state.chmod(0o777)  # and where only the journal is not theirs
+    assert "StoreReadOnly" in as_nobody(tmp_path, act)
+
+
+def test_workspace_that_another_user_may_not_enter_is_named(workspace: Workspace) -> None:
+    granted_first = workspace.add("task")
+    granted(workspace.connect(), granted_first.stem)
+    said = as_nobody(workspace.root, lambda: open_folder(workspace.url))
+    assert said.startswith("StoreUnavailable")
+    assert "state" in said
+    assert "Permission denied" in said

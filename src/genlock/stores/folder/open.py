@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from genlock.core.epochs import DIGITS, next_epoch
 from genlock.core.names import DEFAULT_PROJECT, check_project, check_tenant
-from genlock.errors import BadArgument, StoreMissing
+from genlock.errors import BadArgument, StoreMissing, StoreUnavailable
 from genlock.store import Clock
 from genlock.stores.files import (
     make_ignored_folder,
@@ -122,7 +122,12 @@ def open_folder(
         check_tenant(options.get("tenant") or "default"),
         check_project(options.get("project") or DEFAULT_PROJECT),
     )
-    layout = _layout(root, options)
+    try:
+        layout = _layout(root, options)
+    except PermissionError as error:
+        raise StoreUnavailable(
+            f"{error.filename} cannot be read ({error.strerror}): it belongs to another user"
+        ) from error
     state = root / "state" / "genlock" if layout is None else layout.state_folder
     refuse_link(state.parent)
     refuse_link(state)
@@ -139,7 +144,7 @@ def open_folder(
         lock,
         files=files,
         clock=clock,
-        read_only=not os.access(state, os.W_OK),
+        read_only=not (os.access(state, os.W_OK) and os.access(journal.path, os.W_OK)),
     )
 
 
