@@ -18,6 +18,7 @@ import genlock.aio
 from genlock.cli.sample_fleet.crew import Crew
 from genlock.cli.sample_fleet.dev import Director
 from genlock.cli.sample_fleet.plan import DEV_PROJECT, DEV_ROOTS
+from genlock.coordinator import AsyncCoordinator
 from genlock.engine.processes import start_time
 from tests.cli.terminal import shown
 from tests.eventually import eventually
@@ -79,6 +80,17 @@ def test_if_the_port_is_taken_another_one_is(tmp_path: Path) -> None:
             assert service.process.wait(PATIENCE_SECONDS) == 0
 
 
+async def _do_all(fleet: AsyncCoordinator) -> int:
+    """Does whatever can be done, and counts it."""
+    done = 0
+    while (granted := await fleet.claim_next()).claim is not None:
+        await fleet.submit_result(
+            task_id=granted.claim.task_id, generation=granted.claim.generation
+        )
+        done += 1
+    return done
+
+
 def test_when_the_plan_is_done_it_begins_again() -> None:
     async def main() -> None:
         async with genlock.aio.connect(
@@ -86,13 +98,13 @@ def test_when_the_plan_is_done_it_begins_again() -> None:
         ) as fleet:
             director = Director(fleet, Crew("http://127.0.0.1:1/", []), lambda line: None)
             await director.prepare()
-            done = 0
-            while (granted := await fleet.claim_next()).claim is not None:
-                await fleet.submit_result(
-                    task_id=granted.claim.task_id, generation=granted.claim.generation
-                )
-                done += 1
-            assert done == 22
+            assert await _do_all(fleet) == 20
+            reviewed = await fleet.get_task_state(task_id="A-004-plugin-loader")
+            assert reviewed.state == "IN_REVIEW"
+            await director.look()
+            reviewed = await fleet.get_task_state(task_id="A-004-plugin-loader")
+            assert reviewed.state == "COMPLETED", "it was approved when nothing else went on"
+            assert await _do_all(fleet) == 2
             await director.look()
             states = await fleet.batch_get_states(task_ids=director.tasks)
             assert {name for name, state in states.items() if state.state == "PENDING"} == set(

@@ -177,3 +177,20 @@ def test_a_claim_names_its_track_and_the_user_of_its_session_also_when_it_has_en
     submit(fleet, "A-001-core", "alice", 1)
     named = {span.task_id: (span.user_id, span.track) for span in fleet.get_activity().spans}
     assert named == {"A-001-core": ("kim", "A"), "loose": ("kim", None)}
+
+
+def test_a_claim_ends_when_its_result_is_handed_in_for_a_review_not_when_that_is_approved(
+    home: Home,
+) -> None:
+    fleet, clock = home.connect(), home.clock
+    fleet.add_tasks(tasks=[{"id": "r", "human_required": True}])
+    granted(fleet, "r", "alice", lease=100)
+    clock.advance(10)
+    submit(fleet, "r", "alice", 1)
+    clock.advance(20)
+    span: Line = ("alice", "r", 1, 0, 10, "COMPLETED")
+    assert lines(fleet) == [span]
+    waits = fleet.get_review(task_id="r")
+    fleet.approve_review(task_id="r", generation=1, digest=waits.digest)
+    assert lines(fleet) == [span]
+    assert lines(home.connect()) == [span]

@@ -221,6 +221,11 @@ def test_a_session_s_card_has_what_it_holds_and_has_done(
     assert (busy.score, busy.phase, busy.context_percent) == (92, "IMPL", None)
     assert busy.last_sign == clock.now() - timedelta(seconds=30)
     assert (idle.session_id, idle.tasks, idle.health) == ("s-idle", (), None)
+    assert (busy.agent_id, idle.agent_id) == ("alice", "")
+    fleet.release_claim(task_id="a", generation=1, session_id="s-alice")
+    fleet.release_claim(task_id="b", generation=1, session_id="s-alice")
+    named = {card.session_id: card.agent_id for card in fleet.get_overview().sessions}
+    assert named == {"s-alice": "alice", "s-idle": ""}, "by its last result"
     assert fleet.get_overview().sessions_count == 2
     fleet.end_session(session_id="s-idle")
     assert [card.session_id for card in fleet.get_overview().sessions] == ["s-alice"]

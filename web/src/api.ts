@@ -1028,6 +1028,7 @@ export interface RowReview {
 /** A session, as a card. */
 export interface SessionCard {
   session_id: string;
+  agent_id: string;
   agent_type: string;
   user_id: string;
   host: string | null;

@@ -251,6 +251,8 @@ class SessionCard(Struct, frozen=True, gc=False, kw_only=True):
     """A session, as a card."""
 
     session_id: str
+    agent_id: str
+    """The agent that works in it, or has handed in a result last; "" if tasks tell of none."""
     agent_type: str
     user_id: str
     host: str | None

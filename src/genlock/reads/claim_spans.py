@@ -46,6 +46,7 @@ _ENDS: Final = {
     e.TaskReset: ReleaseReason.SUPERSEDED,
     e.TaskCancelled: ReleaseReason.SUPERSEDED,
     e.ResultAccepted: ReleaseReason.COMPLETED,
+    e.ConvergenceEscalated: ReleaseReason.COMPLETED,
     e.SubtasksSpawned: ReleaseReason.SPAWNED,
 }
 _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in (e.ClaimAcquired, *_ENDS))
@@ -91,9 +92,17 @@ def _apply(spans: Spans, granted: dict[str, int | None], task: str, event: e.Eve
     known = spans.get(name)
     if known is None:
         spans[name] = end
-    elif known.end is None or end.how is ReleaseReason.COMPLETED:
-        # A result may count although its lease is over.
-        spans[name] = replace(known, end=end.end, how=end.how)
+    else:
+        spans[name] = _ended(known, end)
+
+
+def _ended(known: Span, end: Span) -> Span:
+    """The claim with this end. A result may count although its lease is over; a result that waited
+    for a review has ended the claim when it was handed in."""
+    over = known.end is not None and end.how is not ReleaseReason.COMPLETED
+    if over or known.how is ReleaseReason.COMPLETED:
+        return known
+    return replace(known, end=end.end, how=end.how)
 
 
 def _end(event: e.Event) -> tuple[int, Span] | None:
@@ -127,11 +136,7 @@ def joined(older: Spans, newer: Spans) -> Spans:
     for name, span in newer.items():
         known = older.get(name)
         # The grant names its agent; not every end does.
-        spans[name] = (
-            span
-            if known is None or span.start is not None
-            else replace(known, end=span.end, how=span.how)
-        )
+        spans[name] = span if known is None or span.start is not None else _ended(known, span)
     return spans
 
 
@@ -233,8 +238,8 @@ def _followed(spans: Spans, page: EventPage) -> Spans:
         known = spans.get(name)
         if known is None:
             spans[name] = span
-        elif known.end is None or span.how is ReleaseReason.COMPLETED:
-            spans[name] = replace(known, end=span.end, how=span.how)
+        else:
+            spans[name] = _ended(known, span)
     return spans
 
 

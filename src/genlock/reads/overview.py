@@ -276,9 +276,30 @@ def _cards(
 ) -> tuple[SessionCard, ...]:
     last = {name: _last_sign(view, session) for name, session in view.sessions.items()}
     first = nlargest(limit, last, key=lambda name: (name in view.held_by, last[name], name))
+    agents = _last_agents(view)
     return tuple(
-        _card(reader, view, view.sessions[name], last[name], health, policy, now) for name in first
+        _card(
+            reader,
+            view,
+            view.sessions[name],
+            last[name],
+            health,
+            policy,
+            now,
+            agents.get(name, ""),
+        )
+        for name in first
     )
+
+
+def _last_agents(view: ProjectView) -> dict[str, str]:
+    """The agent of each session's last result."""
+    last: dict[str, TaskEntry] = {}
+    for entry in view.tasks.values():
+        session = entry.done_in
+        if session and (session not in last or last[session].updated_at < entry.updated_at):
+            last[session] = entry
+    return {session: entry.done_by or "" for session, entry in last.items()}
 
 
 def _last_sign(view: ProjectView, session: SessionRecord) -> datetime:
@@ -299,6 +320,7 @@ def _card(
     health: dict[str, Holding],
     policy: Policy,
     now: datetime,
+    agent: str,
 ) -> SessionCard:
     held = view.held_by.get(session.id, {})
     gone, said = reader.is_gone(session), own_figures(session)
@@ -307,6 +329,7 @@ def _card(
     tasks.sort(key=lambda task: (task.claimed_at, task.task_id), reverse=True)
     return SessionCard(
         session_id=session.id,
+        agent_id=tasks[0].agent_id if tasks else agent,
         agent_type=session.agent_type,
         user_id=session.user,
         host=session.process.host if session.process else None,

@@ -223,7 +223,7 @@ function short(session: string): string {
 
 function Session({ card }: { card: SessionCard }) {
   const task = card.tasks[0];
-  const name = task?.agent_id || card.user_id || card.session_id;
+  const name = card.agent_id || card.user_id || card.session_id;
   const where = card.pid ? `, pid ${card.pid} on ${card.host}` : "";
   return (
     <li class="s">

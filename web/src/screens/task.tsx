@@ -245,13 +245,22 @@ function Lanes({
         {shown.map((each) => {
           const open = each.released_at === null;
           const late = refused.filter((one) => one.generation === each.generation);
+          const reviewed = each.release_reason === "COMPLETED" && !each.result_accepted;
+          const waits = reviewed && state.review?.generation === each.generation;
+          const ended = waits
+            ? "its result waits for a review"
+            : reviewed
+              ? "its result was rejected in a review"
+              : (ENDS[each.release_reason ?? ""] ?? words(each.release_reason ?? "it ended"));
           const look = each.result_accepted
             ? "done"
             : open
               ? state.holder?.looks_alive
                 ? "moving"
                 : "stuck"
-              : "blocked";
+              : waits
+                ? "stuck"
+                : "blocked";
           return (
             <li class="lane" key={each.id}>
               <span class="g-no">g{each.generation}</span>
@@ -286,7 +295,7 @@ function Lanes({
               <small>
                 {open
                   ? `at work for ${span((now.value - Date.parse(each.acquired_at)) / 1000)}`
-                  : `${span((end(each) - Date.parse(each.acquired_at)) / 1000)}; ${ENDS[each.release_reason ?? ""] ?? words(each.release_reason ?? "it ended")}`}
+                  : `${span((end(each) - Date.parse(each.acquired_at)) / 1000)}; ${ended}`}
                 {each.renewals > 0 && ` · ${many(each.renewals, "renewal")}`}
                 {late.map(
                   (one) =>

@@ -1,8 +1,8 @@
 """`genlock dev`: a service with a sample plan and agents at work.
 
 It shows what Genlock is for. Every few seconds an agent is stopped past its lease, so that it comes
-back as a zombie, or killed. One task is held until an operator reopens it. When the plan is done it
-begins again.
+back as a zombie, or killed. One task is held until an operator reopens it, and the result of
+another waits for a review. When the plan is done it begins again.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ class Director:
                 continue  # a store that is away for a moment; the next look will tell
 
     async def look(self) -> None:
-        """Begins another round if this one is done, reopens what everything else waits for, and
-        makes trouble when it is time."""
+        """Begins another round if this one is done, reopens or approves what everything else waits
+        for, and makes trouble when it is time."""
         if self._to_hold:
             await self._hold()
             self._to_hold = False
@@ -204,6 +204,13 @@ class Director:
             for name, state in states.items():
                 if state.state is Status.HELD:
                     await self._fleet.reopen_task(task_id=name, project_id=DEV_PROJECT)
+                elif state.review is not None:
+                    await self._fleet.approve_review(
+                        task_id=name,
+                        generation=state.review.generation,
+                        digest=state.review.digest,
+                        project_id=DEV_PROJECT,
+                    )
         for line in await asyncio.to_thread(self._make_trouble, states):
             self._tell(line)
 

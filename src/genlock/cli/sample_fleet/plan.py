@@ -107,6 +107,8 @@ DEV_ROOTS = tuple(task_id for task_id, _, _, depends_on in _DEV_TASKS if not dep
 
 DEV_HELD = "C-003-checkout-page"
 """An operator holds this one until everything else is done."""
+DEV_REVIEWED = "A-004-plugin-loader"
+"""The result of this one waits for a review until nothing else goes on."""
 
 
 def dev_plan(pace: float) -> dict[str, Any]:
@@ -124,6 +126,7 @@ def dev_plan(pace: float) -> dict[str, Any]:
                 "depends_on": list(depends_on),
                 "priority": _DEV_PRIORITIES.get(task_id, "medium"),
                 "phase": _DEV_PHASES[task_id[0]],
+                "human_required": task_id == DEV_REVIEWED,
             }
         )
     return {"project": DEV_PROJECT, "tracks": tracks}
