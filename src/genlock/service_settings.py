@@ -88,6 +88,17 @@ def check_file(value: object) -> str:
     return value
 
 
+def check_products(value: object) -> str:
+    """Below which address the areas for products lie that the service may open; empty for none."""
+    if not isinstance(value, str):
+        raise BadArgument(f"products is an address such as s3://bucket/areas, not {value!r}")
+    if value:
+        from genlock.core.products_url import read_products_url
+
+        read_products_url(value)
+    return value
+
+
 def check_prefix(value: object) -> str:
     """What the names of metrics begin with."""
     if not isinstance(value, str) or not _METRIC.fullmatch(value):
@@ -175,6 +186,7 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
     "serve_api_project": check_project,
     "serve_claim_config": check_claim_config,
     "serve_sign_in_file": check_file,
+    "serve_products": check_products,
 }
 
 DEFAULTS: Final[dict[str, Any]] = {
@@ -195,6 +207,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "serve_api_project": "default",
     "serve_claim_config": "",
     "serve_sign_in_file": "",
+    "serve_products": "",
 }
 """None: it depends. Keys are asked for wherever others could reach the service; the log is readable
 on a terminal, else JSON; a key may send 1,000 requests a second, and whoever needs none is not

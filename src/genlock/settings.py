@@ -136,8 +136,9 @@ PROJECT_MAY_SET: Final = frozenset(
 )
 """What a project's file may set. All else is the user's: who one is (agent, user, api_key), what
 runs on the user's machine (on_complete, container), who is let in (serve_host, serve_allow_host,
-serve_keys, serve_forwarded_allow_ips, serve_sign_in_file), and what a caller may take
-(serve_connections, serve_rate, serve_streams, serve_tenant_operations)."""
+serve_keys, serve_forwarded_allow_ips, serve_sign_in_file), which areas the service opens with its
+own credentials (serve_products), and what a caller may take (serve_connections, serve_rate,
+serve_streams, serve_tenant_operations)."""
 
 
 def login_name() -> str | None:

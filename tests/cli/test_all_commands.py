@@ -75,7 +75,7 @@ def test_the_verbs_of_the_issue_are_all_there() -> None:
     promised = """init plan add edit ready next claim renew submit release show history explain agents sessions assign spawn blocking unlock
     graph next-id reset cancel hold reopen refused adopt discard events sweep doctor export backup restore config completion version demo
     db copy keys tenant policy status serve dev login logout trust link mcp work setup hook prime run session
-    review roles folder guard list worktree"""
+    review roles folder guard list worktree product"""
     assert set(promised.split()) == set(VERBS)
 
 

@@ -341,6 +341,7 @@ def test_what_a_project_may_set_is_this_and_no_more() -> None:
         "serve_tenant_operations",
         "serve_streams",
         "serve_sign_in_file",
+        "serve_products",
     } == CHECKS.keys() - PROJECT_MAY_SET, (
         "a new setting is the user's until somebody says why a project may set it"
     )
@@ -359,6 +360,7 @@ def test_what_a_project_may_set_is_this_and_no_more() -> None:
         ("serve_rate", "0"),
         ("serve_tenant_operations", "100000"),
         ("serve_sign_in_file", "secret"),
+        ("serve_products", "s3://bucket"),
     ],
 )
 def test_a_setting_that_is_the_users_is_refused_in_a_clone(

@@ -14,6 +14,7 @@ from genlock.errors import BadArgument
 
 if TYPE_CHECKING:
     from genlock.cli.app import App
+    from genlock.coordinator import Coordinator
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,11 @@ def claim_or_task(task: str | None, generation: int | None) -> tuple[str, int | 
     if task is not None and generation is None and os.environ.get(TASK) not in (None, "", task):
         return task, None
     return claim_meant(task, generation)
+
+
+def place_of(fleet: Coordinator) -> tuple[str, str]:
+    """The tenant and project that a verb acts on."""
+    return fleet.identity.tenant_id, fleet.identity.project_id
 
 
 def lease_of(app: App, given: float | None) -> float | None:

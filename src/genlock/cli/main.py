@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "claim": ("claims:claim", "Claim a task."),
         "renew": ("claims:renew", "Renew a lease."),
         "submit": ("results:submit", "Submit a result."),
+        "product": ("product:product", "Put, get, list and promote work products."),
         "release": ("claims:release", "Release a claim."),
         "spawn": ("results:spawn", "Split a task into subtasks."),
         "run": ("run:run", "Run a command under a claim."),

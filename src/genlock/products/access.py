@@ -67,14 +67,13 @@ class ProductAccess:
         with area.opened_asset(area.asset(path)) as file:
             return file.read()
 
-    def promote(self, fleet: Any, claim: TaskClaim) -> None:
+    def promote(self, fleet: Any, place: tuple[str, str], task_id: str) -> None:
         """After an acceptance: promotes the task's products now, if that is this process's to do.
         What cannot be done now stays pending."""
         if not self.promotes:
             return
-        place = claim.tenant_id, claim.project_id
         with suppress(GenlockError):
-            Promoter(fleet, self.area(fleet, place), place).run(task_id=claim.task_id)
+            Promoter(fleet, self.area(fleet, place), place).run(task_id=task_id)
 
 
 def product_name(path: str | os.PathLike[str]) -> str:

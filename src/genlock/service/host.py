@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ class Options(Struct, frozen=True, kw_only=True):
     api_project: str
     claim_config: str
     sign_in_file: str
+    products: str = ""
     trust_local: bool = False
     """Are all users of this machine trusted?"""
 
@@ -154,13 +155,43 @@ async def host(
         try:
             hosted = _assemble(coordinator, listening, options, log, metrics, token, written)
             spare_the_collector()
-            async with beside(hosted) if beside is not None else _nothing():
-                await _serve(hosted, listening, announce)
+            with _promoting(coordinator, options.products, log):
+                async with beside(hosted) if beside is not None else _nothing():
+                    await _serve(hosted, listening, announce)
         finally:
             if token is not None and written is not None:
                 token_files.remove(written, token.text)
             log.close()
             listening.close()
+
+
+@contextmanager
+def _promoting(coordinator: AsyncCoordinator, root: str, log: Log) -> Iterator[None]:
+    """With an address for areas the service promotes what is accepted, in a thread of its own."""
+    if not root:
+        yield
+        return
+    from genlock.products.monitor import PromotionMonitor
+    from genlock.products.promoter import Promoted
+
+    def tell(tenant: str, project: str, done: Promoted) -> None:
+        log.event(
+            "warning" if done.failed or done.errors else "info",
+            "promoted work products",
+            tenant=tenant,
+            project=project,
+            promoted=len(done.promoted),
+            failed=[f"{one.task_id}/{one.generation}: {one.reason}" for one in done.failed],
+            errors=done.errors,
+            dropped=done.dropped,
+        )
+
+    monitor = PromotionMonitor(coordinator._plain_face(), root, tell)
+    monitor.start()
+    try:
+        yield
+    finally:
+        monitor.stop()
 
 
 def _has_keys(reader: Reader) -> bool:

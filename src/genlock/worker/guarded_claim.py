@@ -19,6 +19,7 @@ from genlock.worker import schedule
 from genlock.worker.grant import Grant
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import KeptClaim, Loss
+from genlock.worker.products_file import VARIABLE
 from genlock.worker.script import AWAY, persistent, run
 from genlock.worker.warded import Ended, WardedCommand
 from genlock.worker.work import SUBMIT_PATIENCE_SECONDS, Work
@@ -111,6 +112,11 @@ class GuardedClaim:
         return None
 
 
+def products_file_in(folder: Path) -> Path:
+    """Where a command that works with this folder notes its products."""
+    return folder / "products"
+
+
 def environment_of(grant: Grant, folder: Path, prompt: str) -> dict[str, str]:
     """What a command finds of its claim in its environment, with files in this folder."""
     claim = grant.claim
@@ -125,6 +131,7 @@ def environment_of(grant: Grant, folder: Path, prompt: str) -> dict[str, str]:
         "GENLOCK_GENERATION": str(claim.generation),
         "GENLOCK_RESULT": str(folder / "result"),
         "GENLOCK_PROMPT_FILE": str(file),
+        VARIABLE: str(products_file_in(folder)),
     }
     if grant.task.worktree_path:
         found["GENLOCK_WORKTREE"] = grant.task.worktree_path

@@ -25,7 +25,12 @@ from genlock.private_files import read_regular
 from genlock.worker.command import Command
 from genlock.worker.completion_hook import run_on_complete
 from genlock.worker.grant import Grant, NotGranted, NothingReady, Wanted, granted
-from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
+from genlock.worker.guarded_claim import (
+    GuardedClaim,
+    environment_of,
+    products_file_in,
+    prompt_of,
+)
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import Loss
 from genlock.worker.script import AWAY, run
@@ -140,6 +145,7 @@ class TaskRun:
     def _work(self, grant: Grant, folder: Path) -> Report:
         keeper = Keeper(self._fleet)
         claim = GuardedClaim(self._fleet, keeper, grant, self._command)
+        claim.work.products_file = products_file_in(folder)
         began = time.monotonic()
         try:
             try:

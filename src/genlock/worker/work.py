@@ -15,6 +15,7 @@ import weakref
 from asyncio import to_thread
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import asdict
@@ -25,6 +26,7 @@ from genlock.core.results import ProgressResult, ReleaseResult, SubmissionResult
 from genlock.worker.grant import PATIENCE_SECONDS, Grant, Previous
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import ClaimLost, KeptClaim, Loss
+from genlock.worker.products_file import read_products
 from genlock.worker.script import AWAY, Call, Script, persistent, run, run_async
 
 if TYPE_CHECKING:
@@ -48,6 +50,8 @@ class BaseWork:
         self._kept = kept
         self._unsent: dict[str, Any] = {}
         self._products: dict[str, Product] = {}
+        self.products_file: Path | None = None
+        """Where a command under the claim notes what it has put."""
         self._reported = float("-inf")
         self.claim = grant.claim
         self.id = grant.task.id
@@ -143,6 +147,8 @@ class BaseWork:
         self._products[product.path] = product
 
     def _manifest(self) -> dict[str, Any]:
+        for product in read_products(self.products_file) if self.products_file else ():
+            self.add_product(product)
         return {"products": [asdict(each) for each in self.products]} if self._products else {}
 
     def _access(self) -> Any:
@@ -235,7 +241,7 @@ class Work(BaseWork):
         five minutes."""
         answer = run(self._fleet, self._submit(result, ref))
         if answer.accepted and self._products:
-            self._access().promote(self._fleet, self.claim)
+            self._access().promote(self._fleet, self._place(), self.id)
         return answer
 
     def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:
@@ -280,7 +286,7 @@ class AsyncWork(BaseWork):
         answer = await run_async(self._fleet, self._submit(result, ref))
         if answer.accepted and self._products:
             fleet = self._fleet._plain_face()
-            await to_thread(self._access().promote, fleet, self.claim)
+            await to_thread(self._access().promote, fleet, self._place(), self.id)
         return answer
 
     async def release(self, note: str = "", *, error: bool = False) -> ReleaseResult:

@@ -45,7 +45,13 @@ def set_(app: App, choices: tuple[str, ...]) -> None:
     """
     from genlock.cli.inputs import read_assignments
 
-    _give(app, app.fleet.set_policy(policy=read_assignments(choices, "policy", "KEY=VALUE")))
+    wanted = read_assignments(choices, "policy", "KEY=VALUE")
+    found = app.fleet.set_policy(policy=wanted)
+    if isinstance(wanted.get("products"), str):
+        from genlock.trust import give_area_consent
+
+        give_area_consent(app.url, wanted["products"])
+    _give(app, found)
 
 
 def _give(app: App, found: Settings) -> None:

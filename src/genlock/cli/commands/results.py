@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genlock.cli.app import App, taking_over, verb
-from genlock.cli.inputs import claim_meant, claim_or_task, on_a_claim, parse_json, read_text
+from genlock.cli.inputs import (
+    claim_meant,
+    claim_or_task,
+    on_a_claim,
+    parse_json,
+    place_of,
+    read_text,
+)
 from genlock.errors import BadArgument, GenlockError, ResultNotFound
 
 if TYPE_CHECKING:
@@ -46,6 +53,12 @@ _operation = click.option(
     metavar="EVALUATOR",
     help="An evaluator of the task's edge that has passed; may be given several times.",
 )
+@click.option(
+    "--products",
+    "with_products",
+    is_flag=True,
+    help="With all that you have put in this generation (genlock product put).",
+)
 @_operation
 @verb(holder=True, text=False)
 def submit(
@@ -57,6 +70,7 @@ def submit(
     text: str | None,
     reference: str,
     passed: tuple[str, ...],
+    with_products: bool,
     operation: str | None,
 ) -> None:
     """Submit a result.
@@ -66,10 +80,12 @@ def submit(
     at it, or if your role may not converge the task's edge; that ends your claim, too.
 
     As JSON: {"accepted", "reason", "work_product_ref", "unblocked": […], …}; `unblocked` names the
-    tasks that waited for this one and are ready now.
+    tasks that waited for this one and are ready now. Under `genlock run` and `genlock work`, what
+    was put before belongs to the result without --products.
     """
     task, generation = claim_meant(task, generation)
     data = _result(result, result_file, text)
+    products = _products(app, task, generation, wanted=with_products)
     answer = app.fleet.submit_result(
         task_id=task,
         generation=generation,
@@ -78,6 +94,7 @@ def submit(
         work_product_ref=reference,
         operation_id=operation,
         evaluations=dict.fromkeys(passed, True) or None,
+        products=products or None,
     )
 
     if not answer.accepted:
@@ -85,7 +102,10 @@ def submit(
 
         app.refuse(answer, describe(answer, app.context(task, generation, app.who.session)))
 
-    _discard_slips(app, task, data)
+    if products:
+        app.fleet.product_access.promote(app.fleet, place_of(app.fleet), task)
+    else:
+        _discard_slips(app, task, data)
     unblocked = _unblocked(app, answer, task)
 
     def say(console: Console) -> None:
@@ -113,6 +133,29 @@ def _unblocked(app: App, answer: SubmissionResult, task: str) -> list[str]:
         for other in around
         if other.distance == 1 and other.state.value == "PENDING" and not other.waits_for
     ]
+
+
+def _products(app: App, task: str, generation: int, *, wanted: bool) -> list[dict[str, Any]]:
+    """What belongs to the result: all drafts of this generation, or what was put under the claim of
+    the command that runs this one."""
+    from msgspec.structs import asdict
+
+    from genlock.worker.products_file import VARIABLE, read_products
+
+    noted = os.environ.get(VARIABLE)
+    if wanted:
+        area = app.fleet.product_access.area(app.fleet, place_of(app.fleet))
+        found = area.products(app.agent_of(task, generation), task, generation)
+        if not found:
+            raise BadArgument(
+                f"there are no drafts of {task} in generation {generation}; put some first, type: "
+                "genlock product put FILE"
+            )
+    elif noted and task == os.environ.get("GENLOCK_TASK"):
+        found = read_products(noted)
+    else:
+        return []
+    return [asdict(product) for product in found]
 
 
 def _discard_slips(app: App, task: str, data: Any) -> None:

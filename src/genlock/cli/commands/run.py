@@ -102,7 +102,7 @@ def run(
 
     When the claim is lost, COMMAND and everything that it has started is ended before another
     agent is granted the task. COMMAND finds the task in GENLOCK_TASK, GENLOCK_GENERATION,
-    GENLOCK_SESSION, GENLOCK_AGENT, GENLOCK_PROMPT_FILE and GENLOCK_WORKTREE.
+    GENLOCK_SESSION, GENLOCK_AGENT, GENLOCK_PROMPT_FILE, GENLOCK_PRODUCTS and GENLOCK_WORKTREE.
 
     A task with `isolation: worktree` gets a git worktree of its own, in which COMMAND runs. When
     the task is over the worktree is removed; with uncommitted work in it, it is kept and named.

@@ -73,6 +73,13 @@ _OPTIONS = {
             "page is at all."
         ),
     ),
+    "products": (
+        "URL",
+        (
+            "Promote work products in areas below this address, each tenant's below its own name: "
+            "s3://bucket/areas for s3://bucket/areas/TENANT/…; default: in none."
+        ),
+    ),
     "claim_config": (
         "NAME=MS",
         "A setting of claims under /api, such as defaultTTL=600000; may be repeated.",

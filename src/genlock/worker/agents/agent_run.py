@@ -31,7 +31,12 @@ from genlock.worker.agents.transcript import Transcript
 from genlock.worker.block import given_back
 from genlock.worker.completion_hook import run_on_complete
 from genlock.worker.grant import Grant
-from genlock.worker.guarded_claim import GuardedClaim, environment_of, prompt_of
+from genlock.worker.guarded_claim import (
+    GuardedClaim,
+    environment_of,
+    products_file_in,
+    prompt_of,
+)
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import ClaimLost, Loss
 from genlock.worker.nursery import Nursery, Streams
@@ -151,6 +156,7 @@ class AgentRun:
             command, streams = self._warden()
             try:
                 self.claim = GuardedClaim(self._fleet, self._keeper, grant, command)
+                self.claim.work.products_file = products_file_in(self._folder)
                 self._command = command
                 self._log = AgentLog(log_path(self.job.logs, grant.task.id, self.generation))
                 self._output = AgentOutput(self.job.client, streams, self._log, self.seen)

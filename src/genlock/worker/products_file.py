@@ -1,0 +1,43 @@
+"""What a command has put under its claim: a file that `genlock run` and `genlock work` name in
+$GENLOCK_PRODUCTS. `genlock product put` adds a line for each product, and the result is handed in
+with all of them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from genlock.core.model import Product
+from genlock.errors import BadArgument
+
+VARIABLE: Final = "GENLOCK_PRODUCTS"
+_LINE: Final = msgspec.json.Decoder(Product)
+
+
+def note_product(path: str | Path, product: Product) -> None:
+    """Adds a line. Several commands may add theirs at once."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags, 0o600)
+        with os.fdopen(fd, "wb", buffering=0) as file:
+            file.write(msgspec.json.encode(product) + b"\n")
+    except OSError as error:
+        raise BadArgument(f"${VARIABLE}, {path}, cannot be written: {error.strerror}") from None
+
+
+def read_products(path: str | Path) -> list[Product]:
+    """The products; of several with the same path the last one. None if there is no file."""
+    try:
+        lines = Path(path).read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    try:
+        found = [_LINE.decode(line) for line in lines if line.strip()]
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise BadArgument(
+            f"${VARIABLE}, {path}, is not as product put writes it: {error}"
+        ) from None
+    return list({product.path: product for product in found}.values())
