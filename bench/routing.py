@@ -68,7 +68,7 @@ def measured(store: str, size: int, costs: dict[str, list[float]]) -> None:
     """Adds what each strategy costs on a plan of this size."""
     for fill, policies in (
         (filled, [{"overlap": overlap} for overlap in ("off", "warn", "avoid", "forbid")]),
-        (filled_with_features, [{"order": "track"}, {"order": "closest-to-done"}]),
+        (filled_with_features, [{"order": "closest-to-done"}, {"order": "track"}]),
     ):
         with tempfile.TemporaryDirectory() as folder:
             url = "memory://" if store == "memory" else f"sqlite://{Path(folder) / 'a.db'}"

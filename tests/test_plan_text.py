@@ -346,6 +346,7 @@ definitions: st.SearchStrategy[dict[str, Any]] = st.builds(
     tags=st.lists(texts, max_size=2),
     modules=st.lists(texts, max_size=2),
     repo=texts,
+    feature=st.none() | st.just("F.1"),
     roles=st.lists(st.sampled_from(["architect", "qa lead"]), unique=True, max_size=2),
     human_required=st.booleans(),
     estimate_seconds=st.none() | st.floats(0, 1e6),
@@ -375,6 +376,7 @@ def test_what_is_written_reads_back_as_the_same_plan(
 ) -> None:
     tasks = [
         {**one, "id": name, "depends_on": ID_POOL[:at][-2:]}
+        | ({"feature": None} if ":" in name else {})
         for at, (name, one) in enumerate(zip(ID_POOL, fields, strict=False))
     ]
     source: dict[str, Any] = {"tasks": tasks}

@@ -134,7 +134,7 @@ class Query(Struct, frozen=True):
     pool: str | None = None
     heads: int = 0
     """The first so many of every pool of the project; not paged. The cost must not grow with the
-    number of records."""
+    number of records, of this kind or another: see `KIND_POOL`."""
     due_before: int | None = None
     """Everything whose `due_at` is less than or equal to this."""
     session: str | None = None

@@ -41,6 +41,11 @@ def defined(**fields: Any) -> Task:
             {"id": "AUTH:design", "track": "C"},
             Task(id="AUTH:design", feature="AUTH", edge="design", track="C"),
         ),
+        (
+            {"id": "AUTH:design", "feature": "AUTH"},
+            Task(id="AUTH:design", feature="AUTH", edge="design"),
+        ),
+        ({"id": "fix-it", "feature": "AUTH"}, Task(id="fix-it", feature="AUTH")),
         ({"id": "0001_t1.2"}, Task(id="0001_t1.2", parent="0001_t1", depth=2)),
         ({"id": "fix-it"}, Task(id="fix-it")),
         ({"id": "fix-it", "track": "Z"}, Task(id="fix-it", track="Z")),
@@ -309,6 +314,11 @@ FAULTS: list[tuple[dict[Any, Any], str]] = [
     ({"track": "b1"}, "track 'B1': character 2 is '1'; allowed are the letters A-Z"),
     ({"track": 1}, "track must be a string, not int"),
     ({"id": "x::1", "parent": "y"}, "parent 'y' contradicts the id, which says 'x'"),
+    ({"id": "A:x", "feature": "B"}, "feature 'B' contradicts the id, which says 'A'"),
+    ({"feature": 7}, "feature must be a string, not int"),
+    ({"feature": "a b"}, ("feature 'a b': character 2 is ' ' (whitespace); allowed are A-Z a-z 0-9 "
+                          ". _ -")),
+    ({"feature": ".."}, "feature '..' is a folder's name for itself or its parent"),
     ({"parent": "x"}, "parent is the task itself"),
     ({"parent": 7}, ("parent must be a string, not 7; quote it in YAML, as in '0001', to keep its "
                     "digits")),

@@ -261,7 +261,7 @@ class CheckRelated(Command, frozen=True):
 
 
 class CountTasks(CheckRelated, frozen=True):
-    """Of a feature: look at these of its tasks again."""
+    """Of a feature: look at these of its tasks again. `reset` says nothing here."""
 
 
 class KeepRefused(Command, frozen=True):

@@ -31,7 +31,7 @@ class Index(Struct, frozen=True, gc=False):
     session: str | None = None
     parent: str | None = None
     waits_on: tuple[str, ...] = ()
-    """Ids of dependencies: as they are while unmet, with MET in front once met."""
+    """Ids of dependencies: as they are while unmet, with MET in front once met. And READY_IN."""
 
 
 MET = "+"

@@ -300,6 +300,20 @@ class FindClauses(ContractBase):
             full = ["1", "2", "3", "4", "5"][:count]
             assert by_pool == {"x": full, "y": full, "Y": full, "z%": full, "w": ["9"]}
 
+    def test_a_pool_that_is_named_after_its_kind_is_found_by_that_kind_alone(
+        self, store: Store
+    ) -> None:
+        """So a store may pass over it when the heads of another kind are asked for."""
+        put(store, make_key("mine"), Index(pool="p", order="2"))
+        put(store, make_key("tilde"), Index(pool="~", order="3"))
+        put(store, make_key("own"), Index(pool="~task", order="4"))
+        for n in range(3):
+            put(store, make_key(f"f{n}", kind="feature"), Index(pool="~feature", order=str(n)))
+        features = replace(APOLLO, kind="feature")
+        assert ids(store, replace(APOLLO, heads=5)) == ["mine", "tilde", "own"]
+        assert ids(store, replace(features, heads=2)) == ["f0", "f1"]
+        assert paged(store, replace(features, pool="~feature", limit=2)) == ["f0", "f1", "f2"]
+
     def test_heads_follow_every_change_of_a_pool(self, store: Store) -> None:
         first = put(store, make_key("a"), Index(pool="p", order="1"))
         second = put(store, make_key("b"), Index(pool="p", order="2"))

@@ -776,6 +776,18 @@ def test_start_says_what_to_take_and_takes_nothing(api: Served) -> None:
     )
 
 
+def test_start_says_which_task_is_closest_to_done(api: Served) -> None:
+    api.do(lambda fleet: fleet.set_policy(policy={"order": "closest-to-done"}))
+    api.add({"id": "AUTH:code"}, {"id": "AUTH:test"}, {"id": "PAY:code"}, {"id": "B-001-help"})
+    assert claim(api, "PAY:code", "s1")[0] == 200
+    answer = api.post("/api/start", {"agentId": "bob"})[1]
+    assert [answer["next"]["taskId"], *(each["taskId"] for each in answer["alternatives"])] == [
+        "AUTH:code",
+        "AUTH:test",
+        "B-001-help",
+    ]
+
+
 def test_start_with_nothing_to_do_says_so(quick: Served) -> None:
     assert quick.post("/api/start")[1]["next"] is None
 

@@ -3,7 +3,8 @@
 1. A feature counts the tasks that have its name and its project's order. A reaction of a task never
    says what has become of it: it says *look again*, and the task is read as it is now.
 2. The feature remembers of each task at which version it was last seen, and ignores what is older.
-   So a reaction may be repeated, late or out of order.
+   So a reaction may be repeated, late or out of order. A reaction carries the version that caused
+   it; if that is newer, the feature notes it.
 3. It knows `MOST_TASKS` tasks by name. When there are more, it forgets finished ones first, those
    that finished longest ago, and counts them on. A finished task that it does not know is then
    ignored, because it may have been counted. When its unfinished tasks alone are too many, it is
@@ -41,11 +42,11 @@ def decide_count(record: FeatureRecord | None, command: c.CountTasks, facts: Fac
     feature, is not counted."""
     news = {
         name: KnownState(seen.version, seen.status)
-        for name, _ in command.others
+        for name, cause in command.others
         if (seen := facts.others.get(name)) is not None
         and seen.task is not None
         and seen.task.feature == command.key.id
-        and _is_news(record, name, seen, command.reset)
+        and _is_news(record, name, seen, cause)
     }
     if not news:
         return Decision(Verdict.UNCHANGED)
@@ -61,19 +62,17 @@ def decide_count(record: FeatureRecord | None, command: c.CountTasks, facts: Fac
     )
 
 
-def _is_news(record: FeatureRecord | None, name: str, seen: ObservedTask, reset: bool) -> bool:
-    """Rule 2. A reset is noted even by a feature that did not know the task finished, so that news
-    from before finds a changed record and is decided again."""
+def _is_news(record: FeatureRecord | None, name: str, seen: ObservedTask, cause: int) -> bool:
+    """Rule 2. What happened to a task since it was last seen is noted even if the task is again
+    what it was: news from in between, still under way, then finds a changed record and is decided
+    again."""
     finished = seen.status in FINISHED
     if record is None:
         return True
-    if name in record.unfinished:
-        return seen.version > record.unfinished[name] and (finished or reset)
-    if name in record.finished:
-        return seen.version > record.finished[name] and not finished
-    if finished:
-        return not (record.forgotten or record.crowded)
-    return not record.crowded
+    for names, same in ((record.unfinished, not finished), (record.finished, finished)):
+        if name in names:
+            return seen.version > names[name] and (not same or cause > names[name])
+    return not record.crowded and not (finished and record.forgotten)
 
 
 def _counted(record: FeatureRecord | None, event: e.FeatureCounted) -> FeatureRecord:

@@ -21,13 +21,13 @@ def _hear(key: Key, about: str, version: int, *, reset: bool = False) -> c.Check
     return c.CheckRelated(key, SYSTEM, others=((about, version),), reset=reset)
 
 
-def _count(key: Key, record: TaskRecord, version: int, *, reset: bool = False) -> list[Reaction]:
+def _count(key: Key, record: TaskRecord, version: int) -> list[Reaction]:
     """Its feature counts it again. Only the order closest-to-done asks what is left of features."""
     feature = record.task.feature
     if feature is None or record.order is not Order.CLOSEST_TO_DONE:
         return []
     of = key.beside(FEATURE, feature)
-    return [Reaction(c.CountTasks(of, SYSTEM, others=((key.id, version),), reset=reset))]
+    return [Reaction(c.CountTasks(of, SYSTEM, others=((key.id, version),)))]
 
 
 def _added(key: Key, record: TaskRecord, event: e.TaskAdded, version: int) -> list[Reaction]:
@@ -133,7 +133,7 @@ def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> li
         reactions.append(
             Reaction(_hear(key.beside(TASK, record.task.parent), key.id, version, reset=True))
         )
-    return reactions + _count(key, record, version, reset=True)
+    return reactions + _count(key, record, version)
 
 
 def _heard(key: Key, record: TaskRecord, event: e.RelatedChanged, version: int) -> list[Reaction]:
