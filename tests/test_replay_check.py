@@ -114,6 +114,11 @@ def write_a_fleet(url: str, clock: ManualClock, large: int = 40_000) -> None:
         other.set_policy(policy={"order": "closest-to-done"})
         other.add_tasks(tasks=["AUTH:design", "AUTH:code"])
         other.claim_next()
+        other.set_policy(policy={"products": "s3://bucket/area"})
+        other.add_tasks(tasks=["made"])
+        other.claim_task(task_id="made")
+        made = {"path": "a.txt", "sha256": "5e" * 32, "size": 1}
+        assert other.submit_result(task_id="made", generation=1, products=[made]).accepted
 
 
 COLUMNS = {
