@@ -109,7 +109,9 @@ def answers() -> dict[str, list[Answer]]:
             call("add", id="new", title=TITLE, depends_on=[LONG.format(0)] * 256),
             call("add", id=HOSTILE * 100, title=TITLE),
             call("add", id="cyclic", title=TITLE, depends_on=["cyclic"]),
-            call("add", id="lost", title=TITLE, depends_on=["m" * 120 + str(n) for n in range(256)]),
+            call(
+                "add", id="lost", title=TITLE, depends_on=["m" * 120 + str(n) for n in range(256)]
+            ),
         ]
         found["submit"] = [
             call("submit", task=WORN, generation=1, result=HOSTILE * 1000),

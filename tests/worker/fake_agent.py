@@ -149,5 +149,16 @@ match what:
         work(2, "\x1b[2J\x1b]0;owned\x07 rm -rf")
         time.sleep(1.5)
         result()
+    case "nonsense":  # JSON to Python, and to nobody else
+        print('{"type": "assistant", "session_id": "\\ud800", "message": {"id": NaN}}')
+        text = '"session_id": "\\udfff", "result": {"told": "\\ud800 done", "loss": NaN}'
+        print('{"type": "result", "total_cost_usd": 1e999, "num_turns": 2, ' + text + "}")
+    case "linked":
+        os.symlink("/etc/passwd", os.environ["GENLOCK_RESULT"])
+        result()
+    case "large":
+        with open(os.environ["GENLOCK_RESULT"], "w") as file:
+            file.truncate(20 * 1024 * 1024)
+        result()
     case unknown:
         sys.exit(f"what is {unknown}?")

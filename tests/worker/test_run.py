@@ -15,7 +15,7 @@ import pytest
 
 import genlock
 from genlock import Coordinator
-from genlock.worker.task_run import save_file
+from genlock.worker.result_file import save_file
 from genlock.worker.warded import WardedCommand
 from genlock.worker.warden import SharedDeadline
 from tests.eventually import eventually

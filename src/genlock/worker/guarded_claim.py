@@ -102,13 +102,14 @@ class GuardedClaim:
             self.submitted = self._submission_in(self._look(SUBMIT_PATIENCE_SECONDS))
         return self.submitted is not None
 
-    def keep_refused(self, result: Callable[[], Any]) -> str | None:
-        """After a loss: what the command has made so far is kept as a refused result, if somebody
-        else has the task by now. If nobody has, it would be accepted, and it is not finished."""
+    def keep_refused(self, submit: Callable[[], SubmissionResult]) -> str | None:
+        """After a loss: what the command has made so far is submitted, to be refused and kept, if
+        somebody else has the task by now. If nobody has, it would be accepted, and it is not
+        finished."""
         with suppress(*AWAY):
             state: TaskState = self._fleet.get_task_state(task_id=self.work.id)
             if state.generation > self.work.generation:
-                return self.work.submit(result()).refused_id
+                return submit().refused_id
         return None
 
 

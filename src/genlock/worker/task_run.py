@@ -7,12 +7,12 @@ result is submitted or the claim released.
 
 from __future__ import annotations
 
-import json
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,6 @@ from msgspec import Struct
 from genlock.core.reasons import SubmitReason
 from genlock.core.results import SubmissionResult
 from genlock.errors import GenlockError
-from genlock.private_files import read_regular
 from genlock.worker.command import Command
 from genlock.worker.completion_hook import run_on_complete
 from genlock.worker.grant import Grant, NotGranted, NothingReady, Wanted, granted
@@ -33,6 +32,7 @@ from genlock.worker.guarded_claim import (
 )
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import Loss
+from genlock.worker.result_file import has_result, save_file, submit_result
 from genlock.worker.script import AWAY, run
 from genlock.worker.warded import Ended
 from genlock.worker.work import Work
@@ -45,7 +45,6 @@ LOST: Final = 120
 REFUSED: Final = 121
 UNREACHABLE: Final = 122
 
-MOST_RESULT_BYTES: Final = 10 * 1024 * 1024
 _CLOSE_SECONDS: Final = 2.0
 
 
@@ -202,7 +201,7 @@ class TaskRun:
             if ended.code != 0 or self._command.interrupted:
                 return self._release(claim.work, grant, ended)
             commit = self._workspaces.commit_of(grant.task, grant.claim.generation)
-            answer = claim.work.submit(read_result(file, ended), ref=commit)
+            answer = submit_result(partial(claim.work.submit, ref=commit), file, ended)
         except GenlockError as error:  # whatever it is, the result is not to be lost
             return self._report(
                 grant,
@@ -246,10 +245,12 @@ class TaskRun:
             reason=str(claim.kept.reason or Loss.OUTAGE),
             detail="the claim was lost, and the command was ended",
         )
-        if file.exists():
-            report.refused_id = claim.keep_refused(lambda: read_result(file, ended))
-        if report.refused_id is None and file.exists():
-            report.result_file = save_file(file)
+        if has_result(file):
+            report.refused_id = claim.keep_refused(
+                lambda: submit_result(claim.work.submit, file, ended)
+            )
+            if report.refused_id is None:
+                report.result_file = save_file(file)
         return report
 
     def _report(
@@ -322,32 +323,3 @@ def refusal_text(grant: Grant, answer: SubmissionResult) -> str:
     from genlock.messages import Context, describe
 
     return describe(answer, Context(grant.task.id, grant.claim.generation)).text
-
-
-def read_result(file: Path, ended: Ended) -> Any:
-    """What the command has written to $GENLOCK_RESULT, as JSON if it is JSON, else as text; if it
-    has written nothing, its exit status."""
-    try:
-        data = read_regular(file, most=MOST_RESULT_BYTES + 1)
-    except OSError:
-        return {"exit_status": ended.exit_code}
-    if not data:
-        return {"exit_status": ended.exit_code}
-    if len(data) > MOST_RESULT_BYTES:
-        return {"exit_status": ended.exit_code, "result_file": str(file), "truncated": True}
-    text = data.decode("utf-8", errors="replace")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def save_file(file: Path) -> str:
-    """The result in a place that outlives this process, if there is one."""
-    try:
-        data = read_regular(file)
-    except OSError:
-        return ""
-    with tempfile.NamedTemporaryFile(prefix="genlock-result-", delete=False) as copy:
-        copy.write(data)
-        return copy.name

@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct
 
 from genlock.core.reasons import SubmitReason
-from genlock.errors import GenlockError, ResultTooLarge
+from genlock.core.results import SubmissionResult
+from genlock.errors import BadArgument, GenlockError, ResultTooLarge
 from genlock.private_files import FILE_MODE
 from genlock.worker.agents.catalog import INHERITED, AgentClient
 from genlock.worker.agents.log import AgentLog
@@ -40,8 +41,9 @@ from genlock.worker.guarded_claim import (
 from genlock.worker.keeper import Keeper
 from genlock.worker.kept_claim import ClaimLost, Loss
 from genlock.worker.nursery import Nursery, Streams
+from genlock.worker.result_file import has_result, read_result, save_file, submit_result
 from genlock.worker.script import AWAY, run
-from genlock.worker.task_run import read_result, refusal_text, save_file
+from genlock.worker.task_run import refusal_text
 from genlock.worker.warded import Ended, WardedCommand
 from genlock.worker.warden import GRACE_SECONDS
 from genlock.worker.workspace import Workspace, Workspaces, place_environment
@@ -333,19 +335,14 @@ class AgentRun:
 
     @property
     def _has_result(self) -> bool:
-        try:
-            return self._result.stat().st_size > 0
-        except OSError:
-            return False
+        return has_result(self._result)
 
     def _differs(self, ended: Ended) -> bool:
         result = self._fleet.get_task_state(task_id=self._task.id).result
         return result is None or result.result_data != read_result(self._result, ended)
 
-    def _outcome_of(self, ended: Ended) -> dict[str, Any]:
-        """What is handed in: the result, and how it came about."""
-        result = read_result(self._result, ended) if self._has_result else result_of(self.seen)
-        commit = self.job.workspaces.commit_of(self._task, self.generation)
+    def _outcome_of(self, ended: Ended, commit: str) -> dict[str, Any]:
+        """What is handed in beside the result: how it came about."""
         about = {
             "exit_status": ended.exit_code,
             "seconds": round(time.monotonic() - self._started, 1),
@@ -354,18 +351,29 @@ class AgentRun:
             "turns": self.seen.turns,
             "agent_session": self.seen.agent_session,
         }
-        known = {name: value for name, value in about.items() if value not in (None, "")}
-        return {"result": result, "run": known}
+        return {name: value for name, value in about.items() if value not in (None, "")}
+
+    def _submit_made(self, ended: Ended, commit: str) -> SubmissionResult:
+        """Submits the file, or else what the agent said."""
+        about = self._outcome_of(ended, commit)
+
+        def submit(result: Any) -> SubmissionResult:
+            return self.claim.work.submit({"result": result, "run": about}, ref=commit)
+
+        if self._has_result:
+            return submit_result(submit, self._result, ended)
+        said = result_of(self.seen)
+        try:
+            return submit(said)
+        except ResultTooLarge:
+            return submit({"truncated": True, "log": str(self._log.path)})
+        except BadArgument:  # JSON to Python but to nobody else
+            return submit(json.dumps(said))
 
     def _submit(self, ended: Ended) -> Report:
-        data = self._outcome_of(ended)
-        ref = data["run"].get("commit", "")
         self.report_progress()
-        try:
-            answer = self.claim.work.submit(data, ref=ref)
-        except ResultTooLarge:
-            data["result"] = {"truncated": True, "log": str(self._log.path)}
-            answer = self.claim.work.submit(data, ref=ref)
+        ref = self.job.workspaces.commit_of(self._task, self.generation)
+        answer = self._submit_made(ended, ref)
         if answer.reason is SubmitReason.ACCEPTED:
             return self._accepted(commit=ref)
         if answer.accepted:  # and waits for a review
@@ -406,7 +414,11 @@ class AgentRun:
         why = _LOST[self.claim.kept.reason or Loss.OUTAGE]
         report = self._report(Outcome.LOST, f"{why}, and the agent was ended")
         if self._has_result or self.seen.answer is not None:
-            report.refused_id = self.claim.keep_refused(lambda: self._outcome_of(ended))
+            report.refused_id = self.claim.keep_refused(
+                lambda: self._submit_made(
+                    ended, self.job.workspaces.commit_of(self._task, self.generation)
+                )
+            )
             if report.refused_id is None and self._has_result:
                 report.result_file = save_file(self._result)
         return report

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from genlock.worker.agents.catalog import AgentClient
 from genlock.worker.agents.log import AgentLog
@@ -78,7 +79,7 @@ class AgentOutput:
     def _line(self, name: str, line: bytes) -> None:
         if name == "stdout" and line[:1] in (b"{", b"["):
             try:
-                event = json.loads(line)
+                event = _event(line)
             except (ValueError, RecursionError):
                 pass
             else:
@@ -98,3 +99,17 @@ class AgentOutput:
         # A new version of an agent may have put another kind of value anywhere.
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             self._log.note("not_understood", error=f"{type(error).__name__}: {error}")
+
+
+def _event(line: bytes) -> Any:
+    """A line as JSON. What is JSON to Python and to nobody else is made so: a number that is none
+    is null, and half a character is a question mark. The result is submitted as it is here."""
+    event = json.loads(line, parse_constant=lambda _: None, parse_float=_number)
+    if b"\\ud" in line or b"\\uD" in line:
+        event = json.loads(json.dumps(event, ensure_ascii=False).encode(errors="replace"))
+    return event
+
+
+def _number(text: str) -> float | None:
+    number = float(text)
+    return number if math.isfinite(number) else None
