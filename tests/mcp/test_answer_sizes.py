@@ -20,6 +20,7 @@ from genlock.mcp.tools import TOOLS
 from genlock.testing.clock import ManualClock
 from genlock.wire.operations import BY_CALL
 from tests.hostile_text import HOSTILE
+from tests.mcp.messages import message
 
 MOST_TOKENS = 2000
 LONG = "A-{:03}-" + "x" * 45
@@ -91,7 +92,7 @@ def answers() -> dict[str, list[Answer]]:
             "task resource": [plan.call(Task(HUB)), plan.call(Task(WORN))],
         }
         held = plan.fleet.get_task_state(task_id=WORN).generation
-        fence = {"task": WORN, "generation": held}
+        fence: dict[str, Any] = {"task": WORN, "generation": held}
         for number in range(150):
             plan.fleet.claim_task(
                 task_id=LONG.format(number), session_id="many-session", agent_id=f"m{number}"
@@ -140,12 +141,9 @@ def answers() -> dict[str, list[Answer]]:
 
 def shown(answer: Answer) -> str:
     """The whole reply, as a client gets it."""
-    match protocol.handle(
-        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list","arguments":{}}}'
-    ):
-        case protocol.Work() as work:
-            return work.reply(answer).body.decode()
-    raise AssertionError
+    work = protocol.handle(message("tools/call", name="list", arguments={}))
+    assert isinstance(work, protocol.Work)
+    return work.reply(answer).body.decode()
 
 
 def test_no_tool_answers_with_more_than_two_thousand_tokens(
