@@ -76,6 +76,9 @@ EXISTING = {
 }
 
 
+EXISTING["windows"] = {name: text.replace("\n", "\r\n") for name, text in EXISTING["plain"].items()}
+
+
 def lay_out(root: Path, existing: dict[str, str]) -> None:
     for name, text in existing.items():
         path = root / name
@@ -94,6 +97,15 @@ def test_removal_restores_every_file_to_the_byte(agent: str, existing: str, root
     assert contents(root) == before
     if not before:
         assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize("agent", list(CLIENTS))
+def test_lines_end_as_those_of_the_file_do(agent: str, root: Path) -> None:
+    lay_out(root, EXISTING["windows"])
+    set_up(agent, root)
+    for name, data in contents(root).items():
+        if "\n" in EXISTING["windows"].get(name, ""):
+            assert data.count(b"\n") == data.count(b"\r\n"), name
 
 
 @pytest.mark.parametrize("agent", AGENTS)

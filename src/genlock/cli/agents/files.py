@@ -97,6 +97,25 @@ def _is_shared(client: Client, file: Instructions, root: Path) -> bool:
 
 
 def _put(file: File, before: str | None) -> str:
+    """The text with what is ours, in lines that end as those of the file do."""
+    if before is not None and not isinstance(file, OwnFile) and _ends_in_crlf(before):
+        return _put_lines(file, before.replace("\r\n", "\n")).replace("\n", "\r\n")
+    return _put_lines(file, before)
+
+
+def _take(file: File, before: str) -> str | None:
+    """The text without what is ours; None if nothing is left of it."""
+    if not isinstance(file, OwnFile) and _ends_in_crlf(before):
+        text = _take_lines(file, before.replace("\r\n", "\n"))
+        return None if text is None else text.replace("\n", "\r\n")
+    return _take_lines(file, before)
+
+
+def _ends_in_crlf(text: str) -> bool:
+    return 0 < text.count("\n") == text.count("\r\n")
+
+
+def _put_lines(file: File, before: str | None) -> str:
     match file:
         case JsonFile():
             return _put_json(file, before)
@@ -110,8 +129,7 @@ def _put(file: File, before: str | None) -> str:
             assert_never(file)
 
 
-def _take(file: File, before: str) -> str | None:
-    """The text without what is ours; None if nothing is left of it."""
+def _take_lines(file: File, before: str) -> str | None:
     match file:
         case JsonFile():
             text = before
