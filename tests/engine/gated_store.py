@@ -255,6 +255,9 @@ class GatedStore:
     def scan(self, tenant: str, project: str) -> Sequence[Key]:
         return self.inner.scan(tenant, project)  # type: ignore[attr-defined,no-any-return]
 
+    def await_edits(self, seconds: float) -> Sequence[Key] | None:
+        return self.inner.await_edits(seconds)  # type: ignore[attr-defined,no-any-return]
+
     def audit(self) -> Audit:
         return self.inner.audit()
 
