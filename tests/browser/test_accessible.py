@@ -23,6 +23,7 @@ VISITS = {
     f"{SHOP}/agents?by=track": "canvas",
     f"{SHOP}/graph?around=A-002-container": ".node.sel",
     f"{SHOP}/history": "[aria-labelledby=history] li",
+    f"{SHOP}/history?type=RESULT_REJECTED": "[aria-label='still kept'] li",
     f"{SHOP}/settings": "[aria-labelledby=policy] dd",
     f"{NEW}/tasks": ".none-box",
 }

@@ -55,6 +55,9 @@ def test_a_review_is_rejected_with_words_for_the_next_holder_and_the_next_result
     expect(review(page)).to_contain_text("create table t")
     review(page).get_by_role("button", name="Reject…").click()
     dialog = page.get_by_role("dialog", name=f"Reject {TASK}")
+    expect(dialog.get_by_label("what will happen")).to_be_visible()
+    wide = dialog.evaluate("dialog => dialog.scrollWidth - dialog.clientWidth")
+    assert wide <= 0, f"the dialog is cut off by {wide} px"
     dialog.get_by_label("What is wrong with it").fill("no primary key")
     will = dialog.get_by_label("what will happen")
     first = digest_of(store_url)

@@ -101,7 +101,10 @@ def test_agents_graph_history_and_settings_show_what_there_is(open_page: OpenPag
     history = page.get_by_role("region", name="History")
     expect(history.get_by_role("listitem").filter(has_text="not wanted any more")).to_be_visible()
     page.get_by_label("kind of event").select_option("RESULT_REJECTED")
-    expect(history.get_by_role("listitem").filter(has_text="GEN 1")).to_have_count(2)
+    expect(history.get_by_role("listitem").filter(has_text="was refused")).to_have_count(2)
+    kept = page.get_by_role("region", name="still kept")
+    expect(kept).to_contain_text("2 refused results still kept")
+    expect(kept.get_by_role("listitem").filter(has_text="A-001-core")).to_contain_text("by zed")
 
     page.keyboard.press("6")
     expect(page.get_by_role("region", name="Policy")).to_contain_text("four eyes")

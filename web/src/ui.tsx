@@ -3,7 +3,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Problem, now } from "./client";
-import { ago, clock, countdown, shell, whole } from "./format";
+import { ago, clock, countdown, shell, span, whole } from "./format";
 import { to } from "./router";
 
 /** How something stands: a colour, a shape and a word. */
@@ -148,19 +148,23 @@ export function Lease({
   until,
   seconds,
   health = "WORKING",
+  full = false,
 }: {
   until: string | null;
   seconds: number;
   health?: string;
+  /** Also say how long all of it is. */
+  full?: boolean;
 }) {
   if (until === null) return <NoLease look={health === "WORKING" ? "moving" : "stuck"} />;
   const left = (Date.parse(until) - now.value) / 1000;
   const share = Math.max(0, Math.min(1, left / (seconds || 1)));
   const look: Look = health !== "WORKING" || share < 0.15 ? "stuck" : "moving";
   return (
-    <span class={`row grow ${look}`}>
+    <span class={`row grow ${look}`} title={`a lease of ${span(seconds)}, until ${whole(until)}`}>
       <span class="num" style={{ minWidth: "7ch", textAlign: "left" }}>
         {left > 0 ? `${countdown(left)} left` : "over"}
+        {full && ` of a lease of ${span(seconds)}`}
       </span>
       <span class="lease" aria-hidden="true">
         <i style={{ width: `${share * 100}%` }} />

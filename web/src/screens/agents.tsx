@@ -263,7 +263,7 @@ function List({ groups }: { groups: Group[] }) {
 }
 
 function Said({ lane }: { lane: Lane }) {
-  const last = lane.spans.at(-1)!;
+  const last = lane.spans.findLast((each) => each.end === null) ?? lane.spans.at(-1)!;
   return (
     <li class="event" style={{ padding: "6px 0" }}>
       <Mark look={spanLook(last)} />

@@ -4,10 +4,12 @@ import { useEffect, useState } from "preact/hooks";
 import { EVENTS, type EventPage, type FeedEvent } from "../api";
 import { now, Problem, read } from "../client";
 import { inProject } from "../dialogs";
-import { clock, local, words } from "../format";
+import { anything, useRead } from "../data";
+import { clock, local, many, size, words } from "../format";
 import { onChange } from "../live";
 import { filter, place, to } from "../router";
-import { At, Empty, Failed, type Look, Mark, Skeleton, Sought } from "../ui";
+import { Ago, At, Empty, Failed, type Look, Mark, Skeleton, Sought, TaskId } from "../ui";
+import { compared } from "./compare";
 
 const LOOK_OF: [RegExp, Look][] = [
   [/REJECTED|DENIED|DISCARDED/, "refused"],
@@ -85,7 +87,51 @@ export function HistoryScreen() {
         <Filter name="task" value={task!} hint="task" />
         <Filter name="actor" value={actor!} hint="agent, or session:… or user:…" />
       </div>
+      {type === "RESULT_REJECTED" && <Kept task={task!} />}
       <Pages key={key} type={type!} task={task!} actor={actor!} />
+    </section>
+  );
+}
+
+const MOST_KEPT = 100;
+
+/** Of all that was refused, what is still there to be looked at, adopted or discarded. */
+function Kept({ task }: { task: string }) {
+  const read = useRead(
+    "list_refused_results",
+    { task_id: task || undefined, limit: MOST_KEPT },
+    { concerns: anything, pause: 1500 },
+  );
+  const kept = read.data.value;
+  if (!kept) return null;
+  return (
+    <section aria-label="still kept">
+      <p class="foot-note line">
+        {kept.length === 0
+          ? "None of them is kept any more."
+          : `${kept.length === MOST_KEPT ? "The first " : ""}${many(kept.length, "refused result")} still kept:`}
+      </p>
+      <ul>
+        {kept.map((each) => (
+          <li class="need refused line" key={each.id}>
+            <Mark look="refused" />
+            <p>
+              <TaskId id={each.task_id} /> gen {each.generation} by{" "}
+              {each.agent_id || each.session_id}
+            </p>
+            <small>
+              {size(each.size)} · <Ago at={each.submitted_at} />
+            </small>
+            <button
+              type="button"
+              class="btn"
+              onClick={() => (compared.value = { taskId: each.task_id, refusedId: each.id })}
+            >
+              Compare…<span class="hidden"> {each.task_id}</span>
+            </button>
+          </li>
+        ))}
+      </ul>
     </section>
   );
 }

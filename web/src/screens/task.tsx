@@ -138,6 +138,7 @@ function Hero({
             until={claim.expires_at}
             seconds={claim.lease_seconds}
             health={holder.looks_alive ? "WORKING" : "OVERDUE"}
+            full
           />
         </p>
       )}
