@@ -4,6 +4,7 @@ flock."""
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 from pathlib import Path
@@ -190,3 +191,16 @@ def test_write_that_lands_in_the_old_file_while_it_is_replaced_is_put_back(
 )
 def test_lock_that_gptodo_does_not_honour_is_none(layout: GptodoLayout, lock: bytes) -> None:
     assert layout.lock_of(lock) is None
+
+
+def test_a_claim_without_a_lease_locks_its_task_for_a_hundred_years(workspace: Workspace) -> None:
+    """gptodo has no lock without an end. What Genlock reads back is its own claim, untouched."""
+    workspace.add("task")
+    fleet = workspace.connect()
+    fleet.set_policy(policy={"agents": "single"})
+    assert fleet.claim_task(task_id="task").require().expires_at is None
+    lock = json.loads((workspace.locks / "task.lock").read_text())
+    assert (lock["worker"], lock["timeout_hours"]) == ("a1", 876_600.0)
+    assert fleet.renew_lease(task_id="task", generation=1).new_expiry is None
+    assert fleet.submit_result(task_id="task", generation=1).accepted
+    assert not (workspace.locks / "task.lock").exists()
