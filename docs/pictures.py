@@ -286,6 +286,12 @@ def main(wanted: list[str]) -> None:
                     80,
                 )
                 terminal.ended()
+        if not wanted or "demo-isolation" in wanted:
+            with screen("genlock demo --isolation", folder, columns=80, rows=24) as terminal:
+                # The zombie is refused, and what waits for a person is not on main.
+                shown = terminal.until(lambda shown: "refused, STALE_GENERATION" in shown)
+                draw("demo-isolation", shown, "genlock demo --isolation", 80)
+                terminal.ended()
         if not wanted or "demo-report" in wanted:
             with screen("genlock demo --quick", folder, columns=80, rows=60) as terminal:
                 shown = terminal.ended()

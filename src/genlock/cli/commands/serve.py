@@ -293,8 +293,11 @@ QUICK_DEV_PACE = 0.4
 @click.command()
 @click.option("--quick", is_flag=True, help="Play it faster.")
 @click.option("--keep", is_flag=True, help="Keep the store, and print where it is.")
+@click.option(
+    "--isolation", is_flag=True, help="Another scene: worktrees, a guarded repository, a review."
+)
 @verb(store=False)
-def demo(app: App, quick: bool, keep: bool) -> None:
+def demo(app: App, quick: bool, keep: bool, isolation: bool) -> None:
     """Watch a real fleet: a crash, a zombie, a takeover.
 
     Five processes work on one plan, on a store of their own in a temporary folder. One is killed,
@@ -302,6 +305,10 @@ def demo(app: App, quick: bool, keep: bool) -> None:
     its result after all. Then every event that was written is checked for what Genlock promises.
     Exits with 0 only if all of it held. As JSON: {"held", "invariants": [{"promise", "faults":
     […]}], "lineages": […], "seconds", "store"}.
+
+    With --isolation the five share a git repository, which Genlock guards. Each works in a worktree
+    of its own, the push of a zombie is refused, and main takes accepted commits only: one of them
+    after a person has approved it.
     """
     import shutil
     import signal
@@ -311,7 +318,8 @@ def demo(app: App, quick: bool, keep: bool) -> None:
     from msgspec.structs import replace
 
     from genlock.cli import exit_codes
-    from genlock.cli.sample_fleet.demo import play
+    from genlock.cli.sample_fleet.demo import Outcome, play
+    from genlock.cli.sample_fleet.isolation import IsolationOutcome, play_isolation
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(
@@ -319,19 +327,28 @@ def demo(app: App, quick: bool, keep: bool) -> None:
         )  # whoever ends us, no worker and no folder is left behind
     folder = Path(tempfile.mkdtemp(prefix="genlock-demo-"))
     try:
-        outcome = play(folder, _stage(app), QUICK_PACE if quick else 1.0)
+        pace = QUICK_PACE if quick else 1.0
+        outcome: Outcome | IsolationOutcome = (
+            play_isolation(folder, _stage(app, "five workers, one repository"), pace)
+            if isolation
+            else play(folder, _stage(app, "five workers, one plan"), pace)
+        )
     except BaseException:
         shutil.rmtree(folder)
         raise
     if keep:
-        outcome = replace(outcome, store=f"sqlite://{folder}/genlock.db")
+        kept = str(folder) if isolation else f"sqlite://{folder}/genlock.db"
+        outcome = replace(outcome, store=kept)
     else:
         shutil.rmtree(folder)
 
     def text(console: Console) -> None:
-        from genlock.cli.sample_fleet.screen import show
+        from genlock.cli.sample_fleet.screen import show, show_isolation
 
-        show(console, outcome)
+        if isinstance(outcome, IsolationOutcome):
+            show_isolation(console, outcome)
+        else:
+            show(console, outcome)
 
     app.answers.give(
         outcome,
@@ -342,14 +359,14 @@ def demo(app: App, quick: bool, keep: bool) -> None:
         app.leave(exit_codes.ERROR)
 
 
-def _stage(app: App) -> Stage:
+def _stage(app: App, title: str) -> Stage:
     from genlock.cli.answers import Style
     from genlock.cli.sample_fleet.screen import Lines, Picture, fits
 
     if app.answers.style is Style.TEXT:
         console = app.answers.console()
         if fits(console):
-            return Picture(console)
+            return Picture(console, title)
     return Lines(app.answers.say)
 
 

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--steady", type=float, metavar="PACE")
     options = parser.parse_args()
     leaving = threading.Event()
-    threading.Thread(target=_leave_with_parent, args=[leaving], daemon=True).start()
+    threading.Thread(target=leave_with_parent, args=[leaving], daemon=True).start()
     with genlock.connect(
         options.url,
         project_id=options.project,
@@ -53,7 +53,7 @@ def main() -> None:
         fleet.end_session()
 
 
-def _leave_with_parent(leaving: threading.Event) -> None:
+def leave_with_parent(leaving: threading.Event) -> None:
     """Standard input ends when the parent closes it or is gone, and then perhaps the service
     too."""
     sys.stdin.read()

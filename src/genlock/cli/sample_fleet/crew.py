@@ -42,8 +42,11 @@ class Crew:
         kind: str = "dev",
         options: Sequence[str] = (),
         logs: Path | None = None,
+        program: str = "agent",
     ) -> None:
-        """`agents` may say on whose behalf each works. `logs` is a folder for what they print."""
+        """`agents` may say on whose behalf each works. `logs` is a folder for what they print,
+        `program` the module that each of them runs."""
+        self._program = f"genlock.cli.sample_fleet.{program}"
         self.condition = dict.fromkeys(agents, Condition.WELL)
         self._users = agents if isinstance(agents, Mapping) else dict.fromkeys(agents, kind)
         self._options = ["--url", url, "--project", project, "--kind", kind, *options]
@@ -66,7 +69,7 @@ class Crew:
     def _started(self, name: str) -> subprocess.Popen[bytes]:
         session = f"{self._run}-{next(self._numbers)}"
         mine = ["--agent", name, "--session", session, "--user", self._users[name]]
-        command = [sys.executable, "-m", "genlock.cli.sample_fleet.agent", *self._options, *mine]
+        command = [sys.executable, "-m", self._program, *self._options, *mine]
         quiet = None if os.environ.get("GENLOCK_DEBUG") else subprocess.DEVNULL
         with self._log(name).open("wb") as log:
             # In a session of its own: Ctrl-C is for us, and we end them. Its input ends with us,

@@ -50,6 +50,39 @@ tracks:
       split: [unit tests, integration tests, load tests]
 """
 
+_ISOLATION_TASKS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
+    ("A-001-core-framework", 3, 20, ()),
+    ("A-002-event-bus", 4, 20, ("A-001-core-framework",)),
+    ("B-001-schema-design", 4, 20, ()),
+    ("B-002-entity-models", 24, 2, ()),  # a short lease: who stops renewing loses it soon
+    ("C-001-log-in-page", 5, 20, ()),
+    ("C-002-checkout-page", 4, 20, ("D-001-payments",)),
+    ("D-001-payments", 3, 20, ()),
+)
+"""Id, seconds of work, lease, dependencies."""
+
+REVIEWED = "D-001-payments"
+"""A person must look at it."""
+
+ISOLATION_PLAN: dict[str, Any] = {
+    "project": "shop-rebuild",
+    "tracks": {
+        track: [
+            {
+                "id": task_id,
+                "estimate_seconds": seconds,
+                "lease_seconds": lease,
+                "depends_on": list(depends_on),
+                "isolation": "worktree",
+                "human_required": task_id == REVIEWED,
+            }
+            for task_id, seconds, lease, depends_on in _ISOLATION_TASKS
+            if task_id.startswith(track)
+        ]
+        for track in "ABCD"
+    },
+}
+
 # The tasks of the demo that have an accident.
 RESERVED = "B-001-schema-design"
 CRASHED = "A-002-di-container"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from genlock.cli.sample_fleet.demo import Finding, Outcome
+    from genlock.cli.sample_fleet.isolation import IsolationOutcome
 
 CALM, GOOD, WARNING, BAD = "white", "green", "yellow", "red"
 
@@ -77,6 +78,8 @@ def _assigned(event: Mapping[str, Any]) -> Line:
 
 def _accepted(event: Mapping[str, Any]) -> Line:
     agent, task, generation = event["agent_id"], short(event["task_id"]), event["generation"]
+    if event.get("author_agent_id"):
+        return _approved(event)
     if event.get("fan_in"):
         return Line(f"all subtasks are done: {task} completes, at generation {generation}", GOOD)
     if event.get("adopted_generation"):
@@ -86,6 +89,17 @@ def _accepted(event: Mapping[str, Any]) -> Line:
         )
         return Line(text, GOOD)
     return Line(f"{agent} completes {task} at generation {generation}", GOOD)
+
+
+def _approved(event: Mapping[str, Any]) -> Line:
+    task, generation = short(event["task_id"]), event["generation"]
+    text = f"{event['agent_id']} approves {task}, by {event['author_agent_id']} at generation"
+    return Line(f"{text} {generation}: it is done", GOOD)
+
+
+def _escalated(event: Mapping[str, Any]) -> Line:
+    agent, task = event["agent_id"], short(event["task_id"])
+    return Line(f"{agent} submits {task}: CONVERGENCE_ESCALATED, a person must look", WARNING)
 
 
 def _rejected(event: Mapping[str, Any]) -> Line:
@@ -118,6 +132,7 @@ _WORDS = {
     "TASK_ASSIGNED": _assigned,
     "RESULT_ACCEPTED": _accepted,
     "RESULT_REJECTED": _rejected,
+    "CONVERGENCE_ESCALATED": _escalated,
     "SUBTASKS_SPAWNED": _spawned,
     "DEPENDENCY_MET": _met,
 }
@@ -137,6 +152,7 @@ _COLOURS = {
     "PENDING": "yellow",
     "BLOCKED": "bright_black",
     "HELD": "red",
+    "IN_REVIEW": "magenta",
 }
 _MARKS = {
     Condition.WELL: ("●", "green"),
@@ -190,9 +206,10 @@ def fits(console: Console) -> bool:
 class Picture:
     """The live picture: crew, tasks, and below them what has happened."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, title: str) -> None:
         from rich.live import Live
 
+        self._title = title
         self._began = datetime.now(UTC)
         self._lines: deque[tuple[float, Line]] = deque(
             maxlen=min(console.height, 40) - _FIXED_LINES - _ROWS
@@ -215,7 +232,7 @@ class Picture:
         now = datetime.now(UTC)
         title = Text.assemble(
             ("Genlock", "bold"),
-            f"  five workers, one plan, {(now - self._began).total_seconds():.1f} s",
+            f"  {self._title}, {(now - self._began).total_seconds():.1f} s",
         )
         rule = Text("─" * _WIDTH, style="bright_black")
         self._live.update(
@@ -321,6 +338,8 @@ def _remark(state: TaskState) -> Text:
         return Text(
             "← " + " ".join(short(other).removeprefix(short(state.task.id)) for other in waits)
         )
+    if state.review is not None:
+        return Text("needs a person", "magenta")
     if state.result is not None and state.result.adopted_generation:
         return Text(f"adopted from {state.result.adopted_generation}", "green")
     if state.refused_results:
@@ -343,6 +362,21 @@ def show(console: Console, outcome: Outcome) -> None:
             f"The store is kept. To look at it, type: genlock events --url {outcome.store}",
             soft_wrap=True,
         )
+
+
+def show_isolation(console: Console, outcome: IsolationOutcome) -> None:
+    """What the scene with the repository showed."""
+    from rich.text import Text
+
+    for found in outcome.lineages:
+        console.print(_lineage(found))
+    console.print(Text("main of the shared repository, the newest first:", style="bold"))
+    for line in outcome.main:
+        console.print(Text(f"  {line}"), soft_wrap=True)
+    console.print()
+    console.print(_verdict(outcome.invariants))
+    if outcome.store is not None:
+        console.print(f"All of it is kept in {outcome.store}", soft_wrap=True)
 
 
 def _lineage(found: Lineage) -> RenderableType:
