@@ -164,3 +164,28 @@ def test_a_service_with_products_promotes_by_itself(tmp_path: Path) -> None:
             json.loads(genlock("product", "list", "--promotions"))["promotions"][0]["state"]
             == "PROMOTED"
         )
+
+
+def test_a_reviewer_sees_which_files_an_approval_promotes(stage: Stage) -> None:
+    stage.add({"id": "B-001-x", "human_required": True})
+    env = claimed(stage, "B-001-x")
+    stage.run("product", "put", "report.md", env=env)
+    assert stage.run("submit", "--products", env=env).json()["reason"] == "CONVERGENCE_ESCALATED"
+    shown = stage.run("review", "show", "B-001-x", env={"GENLOCK_OUTPUT": "text"}).out
+    assert "drafts of s1 in generation 1" in shown
+    assert f"12 bytes, {sha256(b'all is well' + bytes([10])).hexdigest()[:12]}" in shown
+    assert stage.run("product", "list", "--quiet").out == ""
+    digest = stage.run("review", "show", "B-001-x").json()["digest"]
+    assert stage.run("review", "approve", "B-001-x", "-g", 1, "--digest", digest[:12]).code == 0
+    assert stage.run("product", "list", "--quiet").out == "report.md\n"
+
+
+def test_an_adopted_result_brings_its_products_along(stage: Stage) -> None:
+    env = claimed(stage)
+    stage.run("product", "put", "report.md", env=env)
+    stage.run("unlock", "A-001-core", "--force")
+    refused = stage.run("submit", "--text", "late", "--products", env=env).json()
+    assert refused["reason"] == "STALE_GENERATION"
+    ran = stage.run("adopt", "A-001-core", refused["refused_id"], as_="operator")
+    assert ran.code == 0, ran
+    assert stage.run("product", "list", "--quiet").out == "report.md\n"

@@ -197,6 +197,25 @@ def test_a_tenants_areas_lie_below_its_own_name(url: str, below: bool) -> None:
     assert is_below(read_products_url(url), root, "acme") is below
 
 
+def test_a_service_follows_no_link_out_of_a_tenants_folder(tmp_path: Path) -> None:
+    (tmp_path / "root/default").mkdir(parents=True)
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "root/default/shop").symlink_to(tmp_path / "precious")
+    with genlock.connect("memory://") as fleet:
+        fleet.set_policy(policy={"products": f"file://{tmp_path}/root/default/shop"})
+        fleet._open_products = None
+        fleet.add_tasks(tasks=["T"])
+        claim = fleet.claim_task(task_id="T", agent_id="a", session_id="s").require()
+        product = {"path": "a", "sha256": "0" * 64, "size": 1}
+        fleet.submit_result(
+            task_id="T", generation=claim.generation, session_id="s", products=[product]
+        )
+        monitor, told = watched(fleet, f"file://{tmp_path}/root")
+        monitor.look()
+        assert "by a symbolic link" in told[0][2].errors[0]
+    assert list((tmp_path / "precious").iterdir()) == []
+
+
 def test_the_monitor_collects_dead_drafts_now_and_then(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/default"
     clock = ManualClock()

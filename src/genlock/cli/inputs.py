@@ -80,6 +80,16 @@ def place_of(fleet: Coordinator) -> tuple[str, str]:
     return fleet.identity.tenant_id, fleet.identity.project_id
 
 
+def promote_accepted(app: App, task: str) -> None:
+    """After an acceptance: the products of the result, if it has any, are promoted now. A service
+    has a promoter of its own."""
+    from genlock.schemes import is_service
+
+    fleet = app.fleet
+    if not is_service(app.url) and fleet.list_promotions(task_id=task, state="PENDING", limit=1):
+        fleet.product_access.promote(fleet, place_of(fleet), task)
+
+
 def lease_of(app: App, given: float | None) -> float | None:
     """The lease to ask for: as typed, as set, else None."""
     found: float | None = given if given is not None else app.setting("lease_seconds")

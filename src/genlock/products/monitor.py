@@ -7,11 +7,13 @@ elsewhere is left to promoters that run with other credentials (`genlock product
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 from genlock.core.codec import decode_record
@@ -117,9 +119,19 @@ class PromotionMonitor:
                 f"the area is not below {self._root.scheme}://{self._root.bucket}"
                 f"{self._root.path}/{tenant}/, so this service does not open it"
             )
+        if address.scheme == "file" and not self._stays_inside(address.path, tenant):
+            raise BadArgument(
+                f"the area leads out of {self._root.path}/{tenant} by a symbolic link, so this "
+                "service does not open it"
+            )
         if address not in self._areas:
             self._areas[address] = Area.at_address(address)
         return self._areas[address]
+
+    def _stays_inside(self, path: str, tenant: str) -> bool:
+        """Who can write in a tenant's folder could have put a link there."""
+        inside = Path(os.path.realpath(self._root.path), tenant)
+        return Path(os.path.realpath(path)).is_relative_to(inside)
 
 
 def _collect(promoter: Promoter, policy: Mapping[str, Any]) -> Promoted:

@@ -17,6 +17,7 @@ from genlock.cli.inputs import (
     on_a_claim,
     parse_json,
     place_of,
+    promote_accepted,
     read_text,
 )
 from genlock.errors import BadArgument, GenlockError, ResultNotFound
@@ -103,7 +104,7 @@ def submit(
         app.refuse(answer, describe(answer, app.context(task, generation, app.who.session)))
 
     if products:
-        app.fleet.product_access.promote(app.fleet, place_of(app.fleet), task)
+        promote_accepted(app, task)
     else:
         _discard_slips(app, task, data)
     unblocked = _unblocked(app, answer, task)
@@ -334,6 +335,8 @@ def adopt(app: App, task: str, refused_id: str, generation: int | None, force: b
         from genlock.messages import describe
 
         app.refuse(answer, describe(answer, app.context(task, generation, app.who.session)))
+
+    promote_accepted(app, task)
 
     def text(console: Console) -> None:
         from genlock.cli.render.tables import print_lines

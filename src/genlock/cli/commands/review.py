@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from genlock.cli.app import App, verb
-from genlock.cli.inputs import read_text
+from genlock.cli.inputs import promote_accepted, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,6 +103,19 @@ def _digest(digest: str) -> tuple[str, ...]:
     return ("--digest", digest[:_SHOWN_DIGITS]) if digest else ()
 
 
+def _products(found: ReviewInfo) -> list[tuple[str, object]]:
+    """The products that an approval promotes, and whose drafts they are."""
+    manifest = found.manifest
+    if manifest is None:
+        return []
+    drafts = f"drafts of {manifest.agent} in generation {manifest.generation}"
+    rows = [
+        (f"product {one.path}", f"{one.size:,} bytes, {one.sha256[:_SHOWN_DIGITS]}")
+        for one in manifest.files
+    ]
+    return [("products", drafts), *rows]
+
+
 def _fields(app: App, found: ReviewInfo) -> list[tuple[str, object]]:
     import msgspec
 
@@ -123,6 +136,7 @@ def _fields(app: App, found: ReviewInfo) -> list[tuple[str, object]]:
         ("result", found.work_product_ref),
         ("reference", found.reference),
         ("digest", found.digest),
+        *_products(found),
         ("data", f"{found.size:,} bytes: {large}" if found.payload else data),
         ("not passed", ", ".join(found.missing_evaluators)),
         *(
@@ -164,7 +178,10 @@ def approve(app: App, task: str, generation: int, digest: str) -> None:
     Exit code 5 if it is not this result that waits there, or if the policy four_eyes wants another
     user's approval.
     """
-    _give(app, app.fleet.approve_review(task_id=task, generation=generation, digest=digest))
+    answer = app.fleet.approve_review(task_id=task, generation=generation, digest=digest)
+    if answer.success:
+        promote_accepted(app, task)
+    _give(app, answer)
 
 
 @review.command()
