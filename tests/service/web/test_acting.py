@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import httpx2
 import pytest
@@ -117,6 +118,37 @@ def test_a_request_that_another_page_has_a_browser_send_does_not_act(
 
     assert browser.act(**headers).status_code == status
     assert browser.client.get("/v1/acme/web/tasks/t-1").json()["state"] == "PENDING"
+
+
+@pytest.mark.parametrize(("act", "state"), [("approve", "COMPLETED"), ("reject", "PENDING")])
+def test_a_review_is_decided_from_a_page_of_ours_alone_and_by_the_digest_it_has_shown(
+    service: Service, browser: Browser, act: str, state: str
+) -> None:
+    fleet = service.coordinator
+    place: dict[str, Any] = {"tenant_id": "acme", "project_id": "web"}
+    mine: dict[str, Any] = {"session_id": "s", "agent_id": "bob"}
+    tasks: list[Any] = [{"id": "r", "human_required": True}]
+    service.do(fleet.add_tasks(tasks=tasks, **place))
+    service.do(fleet.claim_task(task_id="r", **mine, **place))
+    service.do(
+        fleet.submit_result(task_id="r", generation=1, result_data="x", session_id="s", **place)
+    )
+    shown = service.do(fleet.get_review(task_id="r", **place)).digest
+    browser.sign_in(key(service))
+    proof = {"origin": browser.origin, "x-genlock-proof": browser.proof}
+
+    def decide(digest: str, **headers: str) -> tuple[int, str]:
+        sent = {name: value for name, value in (proof | headers).items() if value}
+        body = {"generation": 1, "digest": digest}
+        path = f"/v1/acme/web/tasks/r/{act}"
+        answer = browser.client.post(path, json=body, headers=sent)
+        after = browser.client.get("/v1/acme/web/tasks/r").json()["state"]
+        return answer.status_code, after
+
+    assert decide(shown, **{"x-genlock-proof": ""}) == (401, "IN_REVIEW")
+    assert decide(shown, origin="https://evil.example") == (403, "IN_REVIEW")
+    assert decide("0" * 64) == (409, "IN_REVIEW"), "another result than the one that waits"
+    assert decide(shown[:12]) == (200, state)
 
 
 def test_the_cookie_does_not_contain_the_proof_and_no_answer_repeats_it(
