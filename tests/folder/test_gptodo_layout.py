@@ -198,9 +198,11 @@ def test_a_claim_without_a_lease_locks_its_task_for_a_hundred_years(workspace: W
     workspace.add("task")
     fleet = workspace.connect()
     fleet.set_policy(policy={"agents": "single"})
-    assert fleet.claim_task(task_id="task").require().expires_at is None
+    claim = fleet.claim_task(task_id="task").require()
+    assert claim.expires_at is None
     lock = json.loads((workspace.locks / "task.lock").read_text())
     assert (lock["worker"], lock["timeout_hours"]) == ("a1", 876_600.0)
-    assert fleet.renew_lease(task_id="task", generation=1).new_expiry is None
-    assert fleet.submit_result(task_id="task", generation=1).accepted
+    renewed = fleet.renew_lease(task_id="task", generation=claim.generation)
+    assert (renewed.success, renewed.new_expiry) == (True, None)
+    assert fleet.submit_result(task_id="task", generation=claim.generation).accepted
     assert not (workspace.locks / "task.lock").exists()
