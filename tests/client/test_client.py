@@ -87,6 +87,7 @@ def test_there_is_a_method_for_every_route_and_nothing_else(remote: type) -> Non
         "close",
         "engine",
         "identity",
+        "product_access",
     }
 
 
