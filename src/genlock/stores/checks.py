@@ -11,13 +11,13 @@ COUNTABLE = ("state", "pool", "session", "project")
 
 
 def check_changes(changes: Sequence[Change], limits: Limits) -> None:
-    """`OverLimit` if the store does not take so much."""
+    """Raises `OverLimit` if the commit exceeds the store's limits."""
     if len(changes) > limits.batch:
         raise OverLimit(f"{len(changes)} changes in one commit; this store takes {limits.batch}")
     most, bodies = limits.events, limits.body_bytes
     for change in changes:
-        # By number: the names of the fields cost more than the comparisons, and this runs once for
-        # every change.
+        # Indexes, not names: attribute access costs more than the comparisons, and this runs once
+        # for every change.
         events = change[7]
         if len(change[5]) > bodies or len(events) > most:
             raise OverLimit(_excess(change, limits))
@@ -37,7 +37,8 @@ def _excess(change: Change, limits: Limits) -> str:
 
 
 def check_query(query: Query, count_by: str | None) -> None:
-    """`BadArgument` unless the query is by one field, within a project where it needs one."""
+    """Raises `BadArgument` unless the query is by one field, and within a project where it needs
+    one."""
     asked = {
         "pool": query.pool is not None,
         "heads": query.heads != 0,
@@ -67,7 +68,7 @@ def check_query(query: Query, count_by: str | None) -> None:
 
 
 def check_event_query(query: EventQuery) -> None:
-    """`BadArgument` unless the query stays within its project."""
+    """Raises `BadArgument` unless the query stays within its project."""
     if query.limit < 1:
         raise BadArgument(f"a page of {query.limit} events cannot be read")
     if query.record is not None and query.record[:2] != (query.tenant, query.project):

@@ -12,25 +12,25 @@ from genlock.errors import Closed
 from genlock.retry import Backoff
 
 RECONNECT = Backoff(first=0.01, longest=0.5, jitter=0.5)
-"""Between attempts to connect to a server that is away."""
+"""The pause between attempts to connect to a server that is unavailable."""
 FULL_SECONDS = 5.0
-"""How long a call waits for a connection while others use them all."""
+"""How long a call waits for a connection while all of them are in use."""
 
 
 class ServerUnreachable(Exception):
-    """There is no connection: nothing was sent."""
+    """No connection could be made, so nothing was sent."""
 
 
 class ConnectionBroken(Exception):
-    """The connection was lost, or the server fell silent, after a request had been sent: it may
-    have been done or not."""
+    """The connection was lost, or the server stopped responding, after a request had been sent. The
+    request may or may not have been executed."""
 
 
 class Refused(Exception):
-    """The server answered a request with an error: nothing of it was done."""
+    """The server answered a request with an error and executed no part of it."""
 
     def __init__(self, code: str | int, message: str, done: int = 0) -> None:
-        """`done` requests that were sent in one piece with it were done before it."""
+        """`done` is how many earlier requests of the same batch were executed."""
         self.code = code
         self.done = done
         super().__init__(message)
@@ -41,24 +41,26 @@ class PooledConnection(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """Is it as good as new, as far as is known?"""
+        """Is the connection in a clean state, as far as is known?"""
 
     @property
     def is_alive(self) -> bool:
-        """Is it whole, and has the server not closed it?"""
+        """Is the connection clean, and not closed by the server?"""
 
     def close(self) -> None:
-        """Ends it; calling it again is fine."""
+        """Closes the connection. Calling it again has no effect."""
 
 
 C = TypeVar("C", bound=PooledConnection)
 
 
 class ConnectionPool(Generic[C]):
-    """Connections, each used by one thread at a time; the one used last is used next."""
+    """A pool of connections, each used by one thread at a time. The most recently used is lent
+    first."""
 
     def __init__(self, connect: Callable[[], C], most: int, where: str) -> None:
-        """`connect` opens one, or raises `ServerUnreachable`; `where` is for messages."""
+        """`connect` opens a connection or raises `ServerUnreachable`. `where` names the server in
+        messages."""
         self._connect = connect
         self._most = most
         self._where = where
@@ -66,18 +68,18 @@ class ConnectionPool(Generic[C]):
         self._room = threading.BoundedSemaphore(most)
         self.started_loads = threading.BoundedSemaphore(most // 4)
         self.started_commits = threading.BoundedSemaphore(most - 1 - most // 4)
-        """Calls that keep their connection between two steps. One connection is always left to
-        others: see round_trips.py."""
+        """Limits the started commits, which keep their connection between two steps. One connection
+        is always left for other calls: see round_trips.py."""
         self._failures = 0
         self._next_attempt = 0.0
         self._closed = False
         self._era = 0
-        """How often connections were given up that worked."""
+        """How often working connections were discarded."""
 
     @contextmanager
     def lent(self) -> Iterator[C]:
-        """A connection for as long as the block lasts. One that saw an error stays only if it is as
-        good as new."""
+        """Lends a connection for the block. After an error the pool keeps it only if it is in a
+        clean state."""
         if not self._room.acquire(timeout=FULL_SECONDS):
             raise ServerUnreachable(
                 f"all {self._most} connections have been in use for {FULL_SECONDS:g} s (pool=… in "
@@ -94,13 +96,12 @@ class ConnectionPool(Generic[C]):
             self._room.release()
 
     def close(self) -> None:
-        """Closes the idle connections now, and the others when they come back."""
+        """Closes the idle connections now, and lent ones when they are returned."""
         self._closed = True
         self.drop_idle()
 
     def renew(self) -> None:
-        """Uses none of the present connections again, idle or lent: they lead to the wrong
-        server."""
+        """Stops using all present connections, idle or lent: they lead to the wrong server."""
         self._era += 1
         self.drop_idle()
 
@@ -138,13 +139,14 @@ class ConnectionPool(Generic[C]):
     def _take_back(self, connection: C, era: int) -> None:
         if era != self._era:
             connection.close()
-        elif connection.is_whole:  # the next call looks in any case whether it has stayed so
+        elif connection.is_whole:  # the next call checks again
             self._idle.append(connection)
         else:
             connection.close()
-            # The cause has often broken the others, too, and it takes long to find out that a
-            # connection is silent.
+            # The cause has often broken the other connections, too, and it takes long to find out
+            # that a connection no longer responds.
             self.drop_idle()
-        # Looked at last: `close` drops what is idle, and this what came back after that.
+        # Checked last: `close` drops the idle connections, and this one may have been returned
+        # after that.
         if self._closed:
             self.drop_idle()

@@ -1,12 +1,12 @@
-"""Opaque texts for positions: where a feed continues, and where a page of records ended. And the
-pages themselves.
+"""Cursors and page tokens: opaque texts for the position where a feed continues and where a page of
+records ended. Also builds the pages themselves.
 
-A cursor has the store's birth and epoch, a position, how many purges there had been when its reader
-began, and a mark of its feed. All cursors have one length and end in a checksum, so that no piece
-of a cursor is taken for one.
+A cursor holds the store's birth and epoch, a position, the number of purges when its reader began,
+and a mark of its feed. All cursors have the same length and end in a checksum, so that a truncated
+cursor is never taken for a valid one.
 
-Stores that answer in rows give: project, id, version, digest, body, pool, order, row number and,
-for pages by order or instant, that one.
+Stores that answer in rows return these columns: project, id, version, digest, body, pool, order,
+row number and, for pages by order or instant, that value.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 
 class CursorPosition(NamedTuple):
-    """A position in a feed: after `position`, for a reader that knows of the first `purges`
-    purges."""
+    """A position in a feed, after the event `position`, for a reader that knows of the first
+    `purges` purges."""
 
     birth: bytes
     epoch: int
@@ -43,8 +43,8 @@ class CursorPosition(NamedTuple):
 
 
 class FeedState(NamedTuple):
-    """What decides whether a feed can be continued: its last position, the last purged one, and how
-    often it was purged."""
+    """Decides whether a reader can continue a feed: its last position, the last purged position,
+    and the number of purges."""
 
     birth: bytes
     epoch: int
@@ -55,24 +55,25 @@ class FeedState(NamedTuple):
 
 
 def feed_mark(tenant: str, project: str) -> int:
-    """A number that tells one feed's cursors from another's."""
+    """A number that distinguishes one feed's cursors from another's."""
     return zlib.crc32(f"{tenant}/{project}".encode())
 
 
 def encode_cursor(state: FeedState, position: int) -> str:
-    """The cursor after `position`, for a reader that has just read the feed in this state."""
+    """Returns the cursor after `position`, for a reader that has just read the feed in this
+    state."""
     fields = _FIELDS.pack(state.birth, state.epoch, position, state.purges & 0xFFFFFFFF, state.feed)
     return base64.urlsafe_b64encode(fields + _CHECK.pack(zlib.crc32(fields))).decode()
 
 
 def decode_cursor(cursor: str) -> CursorPosition:
-    """The position; `BadArgument` if the text is no cursor."""
+    """Returns the position. Raises `BadArgument` if the text is not a cursor."""
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii"))
     except (UnicodeEncodeError, binascii.Error):
         data = b""
     fields, check = data[: _FIELDS.size], data[_FIELDS.size :]
-    # Decoding ignores foreign characters; a cursor that was given out encodes to itself.
+    # Decoding ignores foreign characters. A genuine cursor encodes to itself.
     whole = len(check) == _CHECK.size and base64.urlsafe_b64encode(data).decode() == cursor
     if not whole or _CHECK.unpack(check)[0] != zlib.crc32(fields):
         raise BadArgument(
@@ -83,7 +84,7 @@ def decode_cursor(cursor: str) -> CursorPosition:
 
 
 def check_cursor(place: CursorPosition, state: FeedState) -> None:
-    """`CursorLost` if events after the position may be missing.
+    """Raises `CursorLost` if events after the position may be missing.
 
     A reader began with the events that were kept, so earlier purges do not concern it. A cursor
     below the last purged position is good as long as nothing has been purged since.
@@ -109,18 +110,19 @@ def check_cursor(place: CursorPosition, state: FeedState) -> None:
 
 
 def tail_page(query: EventQuery, state: FeedState, end: int) -> EventPage:
-    """The page for a query for the cursor of a feed's end, or of some way back from it."""
+    """Returns the page for a query that asks for the cursor at a feed's end, or some events before
+    it."""
     position = max(0, end - query.back)
     return EventPage((), encode_cursor(state, position), more=position < end, position=position)
 
 
 def encode_token(*last: str | int | None) -> str:
-    """The text of the sort key at which a page ended."""
+    """Encodes the sort key at which a page ended."""
     return base64.urlsafe_b64encode(msgspec.json.encode(last)).decode()
 
 
 def decode_token(token: str, shape: type[T]) -> T:
-    """The sort key, of this shape; `BadArgument` if the text is no token."""
+    """Decodes a sort key of this shape. Raises `BadArgument` if the text is not a token."""
     try:
         return decode(base64.urlsafe_b64decode(token.encode("ascii")), shape)
     except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError) as error:
@@ -131,13 +133,13 @@ Row = tuple[Any, ...]
 
 
 def text(value: Any) -> Any:
-    """A value that may be text, which MySQL gives as bytes."""
+    """Converts a value to text. MySQL returns text as bytes."""
     return value.decode() if isinstance(value, bytes) else value
 
 
 def page_of(query: Query, rows: Sequence[Row], *, names: bool) -> Page:
-    """The page, continued by name, or else by the last column and the row: order or instant. One
-    row too many says that there are more."""
+    """Builds the page. It continues by name, or by the last column (order or instant) and the row
+    number. One extra row indicates that there are more."""
     records = records_of(query, rows[: query.limit])
     if len(rows) <= query.limit:
         return Page(records)
@@ -147,7 +149,7 @@ def page_of(query: Query, rows: Sequence[Row], *, names: bool) -> Page:
 
 
 def records_of(query: Query, rows: Sequence[Row]) -> list[Stored]:
-    """The records in these rows."""
+    """Returns the records in these rows."""
     tenant, kind = query.tenant, query.kind
     return [
         Stored(Key(tenant, text(row[0]), kind, text(row[1])), *row[2:5], *map(text, row[5:7]))
@@ -158,7 +160,7 @@ def records_of(query: Query, rows: Sequence[Row]) -> list[Stored]:
 def record_page(
     query: EventQuery, state: FeedState, events: Sequence[RecordedEvent], base: bytes | None
 ) -> EventPage:
-    """A page of a record's events, from all that are kept."""
+    """Returns a page of a record's events, out of all that are kept."""
     kept = [event for event in events if event.version > query.after_version]
     return EventPage(
         kept[: query.limit],
@@ -171,8 +173,8 @@ def record_page(
 def feed_page(
     query: EventQuery, state: FeedState, kept_after: Callable[[int], Iterable[RecordedEvent]]
 ) -> EventPage:
-    """A page of a feed in this state; `kept_after` gives its events after a position. `CursorLost`
-    if it cannot be continued."""
+    """Returns a page of a feed in this state. `kept_after` returns its events after a position.
+    Raises `CursorLost` if the feed cannot be continued there."""
     if query.tail:
         return tail_page(query, state, state.head)
     position = 0

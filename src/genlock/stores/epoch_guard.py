@@ -1,15 +1,15 @@
 """The epoch of a store: whether a commit belongs to it, and the number of the next one.
 
-A server that was promoted or put back to an earlier instant goes on with a history that may lack
-acknowledged writes. The first commit to it raises the epoch. After that, no change that was decided
-in an earlier epoch may be written. The record may be the same in both histories, while the
+A server that was promoted or restored to an earlier point in time continues with a history that may
+lack acknowledged writes. The first commit to it raises the epoch. After that, no change that was
+decided in an earlier epoch may be written. The record may be the same in both histories, while the
 generation that was decided on it has been granted in the lost one.
 
-An epoch's number says in which second it was taken (`genlock.core.epochs`), and it is written in a
-later second. So whatever is granted in an epoch is granted after its second, and a process that
-begins another epoch after that, in whatever history, takes another number. Two processes can take
-the same number only if they do so in the same second without knowing of each other, and then in one
-of sixteen cases.
+An epoch's number contains the second in which it was chosen (`genlock.core.epochs`), and it is
+written in a later second. So every grant of an epoch happens after that second, and a process that
+begins another epoch afterwards, in any history, chooses a different number. Two processes can
+choose the same number only if they do so in the same second without knowing of each other, and then
+with a probability of one in sixteen.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class EpochGuard:
 
     @property
     def present(self) -> int | None:
-        """The highest epoch that was read; None before the first."""
+        """The highest epoch read so far; None before the first read."""
         return self._present
 
     def heard(self, epoch: int | None) -> None:
-        """The store is in this epoch; None if the server does not say."""
+        """Records the store's epoch; None if the server does not report one."""
         if epoch is not None and epoch != self._present:
             with self._lock:
                 self._present = max(epoch, self._present or 0)
@@ -46,11 +46,11 @@ class EpochGuard:
 
 
 MARGIN = 0.01
-"""Seconds: a clock that is being corrected may run so much slower than the monotonic one."""
+"""Seconds. By this much a clock under correction may lag behind the monotonic clock."""
 
 
 class EpochNumber:
-    """A number for an epoch that begins when the present second is over."""
+    """Chooses the number of an epoch that begins when the present second is over."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class EpochNumber:
         monotonic: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`now` is in seconds since 1970, by a server's clock if there is one."""
+        """`now` is in seconds since 1970, by the server's clock if there is one."""
         now = time.time() if now is None else now
         self._second = int(now)
         self._monotonic = monotonic
@@ -69,12 +69,12 @@ class EpochNumber:
         self._digit = os.urandom(1)[0] % DIGITS if digit is None else digit
 
     def wait(self) -> None:
-        """Returns when its second is over."""
+        """Waits until its second is over."""
         left = self._over - self._monotonic()
         if left > 0:
             self._pause(left)
 
     def above(self, last: int) -> int:
-        """The number of the epoch that follows `last`, when its second is over."""
+        """Waits until its second is over, and returns the number of the epoch after `last`."""
         self.wait()
         return next_epoch(last, self._second, self._digit)

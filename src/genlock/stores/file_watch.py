@@ -1,7 +1,7 @@
-"""Noticing that files are written to, by inotify: other processes tell nobody.
+"""Detects writes to files by inotify, since other processes send no notifications.
 
 `Stop` ends the waiting. `WatchedFile` and `FileWatch` watch one file. A store that watches whole
-folders takes `inotify` itself.
+folders uses `inotify` directly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 _IN_MODIFY = 0x2
 _NAP_SECONDS = 0.02
 _BLIND_SECONDS = 0.25
-"""The pause between looks where nothing can wake the waiter."""
+"""The pause between polls where nothing can wake the waiter."""
 
 
 class Stop:
@@ -27,7 +27,7 @@ class Stop:
         self.given = False
         self._lock = threading.Lock()
         self._pipe: tuple[int, int] | None = None
-        """Made for the first waiter, since most stores never have one. Closed with the object: a
+        """Created for the first waiter, since most stores never have one. Closed with the object: a
         waiter may be about to poll it."""
 
     def give(self) -> None:
@@ -38,7 +38,8 @@ class Stop:
                 os.write(self._pipe[1], b"!")
 
     def wait(self, seconds: float) -> None:
-        """Sleeps so long, or until the signal is given, where there is no descriptor to poll."""
+        """Sleeps for `seconds`, or until the signal is given. Used where there is no descriptor to
+        poll."""
         end = time.monotonic() + seconds
         while not self.given and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, _NAP_SECONDS))
@@ -58,7 +59,7 @@ class Stop:
 
 
 class WatchedFile:
-    """Watches one file. `works` says whether that is possible; otherwise it notices nothing."""
+    """Watches one file. `works` tells whether that is possible; otherwise no write is noticed."""
 
     _fd: int | None = None
 
@@ -83,18 +84,19 @@ class WatchedFile:
 
     @property
     def stopped(self) -> bool:
-        """Has the signal been given? Then nothing here sleeps any more."""
+        """Has the signal been given? From then on nothing here sleeps."""
         return self._signal.given
 
     def await_write(self, seconds: float) -> bool:
-        """Sleeps until the file is written to, or so long. Was it written to?"""
+        """Sleeps until the file is written to, or for `seconds`. Returns whether it was written
+        to."""
         if not self._polls:
             self._signal.wait(min(seconds, _BLIND_SECONDS))
             return False
         return any(fd == self._fd for fd, _ in self._either.poll(seconds * 1000))
 
     def sleep(self, seconds: float) -> None:
-        """Sleeps so long even if the file is written to, and forgets those writes."""
+        """Sleeps for `seconds` even if the file is written to, and discards those writes."""
         if self._polls:
             self._stop.poll(seconds * 1000)
         else:
@@ -102,7 +104,7 @@ class WatchedFile:
         self.forget()
 
     def forget(self) -> None:
-        """From now on only new writes count."""
+        """Discards earlier writes: from now on only new ones count."""
         if self._fd is not None:
             try:
                 while os.read(self._fd, 4096):
@@ -112,8 +114,8 @@ class WatchedFile:
 
 
 class FileWatch:
-    """Lends watches of one file to any number of threads. It keeps them: to close one takes the
-    kernel 10 ms."""
+    """Lends watches of one file to any number of threads. It keeps them open, because closing one
+    takes the kernel 10 ms."""
 
     def __init__(self, file: Path, stop: Stop) -> None:
         self._file = file
@@ -122,7 +124,7 @@ class FileWatch:
 
     @contextmanager
     def lent(self) -> Iterator[WatchedFile]:
-        """A watch of the file for the block."""
+        """Lends a watch of the file for the block."""
         try:
             watch = self._idle.pop()
         except IndexError:
@@ -134,19 +136,20 @@ class FileWatch:
             if watch.works:
                 self._idle.append(watch)
             else:
-                watch.close()  # perhaps there will be a descriptor next time
+                watch.close()  # a descriptor may be free next time
             if self._stop.given:
                 self.close()
 
     def close(self) -> None:
-        """Closes the idle watches. As `stop` was given, the others follow when they come back."""
+        """Closes the idle watches. `stop` has been given, so the lent ones are closed when they
+        come back."""
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
 
 
 def _register(stop: Stop, *polls: select.poll) -> bool:
-    """Can the signal be polled? Not without a free descriptor."""
+    """Can the signal be polled? That needs a free descriptor."""
     try:
         for poll in polls:
             poll.register(stop, select.POLLIN)
@@ -168,14 +171,14 @@ def _watch(file: Path) -> int | None:
 
 
 AddWatch = Callable[[str | Path, int], int]
-"""Watches a path for the events of a mask; the watch's number, negative if it cannot."""
+"""Watches a path for the events of a mask. Returns the watch's number, negative on failure."""
 
 
 def inotify() -> tuple[int, AddWatch] | None:
-    """A descriptor from which the events of all its watches are read, and what adds one. None where
-    there is no inotify, or no more of it for this user."""
+    """Returns a descriptor that delivers the events of all its watches, and a function that adds a
+    watch. None if there is no inotify, or the user's limit is reached."""
     try:
-        import ctypes  # few programs ever wait
+        import ctypes  # imported late: few programs ever wait
 
         library = ctypes.CDLL(None)
         fd: int = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,17 +1,18 @@
 """The files of a store: private, durable, and either whole or not there.
 
 **Private.** A cloned repository can hold symbolic links, so a `.genlock` folder, or a file in it,
-may lead to one of the user's own files. A store therefore opens its files by names that are no
-links, and an error says which name is one. New files have the permissions 0600 and new folders
-0700. To let a group use a store, give its folder and everything in it those permissions
-(`chmod -R g+rwX`): files that are made later beside the store's file have the file's.
+may point to one of the user's own files. A store therefore opens its files without following links,
+and an error names the link. New files have the permissions 0600 and new folders 0700. To let a
+group use a store, give its folder and everything in it those permissions (`chmod -R g+rwX`): files
+created later beside the store's file get its permissions.
 
-**Whole.** What is to become a file is first written in a folder beside it, which is removed when
-the work is over. If its process is killed, the next process that makes such a folder for the same
-file removes it. It knows the folder by its name, and that its process is gone by a lock on it,
-which ends with the process. The folder is locked and not a file in it, because SQLite and network
-filesystems have their own ideas about locks on files. Where folders cannot be locked, no folder is
-ever known to be left over. There it has another name and stays.
+**Whole.** A new file is first written in a temporary folder beside its final place. The folder is
+removed when the work is done. If the process is killed, the next process that creates such a folder
+for the same file removes the old one. It recognises the folder by its name, and knows from the
+folder's lock, which ends with the process, that the process is gone. The lock is on the folder
+rather than on a file in it, because SQLite and network filesystems handle locks on files in their
+own ways. Where folders cannot be locked, an abandoned folder cannot be recognised. There it has
+another name and stays.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ BESIDE = ("", "-wal", "-shm", "-journal", ".gate", ".payloads", ".restoring")
 
 
 def refuse_link(path: Path) -> None:
-    """`StoreForeign` if this name is a symbolic link."""
+    """Raises `StoreForeign` if this name is a symbolic link."""
     if path.is_symlink():
         with suppress(OSError):
             raise StoreForeign(
@@ -50,14 +51,14 @@ def refuse_link(path: Path) -> None:
 
 
 def refuse_links_in(folder: Path) -> None:
-    """`StoreForeign` if this folder is a symbolic link, or one is in it."""
+    """Raises `StoreForeign` if this folder is a symbolic link or contains one."""
     refuse_link(folder)
     for each in links_in(folder):
         refuse_link(each)
 
 
 def links_in(folder: Path) -> list[Path]:
-    """The symbolic links in a folder; none if there is no folder, or none that can be read."""
+    """Returns the symbolic links in a folder; none if the folder is missing or cannot be read."""
     try:
         with os.scandir(folder) as found:
             return sorted(Path(entry.path) for entry in found if entry.is_symlink())
@@ -66,13 +67,13 @@ def links_in(folder: Path) -> list[Path]:
 
 
 def links_beside(path: Path) -> list[Path]:
-    """The symbolic links among a store's file and the files beside it."""
+    """Returns the symbolic links among a store's file and the files beside it."""
     return [each for end in BESIDE if (each := Path(f"{path}{end}")).is_symlink()]
 
 
 def refuse_links_beside(path: Path) -> None:
-    """`StoreForeign` if a store's file, or one beside it, is a symbolic link, or a pipe or device:
-    opening one of these may wait for ever."""
+    """Raises `StoreForeign` if a store's file, or one beside it, is a symbolic link, a pipe or a
+    device: opening a pipe or device may block for ever."""
     for each in links_beside(path):
         refuse_link(each)
     for each in (Path(f"{path}{end}") for end in BESIDE):
@@ -86,8 +87,8 @@ def refuse_links_beside(path: Path) -> None:
 
 
 def mode_like(path: Path) -> int:
-    """The permissions of a new file beside this one: the same, as SQLite gives them to its log;
-    0600 if there is no such file."""
+    """Returns the permissions for a new file beside this one: the same, as SQLite gives them to its
+    log; 0600 if the file does not exist."""
     try:
         return FILE_MODE | path.lstat().st_mode & 0o066
     except OSError:
@@ -95,19 +96,19 @@ def mode_like(path: Path) -> int:
 
 
 def folder_mode(mode: int) -> int:
-    """The permissions of a folder whose files have these: their readers may enter it."""
+    """Returns the permissions for a folder whose files have these, so that their readers may enter
+    it."""
     return FOLDER_MODE | mode | (mode & 0o044) >> 2
 
 
 def ensure_file(path: Path, mode: int = FILE_MODE) -> None:
-    """An empty file, if there is nothing of this name."""
+    """Creates an empty file unless the name exists."""
     with suppress(FileExistsError):
         os.close(create_file(path, mode))
 
 
 def open_file(path: str | Path, flags: int, *, folder: int | None = None) -> int:
-    """A descriptor of a file that is there; an error of the system's (ELOOP) if the name is a
-    link."""
+    """Opens an existing file. Raises the system's error (ELOOP) if the name is a link."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
 
 
@@ -115,8 +116,7 @@ def open_file(path: str | Path, flags: int, *, folder: int | None = None) -> int
 def opened_folder(
     path: Path, *, within: int | None = None, make: int | None = None
 ) -> Iterator[int]:
-    """A descriptor of a folder for as long as the block lasts, made with the permissions `make` if
-    it is missing.
+    """Opens a folder for the block. If it is missing, creates it with the permissions `make`.
 
     With `within` only the last part of the name is looked up, in that folder.
     """
@@ -136,21 +136,21 @@ def opened_folder(
 
 
 def _made(name: str | Path, within: int | None, mode: int) -> bool:
-    """Makes a folder; False if the name is taken."""
+    """Creates a folder. Returns False if the name is taken."""
     try:
         os.mkdir(name, mode, dir_fd=within)
     except FileExistsError:
         return False
     with suppress(
         OSError
-        # The umask takes bits away; the folder above may hand its group down
+        # The umask clears bits, and the parent folder may pass its group on
     ):
         os.chmod(name, os.stat(name, dir_fd=within).st_mode & stat.S_ISGID | mode, dir_fd=within)
     return True
 
 
 def _sync(folder: Path | int) -> None:
-    """Makes a new name in it durable."""
+    """Makes a new name in the folder durable."""
     if isinstance(folder, int):
         os.fsync(folder)
         return
@@ -162,7 +162,7 @@ def _sync(folder: Path | int) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates the folder and what is above it, durably, for this user alone."""
+    """Creates the folder and its missing parents, durably, for this user alone."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -171,8 +171,8 @@ def make_folder(folder: Path) -> None:
 
 
 def make_ignored_folder(folder: Path) -> None:
-    """The same, out of git's sight: what is in it belongs to this machine. A folder that is there
-    stays as it is."""
+    """Like `make_folder`, but ignored by git, because its content belongs to this machine. An
+    existing folder stays unchanged."""
     if folder.is_dir():
         return
     make_folder(folder)
@@ -190,7 +190,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def os_fault_of(error: OSError, path: Path) -> StoreError:
-    """Our error for one of the operating system's."""
+    """Returns our error for an error of the operating system."""
     match error.errno:
         case errno.EACCES | errno.EPERM:
             return StoreReadOnly(f"{path} cannot be written ({error.strerror})")
@@ -199,7 +199,7 @@ def os_fault_of(error: OSError, path: Path) -> StoreError:
 
 
 def _about(error: OSError, path: Path) -> OSError:
-    """The same error, about what our caller works on."""
+    """Returns the same error, naming the path that the caller works on."""
     return OSError(error.errno, error.strerror, str(path))
 
 
@@ -241,7 +241,7 @@ def remove_leftovers(target: Path) -> None:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(found)
         except OSError:
-            continue  # somebody is at work on it, or it may not be removed
+            continue  # still in use, or cannot be removed
         finally:
             os.close(fd)
 

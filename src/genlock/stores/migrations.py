@@ -1,10 +1,10 @@
-"""What stores written in SQL have in common: named statements, and the numbered migrations that
-lead from one format to the next.
+"""Code shared by the SQL stores: named statements, and the numbered migrations from one format to
+the next.
 
-A migration is a file `NNNN_name.sql`, with the same numbers and names in every store, whatever its
-dialect. It is never changed once it has been released. All that are missing run in one transaction
-where the database can do that. What was applied, when and by which version, stands in the table
-`migration` since format 2. See docs/adr/0016.
+A migration is a file `NNNN_name.sql`, with the same numbers and names in every store, in each
+store's dialect. It is never changed after its release. All missing migrations run in one
+transaction where the database supports that. Since format 2 the table `migration` records what was
+applied, when and by which version. See docs/adr/0016.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Migration(NamedTuple):
 
     @property
     def title(self) -> str:
-        """As its file is called."""
+        """The name of its file."""
         return f"{self.number:04}_{self.name}"
 
 
 class Applied(Struct, frozen=True):
-    """A migration that a store has had. What was applied before anybody wrote it down counts as
-    applied when that began."""
+    """A migration that a store has applied. For migrations older than this table, the time is when
+    the table was created."""
 
     number: int
     name: str
@@ -67,7 +67,7 @@ class About(Struct, frozen=True):
 
 
 class Migrated(Struct, frozen=True):
-    """From which format to which, and what was run."""
+    """The result of a migration: the formats before and after, and the migrations that ran."""
 
     before: int
     after: int
@@ -172,7 +172,7 @@ class Condition(NamedTuple):
 
     is_ours: bool
     objects: int
-    """How many tables there are in the store's place, also of other programs."""
+    """How many tables the database has, including those of other programs."""
     standby: bool
     syncs: bool
     server: str

@@ -1,5 +1,5 @@
-"""Which feeds have moved. Those that wait are told of commits in this process at once, and of
-others' commits by a listener: a thread that runs while somebody waits."""
+"""Tracks which feeds have moved. Waiters are notified of commits in this process at once, and of
+other processes' commits by a listener: a thread that runs while there are waiters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from genlock.threads import started
 C = TypeVar("C", bound=PooledConnection)
 
 LOOK_SECONDS = 0.5
-"""Between looks at a feed while the listener is connected: only in case a message is lost."""
+"""The polling interval while the listener is connected. Needed only if a message is lost."""
 DEAF_SECONDS = 0.05
-"""Between looks while it is not."""
+"""The polling interval while the listener is not connected."""
 LINGER_SECONDS = 5.0
-"""How long the listener stays after the last waiter."""
+"""How long the listener keeps running after the last waiter."""
 
 MOST_MARKS = 10_000
-"""Feeds that are remembered one by one. If there are more, all count as moved."""
+"""How many feeds are tracked one by one. Beyond that, all count as moved."""
 
 
 def marks_in(message: str | bytes) -> list[int]:
-    """The numbers in a message; none in one of another program, which may send there, too."""
+    """Returns the numbers in a message; none if another program sent it, which is possible."""
     try:
         return [int(part) for part in message.split()]
     except ValueError:
@@ -45,30 +45,31 @@ class Notifications:
     def __init__(self) -> None:
         lock = threading.Lock()
         self._changed, self._elsewhere = threading.Condition(lock), threading.Condition(lock)
-        """Some feed has moved; or one was moved by another process. A waiter that asks for others'
-        commits alone is not woken by its own."""
+        """Signalled when any feed has moved, and when another process moved one. A waiter for
+        others' commits is not woken by commits of this process."""
         self._marks: dict[int, int] = {}
         self._others: dict[int, int] = {}
-        """The same for commits of other processes."""
+        """The same, counting only commits of other processes."""
         self._all = 0
         self._serial = 0
         self._looks: dict[int, tuple[str, int, int]] = {}
-        """By mark: the cursor that was found, and the numbers above which a move counts, for `wait`
+        """By mark: the cursor that was found, and the numbers above which a move counts for `wait`
         and for `hear`."""
         self._heard: dict[int, int] = {}
         """The number at which `hear` last reported the feed."""
         self._closed = False
 
     def now(self) -> int:
-        """A number: later moves have greater ones."""
+        """Returns the present serial number. Later moves have greater numbers."""
         return self._serial
 
     def looked(self, mark: int, cursor: str, since: int) -> None:
-        """A reader has looked later than `since`, and found that the feed ends at this cursor.
+        """Records that a reader found the end of the feed at this cursor, at some time after
+        `since`.
 
-        A caller of `hear` may have been told of a move and look only now. What came in between is
-        before the cursor, and nobody has been told of it yet. So for `hear` everything counts that
-        came after its last report.
+        A caller of `hear` may have been notified of a move and read the feed only now. Events in
+        between come before the cursor and have not been reported yet. So for `hear` every move
+        after its last report counts.
         """
         with self._changed:
             if len(self._looks) > MOST_MARKS:
@@ -78,8 +79,8 @@ class Notifications:
     def since_look(
         self, cursors: Mapping[int, str], *, hearing: bool = False
     ) -> dict[int, int] | None:
-        """For each of these feeds the number above which it has moved since a reader found it at
-        its cursor; None if nobody has found one of them there."""
+        """Returns for each feed the number above which it has moved since a reader found it at its
+        cursor; None if any of them was not found at its cursor."""
         known: dict[int, int] = {}
         with self._changed:
             for mark, cursor in cursors.items():
@@ -90,7 +91,8 @@ class Notifications:
         return known
 
     def tell(self, marks: Iterable[int] | None, *, here: bool = False) -> None:
-        """These feeds have moved, by this process (`here`) or another; None: any may have."""
+        """Records that these feeds have moved, by this process (`here`) or another. None: any feed
+        may have moved."""
         with self._changed:
             self._serial += 1
             moved = dict.fromkeys(marks or (), self._serial)
@@ -106,12 +108,12 @@ class Notifications:
             self._changed.notify_all()
 
     def wait(self, since: Mapping[int, int], seconds: float) -> list[int]:
-        """Waits until one of the feeds has moved since its number, for so many seconds at most, or
-        until `close`. Returns those that have moved."""
+        """Waits until one of the feeds has moved since its number, `seconds` have passed, or
+        `close` is called. Returns the feeds that have moved."""
         return self._wait(self._changed, self._marks, since, seconds)
 
     def hear(self, since: Mapping[int, int], seconds: float) -> list[int]:
-        """The same for commits of other processes."""
+        """Like `wait`, for commits of other processes only."""
         moved = self._wait(self._elsewhere, self._others, since, seconds)
         with self._elsewhere:
             self._heard.update({mark: self._others.get(mark, 0) for mark in moved})
@@ -145,7 +147,8 @@ class Notifications:
 
 
 class Listener(ABC, Generic[C]):
-    """Hears of commits by other processes, in a thread of its own, while anybody waits."""
+    """Receives notifications of commits by other processes, in a thread of its own, while there are
+    waiters."""
 
     def __init__(self, connect: Callable[[], C], notifications: Notifications) -> None:
         self._connect = connect
@@ -157,11 +160,11 @@ class Listener(ABC, Generic[C]):
 
     @property
     def look_seconds(self) -> float:
-        """After so many seconds a waiter looks for itself."""
+        """The interval at which a waiter polls the feed itself."""
         return LOOK_SECONDS if self.hears else DEAF_SECONDS
 
     def want(self) -> None:
-        """Somebody waits."""
+        """Starts the listener if it is not running, and keeps it running for `LINGER_SECONDS`."""
         with self._lock:
             self._wanted_until = time.monotonic() + LINGER_SECONDS
             if self._thread is None and not self._notifications.closed:
@@ -184,7 +187,7 @@ class Listener(ABC, Generic[C]):
 
     @abstractmethod
     def _listen(self, connection: C) -> None:
-        """Subscribes, sets `hears`, and tells what it hears, while it is wanted."""
+        """Subscribes, sets `hears`, and passes notifications on while it is wanted."""
 
     def _is_wanted(self) -> bool:
         with self._lock:

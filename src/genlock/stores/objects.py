@@ -1,4 +1,4 @@
-"""Payloads beside a store that has no room for them: `payloads=…` in its URL.
+"""Payloads outside a store that has no room for them: `payloads=…` in its URL.
 
     payloads=file:///folder        a folder that all coordinators see
     payloads=s3://bucket/prefix    a bucket; `?region=…&endpoint_url=…` may follow, percent-encoded
@@ -6,17 +6,14 @@
 
 Implementation notes on buckets:
 
-- **Create-only** is `If-None-Match: *`, which the server checks: of two who put the same at once
-  one is told that it is there.
-- **Putting is repeated here.** The driver repeats what only reads; a put under a condition it does
-  not. Whoever puts the same again
-  changes nothing, so we may.
-- **Credentials** are those that boto3 finds, where it is installed: the same as a DynamoDB table's.
-  Otherwise the driver's own, which
-  are the environment's or the machine's role.
-- **Forks**: the driver's threads do not survive one, and a child cannot start them again. It may
-  open its store, and do everything but
-  put and open payloads; then it is told so.
+- **Create-only** is `If-None-Match: *`, which the server checks: of two writers of the same key at
+  the same time, one is refused because the object exists.
+- **Retries.** The driver retries reads, but not conditional puts. We retry those here, which is
+  safe: putting the same payload again changes nothing.
+- **Credentials** are those that boto3 finds, if it is installed: the same as for a DynamoDB table.
+  Otherwise the driver finds its own, from the environment or the machine's role.
+- **Forks.** The driver's threads do not survive a fork, and a child cannot start them again. A
+  child may open its store and do everything except put and open payloads, which raise an error.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
     from obstore.store import S3Store
 
 PIECE = 8 * 1024 * 1024
-"""What is larger is read in pieces of this size, so that it need not be in memory whole."""
+"""Larger payloads are read in pieces of this size, so that they need not fit in memory."""
 TRIES = 4
 BACKOFF = Backoff(first=0.4, longest=0.4)
 """Between attempts at a put."""
@@ -55,8 +52,8 @@ _first_user: list[int] = []
 
 
 def payloads_for(option: str | None) -> Payloads | None:
-    """Where a store's URL wants payloads; None if it does not say. `BadArgument` if that cannot be
-    meant."""
+    """Returns the place for payloads that a store's URL names; None if it names none. Raises
+    `BadArgument` if the value is invalid."""
     if option is None:
         return None
     try:
@@ -67,7 +64,7 @@ def payloads_for(option: str | None) -> Payloads | None:
         case "file":
             return FolderPayloads(
                 Path(os.path.realpath(_folder(option, parts)))
-            )  # named by the user, who may name a link
+            )  # the user names this path, and may name a link
         case "s3":
             return _bucket(option, parts)
         case _:
@@ -125,7 +122,7 @@ class BucketPayloads:
         self._store = open_bucket(bucket, prefix, region, endpoint_url)
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        """Durable on return; what is there stays."""
+        """Stores the payload. Durable on return; an existing one stays."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, GenericError
 
@@ -176,7 +173,7 @@ class BucketPayloads:
             obstore.delete(self._store, _path(key, digest))
 
     def names(self) -> Iterator[str]:
-        """Of all that are there; what else lies in the bucket is none of ours."""
+        """Yields the names of all payloads. Other objects in the bucket are ignored."""
         import obstore
 
         with self._translated():
@@ -265,7 +262,7 @@ def open_bucket(
 
 
 def _credentials(bucket: str) -> Any:
-    """Those that boto3 finds; None if it is not there."""
+    """Returns the credentials that boto3 finds; None if it is not installed."""
     if importlib.util.find_spec("boto3") is None:
         return None
     from obstore.auth.boto3 import Boto3CredentialProvider
@@ -291,7 +288,7 @@ def _fault_of(error: Exception, where: str) -> StoreError:
 
 
 def _first_line(error: Exception) -> str:
-    """The driver's message, without what it adds for debugging."""
+    """Returns the driver's message without its debugging details."""
     return str(error).partition("\n")[0].strip()
 
 

@@ -26,7 +26,7 @@ class Options:
             raise BadArgument(
                 f"there is a # in a {kind} URL: in a password or a name it is written %23"
             )
-        # By hand: the standard library would not put the address together again as it was.
+        # Built by hand: the standard library would not reproduce the original address.
         address, _, query = url.partition("?")
         for name, value in parse_qsl(query, keep_blank_values=True):
             if name not in names:
@@ -39,12 +39,12 @@ class Options:
         """The URL without Genlock's own options."""
 
     def get(self, name: str) -> str | None:
-        """An option as it is written; None if it is missing."""
+        """Returns an option's text; None if it is missing."""
         return self._own.get(name)
 
     def read(self, name: str, read: Callable[[str], T], default: T) -> T:
-        """An option as `read` understands it. Its docstring is the part of the error message that
-        says what is wanted."""
+        """Returns an option parsed by `read`. The docstring of `read` is the part of the error
+        message that describes a valid value."""
         if name not in self._own:
             return default
         try:

@@ -36,7 +36,7 @@ PIECE = 256 * 1024
 """Bytes of a payload in one row of a table."""
 
 ABANDONED_SECONDS = 3600.0
-"""After so long nobody is still writing a file that has no name yet."""
+"""An unnamed file this old is abandoned: no process is still writing it."""
 
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -63,7 +63,7 @@ class FolderPayloads:
         self._beside = beside
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        """Durable on return; what is there stays."""
+        """Stores the payload. Durable on return; an existing one stays."""
         self._may_write()
         path = self._path(key, digest)
         with os_errors_translated(path):
@@ -113,7 +113,7 @@ class FolderPayloads:
         hit("folder.payload.dropped")
 
     def names(self) -> Iterator[str]:
-        """Of all payloads; other files in the folder are ignored."""
+        """Yields the names of all payloads. Other files in the folder are ignored."""
         self._check()
         with os_errors_translated(self._folder):
             for file in self._folder.glob("??/*"):
@@ -131,8 +131,8 @@ class FolderPayloads:
 
 
 class NoPayloads:
-    """`genlock.store.Payloads` that refuses: the store has no room for them, and nobody said where
-    else to keep them."""
+    """A `genlock.store.Payloads` that refuses: the store has no room for payloads, and no other
+    place was configured."""
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
         """Always refused."""
@@ -213,7 +213,7 @@ class TablePayloads(ABC):
         hit(f"{self._store}.payload.dropped")
 
     def names(self) -> list[str]:
-        """Of all that are there."""
+        """Returns the names of all payloads."""
         with self._enter() as connection:
             rows = connection.rows(self._queries["payload_names"])
         return [name.hex() for (name,) in rows]
@@ -330,8 +330,8 @@ def _give_name(own: str, unfinished: int, name: str, folder: int) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A share, or something else that cannot do it. Whoever comes second replaces the bytes by
-        # the same: they are in the name.
+        # A network share or another filesystem without this operation. A second writer replaces the
+        # bytes with the same bytes: the name contains their digest.
         os.replace(own, name, src_dir_fd=unfinished, dst_dir_fd=folder)
 
 

@@ -1,27 +1,28 @@
 """Calls to a server in steps, so that several share a round trip or run while the caller works.
 
 An *exchange* is a generator that yields requests and is sent their answers. Only the store's
-connection knows what they are. `complete_all` carries several exchanges on together: each round
-trip has the next request of every one.
+connection interprets them. `complete_all` advances several exchanges together: each round trip
+carries the next request of every exchange.
 
     def find(query) -> Exchange[Page]:
         rows = yield statement
         return page
 
 *Steps* are a generator that yields once it has sent something, with a function that waits for the
-answer. `start` takes the first step. The others are taken when the result is wanted.
+answer. `start` runs the first step. The other steps run when the result is fetched.
 
     def commit(changes) -> Steps[Answers]:
         connection.send(statement)
         yield connection.await_answer
         return connection.answer()
 
-The function returns True if the server holds locks until the other steps are taken. Then the one
-who waits takes them at once: its caller may come back late, or wait for these very locks meanwhile.
+The function returns True if the server holds locks until the other steps have run. Then the waiting
+thread runs them at once, because its caller may fetch the result late, or may itself wait for these
+locks.
 
 A started call keeps its connection until its result is fetched, and its caller may need another
 connection before that, to load what is decided next. So fewer calls may be started than there are
-connections. Otherwise everybody could wait for everybody.
+connections. Otherwise the calls could deadlock.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def run(steps: Steps[R]) -> R:
 def start(
     call: Callable[[T], Steps[R]], given: T, room: threading.Semaphore
 ) -> PendingCall[R] | Deferred[T, R]:
-    """Starts a call if there is `room` for one more. Otherwise it is done when its result is
-    wanted."""
+    """Starts a call if there is `room` for another. Otherwise the call runs when its result is
+    fetched."""
     if room.acquire(blocking=False):
         return PendingCall(_within(room, call(given)))
     return Deferred(lambda given: run(call(given)), given)

@@ -250,7 +250,7 @@ class Data:
         return self._feeds.get((tenant, project)) or Feed()
 
     def state(self, tenant: str, project: str) -> FeedState:
-        """The state that decides whether a cursor can go on."""
+        """Returns the state that decides whether a cursor can be continued."""
         feed = self.feed(tenant, project)
         return FeedState(
             self.birth,
@@ -320,7 +320,7 @@ class Data:
         return record_page(query, state, row.events if row else (), row.base if row else None)
 
     def fits(self, change: Change) -> bool:
-        """Is the record still what was read?"""
+        """Is the record still the one that was read?"""
         row = self.rows.get(change.key)
         return (change.read_version, change.read_digest) == (
             (row.version, row.digest) if row else (0, b"")

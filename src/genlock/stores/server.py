@@ -71,7 +71,7 @@ C = TypeVar("C", bound=ServerConnection)
 
 
 class Loaded(NamedTuple):
-    """What a server answers to a load, of one instant."""
+    """The server's answer to a load: a snapshot at one instant."""
 
     records: dict[Key, Stored]
     epoch: int
@@ -80,7 +80,7 @@ class Loaded(NamedTuple):
 
 
 class FeedEnd(NamedTuple):
-    """Where a feed ends."""
+    """The end of a feed."""
 
     birth: bytes
     epoch: int
@@ -88,35 +88,35 @@ class FeedEnd(NamedTuple):
 
 
 class FeedListener(Protocol):
-    """Learns of commits by others while somebody waits."""
+    """Receives notifications of commits by other processes while there are waiters."""
 
     @property
     def look_seconds(self) -> float:
-        """After so many seconds a waiter looks for itself."""
+        """The interval at which a waiter polls the feed itself."""
 
     def want(self) -> None:
-        """Somebody waits."""
+        """Keeps the listener running for a waiter."""
 
     def close(self) -> None:
-        """Ends it, after the notifications are closed."""
+        """Ends the listener, after the notifications are closed."""
 
 
 class ServerStore(ABC, Generic[C]):
-    """`genlock.store.Store` on a server, but for what the server is asked."""
+    """The parts of `genlock.store.Store` that do not depend on the server's language."""
 
     limits: Limits
     name: ClassVar[str]
-    """Its failpoints begin with it."""
+    """The prefix of its failpoints."""
     errors: ClassVar[ErrorMapping]
     tells_others_apart: ClassVar[bool] = False
-    """Does the listener hear of commits by others only?"""
+    """Does the listener distinguish the commits of other processes?"""
 
     _listener: FeedListener
 
     def __init__(
         self, connect: Callable[[], C], connections: int, where: str, clock: Clock | None
     ) -> None:
-        """The server's clock counts unless another is given. A subclass calls `_start` when it is
+        """Uses the server's clock unless another is given. A subclass calls `_start` when it is
         ready to open."""
         self._where = where
         self._clock = clock
@@ -136,7 +136,8 @@ class ServerStore(ABC, Generic[C]):
 
     @abstractmethod
     def _open(self, connection: C, *, create: bool = False) -> None:
-        """Checks the server and calls `_opened`. Also for a replica that may have been promoted."""
+        """Checks the server and calls `_opened`. Called again for a replica that may have been
+        promoted."""
 
     def _opened(self, *, durable: bool, read_only: str) -> None:
         self.limits = Limits(
@@ -188,11 +189,12 @@ class ServerStore(ABC, Generic[C]):
 
     @abstractmethod
     def _load(self, keys: Sequence[Key]) -> Exchange[Loaded]:
-        """The records, the epoch and the server's time."""
+        """Reads the records, the epoch and the server's time."""
 
     @abstractmethod
     def _load_with_index(self, connection: C, keys: Sequence[Key]) -> dict[Key, Stored]:
-        """The records with their index fields, for checks. An error names the damaged one."""
+        """Reads the records with their index fields, for checks. An error names the damaged
+        record."""
 
     def commit(
         self, changes: Sequence[Change], *, epoch: int | None = None
@@ -230,11 +232,12 @@ class ServerStore(ABC, Generic[C]):
     def _write(
         self, connection: C, changes: Sequence[Change], epoch: int | None, answers: Answers
     ) -> Steps[None]:
-        """Writes each change that still fits and adds its answer. The changes that are left
-        without an answer conflict."""
+        """Writes each change that still fits and adds its answer. A change without an answer is a
+        conflict."""
 
     def _announce(self, changes: Sequence[Change], answers: Answers) -> list[int]:
-        """Wakes those in this process that wait for what was committed. Returns the feeds."""
+        """Wakes the waiters in this process for what was committed. Returns the feeds that
+        moved."""
         projects = {
             change[0][:2]
             for change, answer in zip(changes, answers, strict=False)
@@ -246,7 +249,7 @@ class ServerStore(ABC, Generic[C]):
         return marks
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field, or how many there are by its value."""
+        """Finds records by an index field, or counts them by its value."""
         with self._entered() as connection:
             check_query(query, count_by)
             exchange = self._find(query) if count_by is None else self._count(query, count_by)
@@ -254,14 +257,14 @@ class ServerStore(ABC, Generic[C]):
 
     @abstractmethod
     def _find(self, query: Query) -> Exchange[Page]:
-        """One page."""
+        """Finds one page of records."""
 
     @abstractmethod
     def _count(self, query: Query, count_by: str) -> Exchange[Page]:
-        """How many records the whole query has, by the value of a field."""
+        """Counts the records of the whole query by the value of a field."""
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
+        """Reads events of a record, or of a project after a cursor."""
         since = self._notifications.now()
         with self._entered() as connection:
             check_event_query(query)
@@ -273,7 +276,7 @@ class ServerStore(ABC, Generic[C]):
 
     @abstractmethod
     def _read_events(self, query: EventQuery) -> Exchange[EventPage]:
-        """One page, of one instant."""
+        """Reads one page, at one instant."""
 
     def wait(
         self,
@@ -294,7 +297,7 @@ class ServerStore(ABC, Generic[C]):
         since = self._since_look(marks, others=others)
         while not told.closed:
             if since is None:
-                # The number before the look: what moves in between counts as later.
+                # Taken before the read, so that a move in between counts as later.
                 since = dict.fromkeys(marks, told.now())
                 if self._feed_ends(projects) != ends:
                     break
@@ -312,12 +315,12 @@ class ServerStore(ABC, Generic[C]):
         return ()
 
     def _since_look(self, marks: dict[int, str], *, others: bool) -> dict[int, int] | None:
-        """Since when each feed is known to end at its cursor; None if that is not known."""
+        """Returns since when each feed is known to end at its cursor; None if that is not known."""
         return None
 
     @abstractmethod
     def _feed_ends(self, projects: Sequence[Project]) -> list[FeedEnd]:
-        """Where these feeds end now."""
+        """Reads where these feeds end now."""
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
         """Drops the record's events below `before_version` and swaps `base` in."""
@@ -329,7 +332,7 @@ class ServerStore(ABC, Generic[C]):
     def _purge(self, connection: C, key: Key, before_version: int, base: bytes) -> None: ...
 
     def payloads(self) -> Payloads:
-        """Where large results are kept."""
+        """The place of large results."""
         self._guard.check()
         return self._payloads()
 
@@ -337,7 +340,7 @@ class ServerStore(ABC, Generic[C]):
     def _payloads(self) -> Payloads: ...
 
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
+        """Raises the epoch. Never lowers it."""
         with self._entered(writes=True) as connection:
             if not self._raise_epoch(connection, epoch):
                 raise BadArgument(f"the epoch goes only upwards, and {epoch} is not above it")
@@ -345,10 +348,10 @@ class ServerStore(ABC, Generic[C]):
 
     @abstractmethod
     def _raise_epoch(self, connection: C, epoch: int) -> bool:
-        """False if the epoch is not lower."""
+        """Returns False if the given epoch is not higher than the present one."""
 
     def audit(self) -> Audit:
-        """All projects, and what belongs to none of them or does not fit together."""
+        """Returns all projects, and the data that belongs to none of them or is inconsistent."""
         with self._entered() as connection:
             return self._audit(connection)
 
@@ -356,7 +359,8 @@ class ServerStore(ABC, Generic[C]):
     def _audit(self, connection: C) -> Audit: ...
 
     def close(self) -> None:
-        """Calls in progress finish. In a forked child it only forgets."""
+        """Closes the store after the calls in progress. In a forked child it only drops its
+        references."""
         if self._guard.is_shut:
             return
         self._guard.is_shut = True

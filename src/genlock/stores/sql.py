@@ -1,8 +1,8 @@
-"""What PostgreSQL and MySQL share: the same statements by name, in two dialects.
+"""The common base of the PostgreSQL and MySQL stores: the same statements by name, in two dialects.
 
-A store's `queries.sql` has the statements, with values written `:so`. A `Statement` of the dialect
-fills them in, and its result is a request for the store's connection. Rows come back in the same
-columns from both. MySQL gives names as bytes, hence `text`.
+A store's `queries.sql` holds the statements, with parameters written `:so`. A `Statement` of the
+dialect fills them in, and its result is a request for the store's connection. Rows come back in the
+same columns from both. MySQL returns names as bytes, hence `text`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from genlock.stores.server import ServerConnection, ServerStore
 from genlock.typed_json import convert, decoder
 
 INDEXED_AT_ONCE = 64
-"""Records whose index fields are read in one round trip."""
+"""How many records' index fields are read in one round trip."""
 NO_META = "the row that says of which birth and epoch the store is, is missing"
 
 _COUNTS = ("state", "project", "pool", "session")
@@ -59,14 +59,15 @@ class Statement(Protocol):
     """A statement of one dialect."""
 
     def filled(self, **values: Any) -> Any:
-        """A request with these values. Values that it does not use are ignored."""
+        """Returns a request with these values. Values that the statement does not use are
+        ignored."""
 
 
 class SqlConnection(ServerConnection, MigratedConnection, Protocol):
     """A connection of one dialect."""
 
     mark: Any
-    """Which server it leads to; None until the server has been asked."""
+    """Identifies the server; None until the server has been asked."""
 
 
 C = TypeVar("C", bound=SqlConnection)
@@ -74,7 +75,7 @@ S = TypeVar("S", bound=Statement)
 
 
 def statements(source: str, parse: Callable[[str], S]) -> dict[str, S]:
-    """The statements of a file by name. Each count_by_… is combined with each among_…."""
+    """Returns the statements of a file by name. Each count_by_… is combined with each among_…."""
     texts = named_statements(source)
     for count, among in product(_COUNTS, _AMONG):
         combined = texts[f"count_by_{count}"].replace(":among", texts[f"among_{among}"])
@@ -83,13 +84,14 @@ def statements(source: str, parse: Callable[[str], S]) -> dict[str, S]:
 
 
 def key_values(key: Key) -> dict[str, str]:
-    """A key as the values of a statement."""
+    """Returns a key as the values of a statement."""
     return {"tenant": key.tenant, "project": key.project, "kind": key.kind, "name": key.id}
 
 
 def with_index(key: Key, row: Row, found_by: set[str] | None = None) -> Stored:
-    """A record from version, digest, body and its index fields, the last of which is a JSON list.
-    If given, only the dependencies by which the record is found count: both must agree."""
+    """Builds a record from version, digest, body and its index fields, the last of which is a JSON
+    list. If `found_by` is given, only the dependencies by which the record is found count: both
+    must agree."""
     version, digest, body, *fields = row
     try:
         state, pool, order, due_at, session, parent, listed = convert(
@@ -110,8 +112,8 @@ class SqlStore(ServerStore[C], Generic[C, S]):
 
     after_pool: ClassVar[Any]
     after_due: ClassVar[Any]
-    """The shapes of the tokens that continue a pool and the due records: order or instant, and the
-    row's number or name."""
+    """The shapes of the tokens that continue a page of a pool and of the due records: order or
+    instant, and the row's number or name."""
     first_row: ClassVar[int | str]
     """A number or name before all others."""
 
@@ -136,7 +138,7 @@ class SqlStore(ServerStore[C], Generic[C, S]):
         """One record with its index fields."""
 
     def _find(self, query: Query) -> Exchange[Page]:
-        """One row more than the page has tells whether it is the last."""
+        """Asks for one row more than the page, which tells whether the page is the last."""
         if query.heads:
             return Page(records_of(query, (yield from self._heads(query))))
         name, values = self._search(query)
@@ -147,10 +149,10 @@ class SqlStore(ServerStore[C], Generic[C, S]):
 
     @abstractmethod
     def _heads(self, query: Query) -> Exchange[Sequence[Row]]:
-        """The first records of every pool, in order."""
+        """Finds the first records of every pool, in order."""
 
     def _search(self, query: Query) -> tuple[str, dict[str, Any]]:
-        """Which statement finds the page, and its values besides the common ones."""
+        """Returns the statement that finds the page, and its values besides the common ones."""
         if query.pool is not None:
             order, row = (None, None)
             if query.after is not None:
@@ -245,12 +247,12 @@ class SqlStore(ServerStore[C], Generic[C, S]):
 
     @abstractmethod
     def _server_of(self, connection: C) -> tuple[Any, int | None]:
-        """Which server this is, and its epoch, if it says. The epoch has been raised if the store
-        was last written to on another server."""
+        """Returns the server's identity, and its epoch if it reports one. Raises the epoch first if
+        the store was last written to on another server."""
 
 
 def _common(query: Query) -> dict[str, str | None]:
-    """The values that every statement has."""
+    """Returns the values that every statement has."""
     return {
         "tenant": query.tenant,
         "project": query.project,
@@ -260,7 +262,8 @@ def _common(query: Query) -> dict[str, str | None]:
 
 
 def _among(query: Query, count_by: str) -> tuple[str, Any]:
-    """The shortest way to all records that can count."""
+    """Chooses the cheapest selection that contains every record to count. Returns its name and
+    value."""
     for field in ("pool", "session", "parent", "waits_on", "due_before"):
         value = getattr(query, field)
         if value not in (None, ()):
@@ -271,8 +274,8 @@ def _among(query: Query, count_by: str) -> tuple[str, Any]:
 
 
 def _feed_state(query: EventQuery, rows: Sequence[Row]) -> FeedState:
-    """From birth, epoch, head, purged_to and purges. The last three are 0 before the first
-    event."""
+    """Builds the state from birth, epoch, head, purged_to and purges. The last three are 0 before
+    the first event."""
     for birth, *numbers in rows:
         epoch, *counters = map(int, numbers)
         return FeedState(birth, epoch, feed_mark(query.tenant, query.project), *counters)

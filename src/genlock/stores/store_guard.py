@@ -44,7 +44,7 @@ class ErrorMapping(NamedTuple):
     unstorable: tuple[type[Exception], ...] = (UnicodeError,)
     """Exceptions for values that the server cannot take."""
     advice: Callable[[ServerUnreachable], str] = lambda error: ""
-    """What to do about a server that lets nobody connect."""
+    """Advice for a server that accepts no connections."""
 
     def fault(self, error: Exception, where: str, *, writing: bool = False) -> GenlockError:
         """Our error for one of `FAILURES`. While writing, a commit whose answer is lost is never
@@ -64,7 +64,7 @@ class ErrorMapping(NamedTuple):
 
 @contextmanager
 def connected(connect: Callable[[], C], errors: ErrorMapping, where: str) -> Iterator[C]:
-    """A connection outside of any store, for as long as the block lasts."""
+    """Opens a connection outside of any store for the block."""
     try:
         connection = connect()
         try:
@@ -85,10 +85,9 @@ class StoreGuard(Generic[C]):
         self._pid = os.getpid()
         self.is_shut = False
         self.read_only = ""
-        """Why nothing can be written here, if that is so."""
+        """Why the store is read-only; empty if it is writable."""
         self.look_again: Callable[[C], object] = lambda connection: None
-        """Asks the server whether that is still so, because a replica may have been promoted, and
-        sets `read_only`."""
+        """Asks the server again, because a replica may have been promoted, and sets `read_only`."""
 
     @property
     def is_ours(self) -> bool:
@@ -107,7 +106,7 @@ class StoreGuard(Generic[C]):
 
     @contextmanager
     def entered(self, *, writes: bool = False) -> Iterator[C]:
-        """A connection for as long as the block lasts."""
+        """Lends a connection for the block."""
         self.check()
         writing = False
         try:
@@ -115,7 +114,7 @@ class StoreGuard(Generic[C]):
                 try:
                     if writes:
                         self._refuse_reader(connection)
-                        writing = True  # not before: until here nothing was sent that writes
+                        writing = True  # set only here: nothing that writes was sent before
                     yield connection
                 except Refused as error:
                     if self._errors.stepped_down(error):
@@ -131,7 +130,7 @@ class StoreGuard(Generic[C]):
             raise BadArgument(f"there is something that cannot be stored ({error})") from error
 
     def _refuse_reader(self, connection: C) -> None:
-        """`StoreReadOnly` where nothing can be written, unless that has changed."""
+        """Raises `StoreReadOnly` if the store is read-only, unless that has changed."""
         if self.read_only:
             self.look_again(connection)
         if self.read_only:
