@@ -58,7 +58,7 @@ _HOMES = {
     "open_store": "open",
     "parse_task_id": "core.ids",
 }
-"""The module of each name; the two that are modules themselves are not here."""
+"""The module that defines each exported name. Two exports are modules themselves and not listed."""
 
 
 _NAMES_THERE = {"TaskIdentifier": "TaskId"}

@@ -37,14 +37,14 @@ from genlock.settings import (
 FILE: Final = "credentials.toml"
 
 Keys: TypeAlias = Callable[[str], str | None]
-"""Given one address of a service, the key to send there, if any."""
+"""A function from a service's address to the key to send there, if any."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def origin_of(address: str) -> str:
-    """Scheme, host and port in one spelling; the port is left out where it is the scheme's own."""
+    """Returns scheme, host and port, normalized; the scheme's default port is left out."""
     try:
         parts = urlsplit(address.strip())
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
@@ -61,7 +61,7 @@ def origin_of(address: str) -> str:
 
 
 def credentials_file() -> Path:
-    """Where the user's keys are stored."""
+    """Returns the path of the file with the user's keys."""
     return user_file().with_name(FILE)
 
 
@@ -85,7 +85,7 @@ def stored_keys() -> dict[str, str]:
 
 
 def store_key(address: str, key: str) -> str:
-    """Keeps the key for this address, in place of an earlier one; returns its origin."""
+    """Stores the key for this address, replacing an earlier one. Returns its origin."""
     origin = origin_of(address)
     _write(stored_keys() | {origin: check_key(key)})
     return origin
@@ -101,11 +101,11 @@ def forget_key(address: str) -> bool:
 
 
 def keys_for(url: Setting, token_folders: Sequence[Path] = ()) -> Keys:
-    """The keys for the addresses in `url`, by who chose it. The environment's comes before a stored
-    one.
+    """Returns the keys to use for the addresses in `url`, depending on who chose it. The
+    environment's key comes before a stored one.
 
-    But it does not go to a service on loopback that left a token for us: there it is not needed,
-    and was hardly meant for it.
+    The environment's key is not sent to a service on loopback that left a token for us: it is not
+    needed there, and was hardly meant for that service.
     """
     name = variable("api_key")
     given = os.environ.get(name) if url.source != "project" else None
@@ -123,7 +123,7 @@ def keys_for(url: Setting, token_folders: Sequence[Path] = ()) -> Keys:
 
 
 def _legacy_key(origin: str) -> str | None:
-    """`api_key` of the user's settings file, if the `url` beside it has this origin."""
+    """Returns `api_key` of the user's settings file if the `url` in that file has this origin."""
     settings = read(user_file())
     key, url = settings.get("api_key"), settings.get("url")
     if key is None:
@@ -136,7 +136,7 @@ def _legacy_key(origin: str) -> str | None:
     if origin in map(origin_of, own):
         return str(key.value)
     if urlsplit(origin).hostname in _LOOPBACK:
-        return None  # may need none, and must not get this one
+        return None  # it may need no key, and must not get this one
     raise BadSetting(
         f"{key.origin}: api_key is not sent to {origin}, since nothing says that it belongs there; "
         f"store it with its address, type: genlock login {origin}; and then: genlock config unset "
@@ -147,7 +147,7 @@ def _legacy_key(origin: str) -> str | None:
 def _write(keys: Mapping[str, str]) -> None:
     import json
 
-    # Of printable ASCII, JSON's strings are TOML's.
+    # For printable ASCII, a JSON string is also a TOML string.
     write_private(
         credentials_file(),
         "".join(

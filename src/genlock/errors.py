@@ -1,8 +1,8 @@
-"""What can go wrong, as one tree.
+"""All exceptions of Genlock, as one tree.
 
 A refusal (a denied claim, a stale result) is an answer and never an exception; see
-`genlock.core.reasons`. Exceptions are for the caller's mistakes and for what the machine below us
-does.
+`genlock.core.reasons`. Exceptions are for the caller's mistakes and for failures of the machine,
+the store or the network.
 
     GenlockError
     ├── BadArgument             the call itself is wrong; nothing was changed
@@ -67,17 +67,18 @@ class GenlockError(Exception):
 
     @property
     def message(self) -> str:
-        """What is wrong, in words."""
+        """The error as a sentence."""
         return str(self)
 
     @property
     def try_next(self) -> tuple[tuple[str, ...], ...]:
-        """Commands to try next, each as its words; that in which the message ends comes first."""
+        """Commands to try next, each as a tuple of words. A command at the end of the message comes
+        first."""
         ending = _command_at_end(str(self))
         return (*ending, *(words for words in self._try_next if words not in ending))
 
     def advise(self, commands: Iterable[Sequence[str]]) -> None:
-        """These are the commands to try next."""
+        """Sets the commands to try next."""
         self._try_next = tuple(map(tuple, commands))
 
     def __init_subclass__(cls) -> None:
@@ -87,15 +88,15 @@ class GenlockError(Exception):
         ).upper()
 
     def __str__(self) -> str:
-        """The message as it may be shown: a service, a database or a file may have put anything
-        into it, and a traceback prints it on a terminal."""
-        from genlock.safe_text import safe_text  # here: most programs show no error
+        """Returns the message made safe to show: it may contain any text from a service, a database
+        or a file, and a traceback prints it on a terminal."""
+        from genlock.safe_text import safe_text  # imported late: most programs show no error
 
         return safe_text(super().__str__())
 
 
 def _command_at_end(message: str) -> tuple[tuple[str, ...], ...]:
-    """The command to type in which a message ends, as in `to make one, type: genlock init`."""
+    """Returns the command at the end of a message, as in `to make one, type: genlock init`."""
     _, colon, command = message.rpartition(": genlock ")
     if not colon or any(mark in command for mark in ("\n", ", ", "; ", ". ", " (")):
         return ()
@@ -122,7 +123,7 @@ class OperationMismatch(BadArgument):
 class PlanInvalid(BadArgument):
     """A plan with faults; `faults` has them all, in the order of the plan.
 
-    `notes` has what is no fault, but perhaps not meant.
+    `notes` has warnings: parts that are valid but perhaps not intended.
     """
 
     def __init__(self, faults: Sequence[object], notes: Sequence[object] = ()) -> None:
@@ -134,7 +135,7 @@ class PlanInvalid(BadArgument):
         )
 
     def __reduce__(self) -> tuple[type[PlanInvalid], tuple[Sequence[object], Sequence[object]]]:
-        """For a way to another process: it is made anew of its faults, not of its message."""
+        """Makes the error picklable: the copy is built from the faults, not from the message."""
         return type(self), (self.faults, self.notes)
 
 

@@ -1,4 +1,4 @@
-"""Extras: packages that only some users of Genlock need, and what to type if one is missing."""
+"""Extras: packages that only some users of Genlock need, and the command that installs one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from genlock.errors import GenlockError
 def needs_extra(
     extra: str, *packages: str, purpose: str, error: type[GenlockError] = GenlockError
 ) -> Iterator[None]:
-    """The block imports these packages. If one is not installed, the error says how to get it."""
+    """Guards imports of optional packages: if one is missing, the error says how to install it."""
     try:
         yield
     except ModuleNotFoundError as missing:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 def _armed(setting: str) -> Callable[[str], None]:
-    """A `hit` that counts down and kills."""
+    """Returns a `hit` that counts down and kills the process."""
     import signal
 
     target, _, count = setting.partition(":")
@@ -28,9 +28,9 @@ def _armed(setting: str) -> Callable[[str], None]:
 
 
 def _nothing(name: str) -> None:
-    """The `hit` of every ordinary run."""
+    """Does nothing: the `hit` of every ordinary run."""
 
 
 _setting = os.environ.get("GENLOCK_FAILPOINT")
 hit: Callable[[str], None] = _armed(_setting) if _setting else _nothing
-"""Says that the process has come to this place."""
+"""Marks a failpoint: kills the process if this one is armed."""

@@ -5,7 +5,7 @@ the pid of the parent says nothing. The session is the nearest process above the
 more than a launcher:
 
     launchers       programs that only start others (env, timeout, xargs, make, npx, uv, ...), and
-                    shells with -c, are looked through
+                    shells with -c, are skipped
     shells          a shell that runs a script, or reads commands from a terminal or a pipe, is a
                     session
     subshells       `$(...)`, `... | while ...`, `( ... )` and `worker &` belong to their shell
@@ -93,7 +93,8 @@ NOBODY: Final = frozenset(
         "containerd-shim",
     }
 )
-"""Programs that start others for everyone: to be their child says nothing."""
+"""Programs that start processes for every user (init, sshd …): being their child identifies
+nothing."""
 
 ADVICE: Final = (
     "say who you are: set GENLOCK_SESSION to a name that stays the same for this "
@@ -104,7 +105,7 @@ _FARTHEST = 64
 
 
 class NoSession(BadArgument):
-    """The session of the command cannot be told."""
+    """Genlock cannot determine the session of the command."""
 
 
 class SeenProcess(NamedTuple):
@@ -124,7 +125,7 @@ class CallerIdentity(NamedTuple):
 
 
 def identify_caller(session: str | None) -> CallerIdentity:
-    """The session that was named, else the process that called."""
+    """Returns the named session, else the session of the calling process."""
     if session is not None:
         return CallerIdentity(session, process_of(session), session)
     if not sees_its_namespace():
@@ -147,7 +148,8 @@ def identify_caller(session: str | None) -> CallerIdentity:
 
 
 def identify_process(session: str | None, agent: str, pid: int) -> CallerIdentity:
-    """A process that lives as long as its work as a session; with `session` under that name."""
+    """Returns the identity of a process that lives as long as its work; `session` names its
+    session."""
     process = identify(pid)
     if session is None and process is None:
         raise NoSession(f"cannot tell which process this is; {ADVICE}")
@@ -209,8 +211,8 @@ def process_of(session: str) -> Process | None:
 
 
 def nearest(pid: int, look: Callable[[int], SeenProcess | None]) -> SeenProcess:
-    """The nearest process above `pid` that is no launcher, or a process on the way that runs beside
-    others. `pid` is the command's own process."""
+    """Returns the nearest ancestor of `pid` that is not a launcher, or one below it that runs side
+    by side with others. `pid` is the command's own process."""
     passed = []
     for seen, parent in _upwards(pid, look):
         name = _name(seen.command)
@@ -258,7 +260,8 @@ def _is_launcher(seen: SeenProcess, name: str, parent: SeenProcess | None) -> bo
 
 
 def _runs_a_command(command: tuple[str, ...]) -> bool:
-    """Is there a `-c`, perhaps among other letters, before the first word that is no option?"""
+    """Is there a `-c`, perhaps combined with other letters, before the first word that is not an
+    option?"""
     arguments = list(command[1:])
     if _base(command[0]) == "busybox" and arguments:
         arguments.pop(0)
@@ -272,7 +275,7 @@ def _runs_a_command(command: tuple[str, ...]) -> bool:
 
 
 def _name(command: tuple[str, ...]) -> str:
-    """The name of the program, which for an interpreter is the script or module it runs."""
+    """Returns the program's name; for an interpreter, the name of the script or module it runs."""
     name = _base(command[0])
     plain = name.rstrip("0123456789.")
     if plain not in INTERPRETERS:
@@ -297,7 +300,7 @@ def _base(path: str) -> str:
 
 
 def _title(command: tuple[str, ...]) -> str:
-    """The name of the agent that this command is."""
+    """Returns the agent name for this command."""
     name = _name(command)
     if name in SHELLS and len(command) > 1 and not command[1].startswith(("-", "+")):
         name = _base(command[1])
@@ -316,7 +319,7 @@ def _short(name: str) -> str:
 
 
 def look(pid: int) -> SeenProcess | None:
-    """A process of this machine; None if it does not exist or cannot be read."""
+    """Reads a process of this machine; None if it does not exist or cannot be read."""
     if not os.path.exists("/proc/self/stat"):
         return look_by_ps(pid)
     try:
@@ -334,8 +337,8 @@ def look(pid: int) -> SeenProcess | None:
 
 
 def look_by_ps(pid: int) -> SeenProcess | None:
-    """The same where there is no /proc. `ps` splits arguments with blanks; the rules above allow
-    for that."""
+    """Reads a process with `ps`, where there is no /proc. `ps` splits arguments at blanks; the
+    rules above allow for that."""
     import subprocess
 
     columns = ["ps", "-o", "ppid=", "-o", "args=", "-p", str(pid)]

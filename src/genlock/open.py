@@ -52,7 +52,7 @@ class _Own(Enum):
 
 MOST_LANES: Final = 64
 OWN_PROCESS: Final = _Own.PROCESS
-"""The session is this very process, in a forked child that one."""
+"""The session is the current process; after a fork, the child is a session of its own."""
 
 
 def connect(
@@ -75,27 +75,26 @@ def connect(
     api_key: str | Keys | None = None,
     ca_file: str | None = None,
 ) -> Coordinator:
-    """A coordinator on the store at `url`, or that of the service there. What is given here is the
-    default of every call.
+    """Opens a coordinator on the store at `url`, or connects to the service there. The arguments
+    are the defaults of every call.
 
     Without `session_id` and `agent_id` each call names its own, and a call that names none is
-    refused. The command line works them out from the process above it. A library does not: the
-    process may have several workers, and those of one session and agent who ask for the same task
-    are all told that they hold it. `next_task`, `claim` and `worker`, which see that, make up a
-    session for each connection.
+    refused. The command line derives them from its parent process. A library does not: one process
+    may have several workers, and workers that share a session and an agent would all be told that
+    they hold the same task. `next_task`, `claim` and `worker` therefore create a session for each
+    connection.
 
-    `process` is the one whose end makes the session's claims overdue: this one, unless another is
-    named; None if it is not known, and then only the lease decides. A store that is not there is
-    `StoreMissing`, unless `create` is true: then it is made. What is in memory is always new.
-    `lanes` is how many projects may be worked on at once, where the store gains by it: a service
-    uses four on a server. An `observer` is told of every batch (see engine/observer.py). A
-    `service`, on which a fleet depends, spares for a while the claims that fell due while it or its
-    store was away (see engine/outage_grace.py).
+    `process` is the process whose end makes the session's claims overdue: the current one by
+    default. None means unknown, and then only the lease decides. A missing store raises
+    `StoreMissing`, unless `create` is true: then it is created. A memory store is always new.
+    `lanes` is how many projects are worked on in parallel, where the store gains by it: a service
+    uses four on a server. An `observer` is called after every batch (see engine/observer.py). With
+    `service`, claims that fell due while the service or its store was unavailable get a grace
+    period (see engine/outage_grace.py).
 
-    If `url` is a service's, `api_key` is sent along: a key, or a function from an address to its
-    key. Without one it is $GENLOCK_API_KEY, else the key that `genlock login` stored for this
-    address (see credentials.py). With `ca_file` the certificates in it count instead of the
-    system's.
+    If `url` is a service's, `api_key` is sent with each request: a key, or a function from an
+    address to its key. The default is $GENLOCK_API_KEY, else the key that `genlock login` stored
+    for this address (see credentials.py). The certificates in `ca_file` replace the system's.
     """
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
     setting = _url_setting(url, create=create)
@@ -107,9 +106,7 @@ def connect(
         remote: Any = RemoteCoordinator(
             _link(setting, identity, api_key, ca_file, deadline_seconds, clock, monitor)
         )
-        coordinator: Coordinator = (
-            remote  # by its methods: a test holds the signatures of both together
-        )
+        coordinator: Coordinator = remote  # has the same methods: a test compares the signatures
         coordinator._origin = origin
         coordinator._open_products = partial(_product_access, url, promotes=False)
         return coordinator
@@ -145,7 +142,7 @@ def connect_async(
     api_key: str | Keys | None = None,
     ca_file: str | None = None,
 ) -> AsyncCoordinator:
-    """The same for event loops."""
+    """Like `connect`, for event loops."""
     identity = _identity(tenant_id, project_id, session_id, agent_id, user_id, process)
     setting = _url_setting(url, create=create)
     origin = None if clock else _origin(url, setting, profile, deadline_seconds, api_key, ca_file)
@@ -173,7 +170,7 @@ def connect_async(
 
 
 def _product_access(url: object, *, promotes: bool) -> ProductAccess:
-    """Late: most programs have no products, and need not wait for what opens an area."""
+    """Returns the access to product areas. Imports late: most programs have no products."""
     from genlock.products.access import ProductAccess
 
     return ProductAccess(url, promotes=promotes)
@@ -187,8 +184,8 @@ def _origin(
     api_key: str | Keys | None,
     ca_file: str | None,
 ) -> Origin | None:
-    """How a helper process opens the same, if it can. It is told what the program said and no
-    more, so it finds settings and keys as this process did."""
+    """Returns how a helper process opens the same store, if it can. It gets only the program's
+    arguments, so it finds settings and keys as this process did."""
     if not isinstance(setting.value, str) or setting.value.startswith("memory://"):
         return None
     if api_key is not None and not isinstance(api_key, str):
@@ -210,7 +207,7 @@ def _link(
     clock: Clock | None,
     monitor: bool,
 ) -> Transport:
-    """The way to a service."""
+    """Returns the transport to a service."""
     from importlib import import_module
 
     from genlock.client.addresses import Authorization
@@ -236,8 +233,8 @@ def _link(
 
 
 def _token_folders() -> list[Path]:
-    """Where a service may have left a token. A program that names its service need not be in a
-    project."""
+    """Returns the folders in which a service may have left a token. A program that names its
+    service need not be in a project."""
     from genlock import token_files
 
     try:
@@ -247,7 +244,7 @@ def _token_folders() -> list[Path]:
 
 
 def _keys(url: Setting, key: str | Keys | None, token_folders: Sequence[Path]) -> Keys:
-    """The key for each address of this URL."""
+    """Returns a function from each address of this URL to its key."""
     if isinstance(key, str):
         given = check_key(key)
         return lambda address: given
@@ -265,8 +262,8 @@ def _keys(url: Setting, key: str | Keys | None, token_folders: Sequence[Path]) -
 def open_store(
     url: str | None = None, *, clock: Clock | None = None, create: bool = False
 ) -> Store:
-    """The store at `url`; `StoreMissing` if it is not there, unless `create` is true: then it is
-    made."""
+    """Opens the store at `url`. A missing one raises `StoreMissing`, unless `create` is true: then
+    it is created."""
     setting = _url_setting(url, create=create)
     with short_remedy(own=setting.source == "default"):
         return scheme_of(setting.value).open(setting.value, clock=clock, create=create)
@@ -274,7 +271,8 @@ def open_store(
 
 @contextmanager
 def short_remedy(*, own: bool) -> Iterator[None]:
-    """Where the project's own store is missing, it is made without naming it."""
+    """Shortens the advice if the project's own store is missing: `genlock init` needs no URL
+    then."""
     try:
         yield
     except StoreMissing as error:
@@ -285,7 +283,7 @@ def short_remedy(*, own: bool) -> Iterator[None]:
 
 
 def create_store(url: str) -> bool:
-    """Makes the store at `url`, ready to be opened; False if it was there, and is as it was."""
+    """Creates the store at `url`. False if it exists already; it is not changed."""
     try:
         open_store(url).close()
     except StoreMissing:
@@ -299,13 +297,13 @@ def create_store(url: str) -> bool:
 
 
 def about_store(url: str) -> About | None:
-    """What the store says of its format, whichever it is; None where there are no formats."""
+    """Returns the format of the store, supported or not; None for stores without formats."""
     about = scheme_of(url).about
     return None if about is None else about(url)
 
 
 def migrate_store(url: str) -> Migrated:
-    """Brings the store up to date; nothing is done to one that is."""
+    """Migrates the store to the current format. A current one is not changed."""
     migrate = scheme_of(url).migrate
     if migrate is None:
         raise BadArgument(
@@ -316,7 +314,7 @@ def migrate_store(url: str) -> Migrated:
 
 
 def raise_epoch(url: str) -> tuple[int, int]:
-    """Begins a new epoch of the store; the epoch before and the new one."""
+    """Begins a new epoch of the store. Returns the previous epoch and the new one."""
     from genlock.stores.epoch_guard import EpochNumber
 
     store = open_store(url)
@@ -330,14 +328,14 @@ def raise_epoch(url: str) -> tuple[int, int]:
 
 
 def default_url() -> str:
-    """The store that the settings name, else the project's own. Neither need exist."""
+    """Returns the URL in the settings, else that of the project's own store. Neither need exist."""
     url: str = _url_setting(None, create=False).value
     return url
 
 
 def _url_setting(url: str | Store | None, *, create: bool) -> Setting:
-    """What the program asks for, else what the settings name, else the project's own store; with
-    `create` its folder is made."""
+    """Returns the program's URL, else the one in the settings, else that of the project's own
+    store, whose folder is created with `create`."""
     if url is not None:
         return Setting(url, "argument url", "argument")
     folder = project_folder()
@@ -345,7 +343,7 @@ def _url_setting(url: str | Store | None, *, create: bool) -> Setting:
     if named.value is not None:
         return named
     if create and not folder.is_dir():
-        with suppress(OSError):  # the store itself says best what is wrong with the place
+        with suppress(OSError):  # opening the store gives the better error message
             make_folder(folder)
     return named._replace(value=sqlite_url(folder / FILE))
 

@@ -1,5 +1,5 @@
-"""Files of the user's own: written as a whole, and never readable by anybody else. And reading
-settings, whoever made their files."""
+"""Private files of the user: written atomically, and never readable by other users. Also reads
+settings files, which other users may have made."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ FILE_MODE = 0o600
 
 
 def create_file(path: str | Path, mode: int = FILE_MODE, *, folder: int | None = None) -> int:
-    """A descriptor of a new file; `FileExistsError` if the name is taken, also by a link."""
+    """Creates a file and returns its descriptor. `FileExistsError` if the name exists, even as a
+    link."""
     fd = os.open(
         path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder
     )
     with suppress(OSError):  # a filesystem without permissions
-        os.fchmod(fd, mode)  # the process's umask may have taken some away
+        os.fchmod(fd, mode)  # the process's umask may have removed some bits
     return fd
 
 
 def read_regular(path: Path, *, follow: bool = True, most: int = -1) -> bytes:
-    """A file, or the first `most` bytes of it. `OSError` if it is no regular file: reading a pipe
-    would never end. Without `follow` also if it is a symbolic link."""
+    """Reads a file, or its first `most` bytes. `OSError` if it is not a regular file: reading a
+    pipe would never end. Without `follow`, a symbolic link is an `OSError` too."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -55,8 +56,8 @@ def write_private(path: Path, text: str) -> None:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Makes the folder, and those above it that are missing, for the user alone: who may write
-    above it could replace what is in it."""
+    """Creates the folder and its missing parents for the user alone: a user who can write to a
+    parent could replace the content."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(0o700, exist_ok=True)

@@ -1,7 +1,7 @@
 """Finding the project: one `.genlock` folder for a repository and all its worktrees.
 
-In a repository the project is the repository, from whichever folder or worktree it is looked at.
-Its folder lies
+In a repository, the project is the repository, from whichever folder or worktree you call. Its
+folder lies
 
     beside `.git`           an ordinary repository; so also from every linked worktree
     in the git folder       where that is not called `.git`: a bare repository, a submodule,
@@ -9,8 +9,9 @@ Its folder lies
     in `.git`               if it was made there on purpose (`genlock init --stealth`): git never
                             looks at it
 
-Outside of any repository it is the nearest `.genlock` upwards, else one to be made in the working
-folder. A submodule is a repository of its own. What lies above a repository is another project's.
+Outside of any repository it is the nearest `.genlock` upwards, else a new one in the working
+folder. A submodule is a repository of its own. A `.genlock` above a repository belongs to another
+project.
 
 Repositories are found as git finds them, but from its files: starting git costs as much as all the
 rest of a call. Where the environment asks for something unusual, git is asked.
@@ -46,18 +47,17 @@ class Repository(NamedTuple):
     folder: Path
     """The git folder that all its worktrees share."""
     followed: tuple[Path, ...] = ()
-    """What led there: the `.git` entry with the folder it is in, and what it names. Their owner
-    decides which repository it is. Nothing if the user or git itself did."""
+    """The path that led there: the `.git` entry, the folder it is in, and its target. The owner of
+    these decides which repository it is. Empty if the user or git itself named the repository."""
 
 
 class RepositoryBroken(NotFound):
-    """A `.git` file, or $GIT_DIR, that leads to no repository: nobody can say which project this
-    is."""
+    """A `.git` file, or $GIT_DIR, that leads to no repository, so the project is unknown."""
 
 
 def project_folder() -> Path:
-    """The `.genlock` folder of the project around the working folder; it need not exist, and has no
-    symbolic link in it."""
+    """Returns the `.genlock` folder of the project around the working folder, with symbolic links
+    resolved. It need not exist."""
     folder = _folder_around(working_folder())
     refuse_links_in(folder)
     return folder
@@ -76,8 +76,8 @@ def _folder_around(here: Path) -> Path:
 
 
 def followed_to(folder: Path) -> tuple[Path, ...]:
-    """What led from the working folder to the project of this `.genlock` folder; nothing if it was
-    found otherwise."""
+    """Returns the `.git` entries that led from the working folder to the project of this `.genlock`
+    folder; empty if it was found otherwise."""
     found = find_repository(working_folder())
     if found is None or folder.parent not in (found.folder, found.folder.parent):
         return ()
@@ -85,15 +85,15 @@ def followed_to(folder: Path) -> tuple[Path, ...]:
 
 
 def hidden_folder() -> Path | None:
-    """Where the project's folder is out of git's sight: in the git folder. None outside of a
+    """Returns the project folder inside the git folder, which git never scans. None outside of a
     repository."""
     git = git_folder(working_folder())
     return None if git is None else git / FOLDER
 
 
 def make_folder(folder: Path) -> None:
-    """The project's folder, with a note that keeps the store out of git. What is there already
-    stays as it is."""
+    """Creates the project's folder, with a `.gitignore` that keeps the store out of git. Existing
+    files are not changed."""
     refuse_link(folder)
     folder.mkdir(0o700, parents=True, exist_ok=True)
     if not _inside_git(folder):
@@ -125,8 +125,7 @@ def sqlite_path(url: str) -> Path | None:
         return None
     from urllib.parse import unquote_to_bytes
 
-    # Not by urlsplit: a file's name may have brackets in it, which are no address, and a tab, which
-    # it would drop.
+    # Not parsed with urlsplit: it takes brackets in a file name for an address, and drops a tab.
     name, *more = re.split("[?#]", url.removeprefix("sqlite://"), maxsplit=1)
     try:
         path = os.fsdecode(unquote_to_bytes(name.encode(errors="surrogateescape")))
@@ -140,12 +139,13 @@ def sqlite_path(url: str) -> Path | None:
         raise BadArgument(
             f"{url!r} would be a file of that name; for a store in memory write memory://"
         )
-    # What a store keeps beside its file has the file's own name, whichever link it was found by.
+    # Links are resolved: the files beside a store are named after the real file, not after a link
+    # to it.
     return Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
 
 
 def working_folder() -> Path:
-    """Where we are."""
+    """Returns the working folder."""
     try:
         return Path.cwd()
     except FileNotFoundError:
@@ -177,7 +177,7 @@ def main_worktree(folder: Path) -> tuple[Path, Path | None]:
 def find_repository(here: Path) -> Repository | None:
     """The repository around `here`, if there is one."""
     if any(os.environ.get(name) for name in _ASK_GIT):
-        said = _as_git_says(here)  # which checks the owners itself
+        said = _as_git_says(here)  # git checks the owners itself
         return None if said is None else Repository(said)
     given = os.environ.get("GIT_DIR")
     if given:
@@ -233,7 +233,7 @@ def _target(path: Path) -> Path:
 
 
 def is_git_folder(folder: Path) -> bool:
-    """As git decides it: a HEAD, and in the shared folder objects and refs."""
+    """Uses git's criterion: a HEAD, and in the shared folder objects and refs."""
     if not os.path.lexists(folder / "HEAD"):
         return False
     common = _common(folder)
@@ -265,7 +265,7 @@ def _as_git_says(here: Path) -> Path | None:
 
 
 def _present(folders: list[Path]) -> Path:
-    """The one with a store, else the one that is there, else the first."""
+    """Returns the folder that has a store, else one that exists, else the first."""
     for folder in folders:
         if (folder / FILE).is_file():
             return folder

@@ -1,10 +1,10 @@
 """The one back-off: how long to pause before something is tried again, and when to give up.
 
 Everything here is arithmetic. The callers own the clock and the sleep, because they sleep in
-different ways: on a lock that closing releases, in an event loop, or between two looks at a file.
+different ways: on a lock that closing releases, in an event loop, or between two checks of a file.
 
-Whoever competes with others for one thing draws a random part of the pause (`jitter`), so that
-those who failed together do not come back together.
+Callers that compete for one resource randomise the pause (`jitter`), so that those that failed
+together do not retry together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _MOST_STEPS = 64
-"""The growth stops here, long after every bound is reached, so that no number overflows."""
+"""The exponent is capped here, far above every bound, so that no number overflows."""
 
 
 class Backoff(NamedTuple):
@@ -23,13 +23,13 @@ class Backoff(NamedTuple):
     longest: float
     """Seconds: no pause is longer."""
     factor: float = 2.0
-    """Each bound is so many times the bound before it."""
+    """Each bound is the previous bound times this factor."""
     jitter: float = 1.0
     """The random share of a pause: 1 draws from the whole range below the bound, 0.5 from its upper
     half, and 0 always gives the bound."""
 
     def pause(self, failures: int) -> float:
-        """Seconds to pause after so many failures in a row; the first is 1."""
+        """Returns the seconds to pause after this many failures in a row, counted from 1."""
         steps = min(failures - 1, _MOST_STEPS)
         bound = min(self.first * self.factor**steps, self.longest)
         if not self.jitter:
@@ -48,8 +48,8 @@ class Retry:
         self._failures = 0
 
     def failed(self, now: float) -> float | None:
-        """Counts a failure. Answers with the seconds until the next attempt, or with None when the
-        deadline has passed. No pause goes beyond the deadline: the last attempt is made then."""
+        """Counts a failure. Returns the seconds until the next attempt, or None if the deadline has
+        passed. No pause exceeds the deadline: the last attempt is made then."""
         if now >= self._until:
             return None
         self._failures += 1

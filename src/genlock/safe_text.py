@@ -1,9 +1,9 @@
 """Foreign text made safe to show: titles, reasons, names of files, a server's error messages.
 
-Some characters are not shown but obeyed: a terminal may move its cursor, change its title or type
-back what it is sent, and a bidirectional control turns the rest of a line around. They are spelled
-out instead, as `\\x1b` or `\\u202e`. In JSON they become JSON's own escapes, so that a program
-reads the same value.
+Some characters are obeyed instead of shown: they can make a terminal move its cursor, change its
+title or send input back, and a bidirectional control reverses the rest of a line. They are escaped,
+as `\\x1b` or `\\u202e`. In JSON they become JSON's own escapes, so that a program reads the same
+value.
 
 The zero-width joiners U+200C and U+200D stay: Persian and emoji need them, and they neither move
 nor hide anything else.
@@ -30,30 +30,30 @@ _UNSAFE_UTF8: Final = re.compile(
     rb"\x7f|\xc2[\x80-\x9f\xad]|\xd8\x9c|\xe1\xa0\x8e|\xe2(?:\x80[\x8b\x8e\x8f\xa8-\xae]|\x81[\xa0-\xaf])|\xef(?:\xbb\xbf|\xbf[\xb9-\xbb])"
     rb"|\xf3\xa0[\x80\x81][\x80-\xbf]"
 )
-"""The same in UTF-8, but for what JSON escapes anyway."""
+"""The same characters in UTF-8, except those that JSON escapes anyway."""
 
 
 def safe_text(value: object) -> str:
-    """The text with what a terminal or browser would obey spelled out. Tabs and line breaks
-    stay."""
+    """Returns the text with all characters escaped that a terminal or browser would obey. Tabs and
+    line breaks stay."""
     text = str(value)
     return text if text.isprintable() else _UNSAFE.sub(_spelled, text)
 
 
 def safe_line(value: object) -> str:
-    """The same on one line: what it has of line breaks, tabs and other white space becomes blanks.
-    None is empty."""
+    """Returns safe text on one line: line breaks, tabs and other white space become blanks. None
+    becomes an empty string."""
     text = "" if value is None else str(value)
     return text if text.isprintable() else safe_text(" ".join(text.split()))
 
 
 def is_safe_line(text: str) -> bool:
-    """Would `safe_line` leave it as it is?"""
+    """Would `safe_line` return the text unchanged?"""
     return safe_line(text) == text
 
 
 def safe_json(data: bytes) -> bytes:
-    """A JSON document, in UTF-8, that means the same and is safe to show."""
+    """Returns the JSON document, in UTF-8, with the same meaning and safe to show."""
     if data.isascii() and b"\x7f" not in data:
         return data
     return _UNSAFE_UTF8.sub(_escaped, data)
@@ -75,11 +75,11 @@ def _escaped(found: re.Match[bytes]) -> bytes:
     return b"".join(b"\\u%02x%02x" % (units[at], units[at + 1]) for at in range(0, len(units), 2))
 
 
-# URLs as they may be shown: without passwords, and with every host that would be connected to.
+# URLs made safe to show: without passwords, and with every host that would be connected to.
 #
-# A password often has characters in it that a URL wants written as % and two hex digits. Then it is
-# no password for whoever parses the URL, but the user wrote it as one; it is hidden all the same.
-# What is hidden is never a host: people consent to what is shown.
+# A password often has characters that a URL wants percent-encoded. A parser then does not see it as
+# a password, but the user wrote it as one, so it is hidden all the same. A host is never hidden:
+# people consent to the URL that they see.
 
 
 _LOCAL: Final = ("sqlite", "memory")
@@ -91,7 +91,7 @@ _SECRET: Final = re.compile("pass|pwd|secret|token|key|credential|listen_url")
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown."""
+    """Returns the URL with its passwords hidden."""
     scheme, separator, rest = url.partition("://")
     service = scheme.lower() in _SERVICES
     if scheme.lower() in _LOCAL:
@@ -129,7 +129,7 @@ def without_password(url: str) -> str:
 
 
 def _shown(setting: str) -> str:
-    """One setting of a query."""
+    """Returns one setting of a query, without a secret value."""
     name, equals, value = setting.partition("=")
     if not equals:
         return f"…{setting[setting.rindex('@') :]}" if "@" in setting else setting

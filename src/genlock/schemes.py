@@ -1,8 +1,8 @@
-"""Which store a URL means: ours by scheme, and whatever is installed as a plug-in.
+"""Finds the store of a URL by its scheme: our own stores, and those installed as plug-ins.
 
 A plug-in is an entry point of the group `genlock.stores`. Its name is the scheme; its value is
-called as `(url, clock=…, create=…)` and gives a store. Ours cannot be replaced: a URL means the
-same on every machine.
+called as `(url, clock=…, create=…)` and returns a store. A plug-in cannot replace one of our
+schemes: a URL means the same on every machine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 GROUP = "genlock.stores"
 
 SERVICES = ("http", "https")
-"""The schemes of what is no store, but a service that has one."""
+"""The schemes of services. A service has a store, but is none."""
 
 
 class Opener(Protocol):
-    """What a scheme is, at least: how its stores are opened."""
+    """The minimum of a scheme: a function that opens its stores."""
 
     def __call__(self, url: str, *, clock: Clock | None, create: bool) -> Store:
-        """The store at `url`; with `create` false, `StoreMissing` if it is not there."""
+        """Opens the store at `url`; with `create` false, a missing one raises `StoreMissing`."""
 
 
 class Scheme(NamedTuple):
@@ -40,9 +40,9 @@ class Scheme(NamedTuple):
 
     open: Opener
     create: Callable[[str], None] | None = None
-    """Makes the store, where opening it does not."""
+    """Creates the store, if opening does not."""
     about: Callable[[str], About] | None = None
-    """What it says of its format, where it has one."""
+    """Returns the store's format, if it has one."""
     migrate: Callable[[str], Migrated] | None = None
 
 
@@ -52,7 +52,7 @@ def is_service(url: object) -> TypeGuard[str]:
 
 
 def scheme_of(url: str) -> Scheme:
-    """What is to be done with this URL; `BadArgument` if nobody knows its scheme."""
+    """Returns the scheme of this URL; `BadArgument` if it is unknown."""
     if not isinstance(url, str):
         raise BadArgument(f"a store's URL is a text, not {url!r}")
     name, separator, _ = url.partition("://")
@@ -71,7 +71,7 @@ def scheme_of(url: str) -> Scheme:
 
 
 def _no_url(url: str) -> str:
-    """What to say of what is no URL at all, without showing what may be a password."""
+    """Returns the error text for a string that is no URL, without showing a possible password."""
     if not url.strip() or "@" in url or url.partition(":")[0] in _OURS:
         return (
             "this is no URL: a store's begins with one of "
@@ -86,8 +86,8 @@ def _no_url(url: str) -> str:
 
 
 def _check_characters(url: str) -> None:
-    """Of a server's URL: a file may have any name, but what follows a line break or a zero byte
-    here would be dropped unseen."""
+    """Checks a server's URL. A file may have any name, but here the text after a line break or a
+    zero byte would be dropped silently."""
     if any(
         character <= " " or "\x7f" <= character <= "\x9f" or "\ud800" <= character <= "\udfff"
         for character in url
@@ -130,14 +130,11 @@ def _plug_ins() -> list[EntryPoint]:
 
 
 def _loaded(point: EntryPoint) -> Opener:
-    """What the entry point names, watched: what a stranger does wrong is said to be a
-    stranger's."""
+    """Loads the entry point and wraps it, so that errors in a plug-in name the plug-in."""
     who = f"the store for {point.name}://, {point.value} of {_origin(point)},"
     try:
         opener = point.load()
-    except (
-        Exception
-    ) as error:  # whatever its import may raise: the name of the culprit is what helps
+    except Exception as error:  # its import may raise anything: the plug-in's name is what helps
         raise StoreError(
             f"{who} cannot be loaded: {type(error).__name__}: {error}; repair or uninstall it"
         ) from error
@@ -270,7 +267,7 @@ def _open_redis(url: str, *, clock: Clock | None, create: bool) -> Store:
 
 
 def _driver(package: str, extra: str) -> AbstractContextManager[None]:
-    """The block imports a store; without its driver the error says how to get it."""
+    """Guards the import of a store: if its driver is missing, the error says how to install it."""
     return needs_extra(extra, package, purpose="the driver for this store", error=StoreError)
 
 
@@ -291,4 +288,4 @@ _OURS: dict[str, Scheme] = {
 }
 
 _LOCAL = ("folder", "sqlite", "memory")
-"""Those whose URL is no address of a server."""
+"""Schemes whose URL is not the address of a server."""

@@ -1,5 +1,5 @@
-"""The settings of a service, by name: what each may be. They are found where all settings are;
-their flags are without the `serve`."""
+"""The settings of a service, by name, with a check for each value. They come from the same sources
+as all settings; their flags omit the `serve`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLAIM_CONFIG: Final = {
     "warning_threshold": "warningThreshold",
     "expiring_threshold": "expiringThreshold",
 }
-"""The settings of claims under /api: our names, and those of their document."""
+"""The settings of claims under /api: our names, and those in the document's `claimConfig`."""
 
 _HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,255}")
 _LONGEST_MS: Final = 366 * 86_400_000
@@ -35,7 +35,7 @@ _FALSE: Final = ("false", "0", "no", "off")
 
 
 def check_host(value: object) -> str:
-    """An address or a name of this machine to listen at."""
+    """Checks the address or name of this machine to listen on."""
     if not isinstance(value, str) or not _HOST.fullmatch(value):
         raise BadArgument(
             f"host is an address to listen at, such as 127.0.0.1, ::1 or 0.0.0.0, not {value!r}"
@@ -44,7 +44,7 @@ def check_host(value: object) -> str:
 
 
 def check_names(value: object) -> str:
-    """Host names, with commas between them; `*` is any."""
+    """Checks comma-separated host names; `*` is any."""
     names = [name.strip() for name in value.split(",")] if isinstance(value, str) else [""]
     for name in names:
         if name != "*" and (value != "" and not _HOST.fullmatch(name.strip("[]"))):
@@ -56,8 +56,8 @@ def check_names(value: object) -> str:
 
 
 def check_addresses(value: object) -> str:
-    """Addresses or networks, with commas between them; `*` is any."""
-    import ipaddress  # here: most calls of the command line have no use for it
+    """Checks comma-separated addresses or networks; `*` is any."""
+    import ipaddress  # late: most calls of the command line do not need it
 
     if not isinstance(value, str):
         raise BadArgument(f"forwarded_allow_ips is a list of addresses with commas, not {value!r}")
@@ -74,7 +74,7 @@ def check_addresses(value: object) -> str:
 
 
 def check_switch(value: object) -> bool:
-    """Yes or no; from the environment it is a text."""
+    """Checks a switch; from the environment it is a text."""
     text = str(value).lower()
     if text not in _TRUE + _FALSE:
         raise BadArgument(f"keys is true or false, not {value!r}")
@@ -82,14 +82,14 @@ def check_switch(value: object) -> bool:
 
 
 def check_file(value: object) -> str:
-    """A file's path."""
+    """Checks a file's path."""
     if not isinstance(value, str) or "\0" in value:
         raise BadArgument(f"sign_in_file is the path of a file, not {value!r}")
     return value
 
 
 def check_products(value: object) -> str:
-    """Below which address the areas for products lie that the service may open; empty for none."""
+    """Checks the address below which the service may open areas for products; empty for none."""
     if not isinstance(value, str):
         raise BadArgument(f"products is an address such as s3://bucket/areas, not {value!r}")
     if value:
@@ -100,7 +100,7 @@ def check_products(value: object) -> str:
 
 
 def check_prefix(value: object) -> str:
-    """What the names of metrics begin with."""
+    """Checks the prefix of metric names."""
     if not isinstance(value, str) or not _METRIC.fullmatch(value):
         raise BadArgument(
             "metrics_prefix is a word of letters, digits and _, such as genlock or coditect, not "
@@ -110,7 +110,7 @@ def check_prefix(value: object) -> str:
 
 
 def one_of(name: str, choices: tuple[str, ...]) -> Callable[[object], str]:
-    """A check for one of these words."""
+    """Returns a check for one of these words."""
 
     def check(value: object) -> str:
         if value not in choices:
@@ -121,7 +121,7 @@ def one_of(name: str, choices: tuple[str, ...]) -> Callable[[object], str]:
 
 
 def whole(name: str, least: int, most: int) -> Callable[[object], int]:
-    """A check for a whole number."""
+    """Returns a check for a whole number."""
 
     def check(value: object) -> int:
         text = str(value)
@@ -135,7 +135,7 @@ def whole(name: str, least: int, most: int) -> Callable[[object], int]:
 
 
 def check_claim_config(value: object) -> str:
-    """Some of the document's `claimConfig`, as NAME=MILLISECONDS with commas between them."""
+    """Checks parts of the document's `claimConfig`, as comma-separated NAME=MILLISECONDS."""
     pairs = (
         [pair.strip() for pair in value.split(",") if pair.strip()]
         if isinstance(value, str)
@@ -154,7 +154,7 @@ def check_claim_config(value: object) -> str:
 
 
 def check_grace(value: object) -> float:
-    """How long a stop may take, in seconds."""
+    """Checks how long a shutdown may take, in seconds."""
     try:
         seconds = (
             float(value)
@@ -209,6 +209,6 @@ DEFAULTS: Final[dict[str, Any]] = {
     "serve_sign_in_file": "",
     "serve_products": "",
 }
-"""None: it depends. Keys are asked for wherever others could reach the service; the log is readable
-on a terminal, else JSON; a key may send 1,000 requests a second, and whoever needs none is not
-counted."""
+"""None means that the default depends on the situation. The service requires keys wherever others
+could reach it. The log is readable text on a terminal, else JSON. A key may send 1,000 requests a
+second; callers that need no key are not limited."""

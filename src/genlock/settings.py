@@ -1,8 +1,9 @@
 """Where a setting comes from: flag, environment, the project's file, the user's file, default; in
 this order.
 
-Both files are called `config.toml` and are flat: one `name = value` a line. Every value is checked
-wherever it comes from, and a complaint names the place: a file with its line, a variable, a flag.
+Both files are called `config.toml` and are flat: one `name = value` per line. Every value is
+checked wherever it comes from, and the error names the source: a file with its line, a variable, a
+flag.
 
 A project's file comes with a clone, so its author need not be the user. It may set what describes
 the project (`PROJECT_MAY_SET`), and nothing that says who the user is, opens the user's machine or
@@ -30,8 +31,8 @@ _LONGEST_LEASE_SECONDS: Final = 366 * 86400
 
 
 Source: TypeAlias = Literal["argument", "flag", "environment", "project", "user", "default"]
-"""Who decided a setting: the program, the user by one of three ways, the project's file, or
-nobody."""
+"""The source of a setting: the program, the user (in one of three ways), the project's file, or the
+default."""
 
 
 class Setting(NamedTuple):
@@ -44,11 +45,11 @@ class Setting(NamedTuple):
 
 
 class BadSetting(BadArgument):
-    """A setting that cannot be; the message says where it stands."""
+    """An invalid setting; the message says where it is set."""
 
 
 def check_url(value: object) -> str:
-    """A store's URL; whether there is such a store is seen when it is opened."""
+    """Checks a store's URL. Whether the store exists shows when it is opened."""
     if not isinstance(value, str) or "://" not in value or not value.isprintable():
         shown = without_password(value) if isinstance(value, str) else value
         raise BadArgument(
@@ -58,7 +59,7 @@ def check_url(value: object) -> str:
 
 
 def check_key(value: object) -> str:
-    """A service's key. A message about it never shows it."""
+    """Checks a service's key. The error message never shows the key."""
     if (
         not isinstance(value, str)
         or not value
@@ -73,7 +74,7 @@ def check_key(value: object) -> str:
 
 
 def check_lease_seconds(value: object) -> float:
-    """A length of time; from the environment or a command line it is a text."""
+    """Checks a duration; from the environment or a command line it is a text."""
     try:
         if isinstance(value, str) and is_duration(value):
             value = read_duration(value, "lease_seconds")
@@ -110,8 +111,8 @@ DEFAULTS: Final[dict[str, Any]] = (
     | work_settings.DEFAULTS
     | service.DEFAULTS
 )
-"""None: it depends. `url` is the project's own store, `session` the process on whose behalf we run,
-and `agent` goes by the session."""
+"""None means that the default depends on the situation. `url` is the project's own store, `session`
+the process on whose behalf we run, and `agent` follows from the session."""
 
 NOT_IN_FILES: Final = {
     "session": "all that read the file would be one session; set GENLOCK_SESSION for each agent"
@@ -119,7 +120,7 @@ NOT_IN_FILES: Final = {
 
 PROJECT_MAY_SET: Final = frozenset(
     {
-        "url",  # inside the project, or with the user's consent: see trust.py
+        "url",  # a store inside the project, or one with the user's consent: see trust.py
         "tenant",  # which plan the project works on
         "project",
         "lease_seconds",  # how long its tasks take
@@ -142,7 +143,7 @@ serve_streams, serve_tenant_operations)."""
 
 
 def login_name() -> str | None:
-    """Whose account this is: the user where none is set."""
+    """Returns the login name of the account, the default of the `user` setting."""
     import pwd
 
     try:
@@ -152,22 +153,22 @@ def login_name() -> str | None:
 
 
 def variable(name: str) -> str:
-    """The environment's name of a setting."""
+    """Returns the environment variable of a setting."""
     return f"GENLOCK_{name.upper()}"
 
 
 def user_file() -> Path:
-    """The user's own settings."""
+    """Returns the path of the user's settings file."""
     given = os.environ.get("XDG_CONFIG_HOME", "")
-    # A relative one is ignored, as its specification says: in a clone it would lead to files of
-    # whoever made that.
+    # A relative path is ignored, as the XDG specification says: inside a clone it would lead to
+    # files of the clone's author.
     home = given if os.path.isabs(given) else os.path.join(os.path.expanduser("~"), ".config")
     return Path(home) / "genlock" / FILE
 
 
 def resolve(flags: Mapping[str, Any], project_folder: Path | None) -> dict[str, Setting]:
-    """Every setting with its origin. Only for trust.py, which says whether they may be used: call
-    `trusted_settings` there."""
+    """Returns every setting with its origin. Only for trust.py, which decides whether they may be
+    used: call `trusted_settings` there."""
     found = {name: Setting(value, "default") for name, value in DEFAULTS.items()}
     found |= _of_an_orchestra(project_folder)
     found |= read(user_file())
@@ -185,8 +186,8 @@ def resolve(flags: Mapping[str, Any], project_folder: Path | None) -> dict[str, 
 
 
 def _of_an_orchestra(project_folder: Path | None) -> dict[str, Setting]:
-    """What AI_ROOT and AGENT_TYPE say, the variables of shell scripts that move task folders in
-    `ai_comms`. A project that has a store of its own keeps it."""
+    """Returns the settings in AI_ROOT and AGENT_TYPE, the variables of shell scripts that move task
+    folders in `ai_comms`. They do not apply to a project that has a store of its own."""
     root, agent = os.environ.get("AI_ROOT", ""), os.environ.get("AGENT_TYPE", "")
     if not os.path.isabs(root) or not os.path.isdir(f"{root}/ai_comms"):
         return {}
@@ -203,7 +204,7 @@ def _of_an_orchestra(project_folder: Path | None) -> dict[str, Setting]:
 
 
 def check(name: str, value: object, origin: str) -> Any:
-    """The value as it is used, or a complaint that says where it stands."""
+    """Returns the converted value, or raises an error that names the origin."""
     try:
         return CHECKS[name](value)
     except BadArgument as error:
@@ -211,14 +212,14 @@ def check(name: str, value: object, origin: str) -> Any:
 
 
 def check_name(name: str) -> str:
-    """The name of a setting that there is."""
+    """Checks that a setting of this name exists."""
     if name not in CHECKS:
         raise BadSetting(f"there is no setting {name!r}; there are: {_names(name)}")
     return name
 
 
 def _names(wrong: str) -> str:
-    """The names there are, as far as they could have been meant."""
+    """Returns the existing names, as far as the wrong name could have meant them."""
     if wrong.startswith(service.PREFIX):
         return ", ".join(service.CHECKS)
     return (
@@ -228,13 +229,13 @@ def _names(wrong: str) -> str:
 
 
 def read(path: Path, *, follow: bool = True) -> dict[str, Setting]:
-    """The settings in a file; {} if it does not exist."""
+    """Reads the settings in a file; {} if it does not exist."""
     text = text_of(path, follow=follow)
-    return parse(text, path) if text else {}  # most have none, and need no parser
+    return parse(text, path) if text else {}  # most projects have none, and need no parser
 
 
 def read_project(folder: Path) -> dict[str, Setting]:
-    """The settings in a project's file; an error if it sets what is the user's to set."""
+    """Reads the settings in a project's file; an error if it sets what only the user may set."""
     path = folder / FILE
     if path.is_symlink():
         raise BadSetting(
@@ -248,7 +249,7 @@ def read_project(folder: Path) -> dict[str, Setting]:
 
 
 def check_project_may_set(name: str, origin: str) -> None:
-    """`BadSetting` if this setting is the user's and not the project's."""
+    """Raises `BadSetting` if only the user may set this setting."""
     if name == "api_key":
         raise BadSetting(
             f"{origin}: api_key cannot be set by a project: a key belongs to a user and an "
@@ -263,8 +264,8 @@ def check_project_may_set(name: str, origin: str) -> None:
 
 
 def text_of(path: Path, *, follow: bool = True) -> str:
-    """A file's text, with the ends of its lines as they are; "" if it does not exist. Without
-    `follow` a symbolic link is an error."""
+    """Reads a file's text, with line endings unchanged; "" if it does not exist. Without `follow`,
+    a symbolic link is an error."""
     try:
         return read_regular(path, follow=follow).decode()
     except (FileNotFoundError, NotADirectoryError):
@@ -274,7 +275,7 @@ def text_of(path: Path, *, follow: bool = True) -> str:
 
 
 def parse(text: str, path: Path) -> dict[str, Setting]:
-    """The settings in a file's text."""
+    """Parses the settings in a file's text."""
     import tomllib
 
     try:
@@ -295,7 +296,7 @@ def parse(text: str, path: Path) -> dict[str, Setting]:
 
 
 def line_of(text: str, name: str) -> int:
-    """The line on which a setting stands, counted from 1."""
+    """Returns the line of a setting, counted from 1."""
     for number, line in enumerate(text.splitlines(), 1):
         key = line.partition("=")[0].strip().strip("\"'[] ")
         if key == name or key.partition(".")[0].strip().strip("\"'") == name:

@@ -1,4 +1,4 @@
-"""What the operating system says when it has no more of something, in our words and with what to
+"""Errors of an operating system that runs out of something, in our words and with the command to
 type."""
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from genlock.errors import StoreError, StoreFull, StoreReadOnly, StoreUnavailabl
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _NEEDED = 8
-"""Descriptors that are taken to see whether there are any: SQLite opens a file, its log and the
-log's index, and gives back what it had."""
+"""The number of descriptors opened as a test of whether any are left: SQLite opens a file, its log
+and the log's index, and closes them on failure."""
 
 
 def shortage_of(error: OSError, what: object = "") -> StoreError | None:
-    """Our error if the machine or the process has no more of something, or may not write; None for
-    any other error.
+    """Returns our error if the machine or the process has run out of something, or may not write;
+    None for any other error.
 
     `what` is named if the error itself names no file.
     """
@@ -47,7 +47,7 @@ def shortage_of(error: OSError, what: object = "") -> StoreError | None:
 
 
 def no_descriptors(what: object = "") -> StoreUnavailable:
-    """The error of a process that may open no more files."""
+    """Returns the error of a process that may open no more files."""
     of = f" for {what}" if what else ""
     return StoreUnavailable(
         f"this process has no file descriptor left{of}{_allowed()}; "
@@ -57,11 +57,11 @@ def no_descriptors(what: object = "") -> StoreUnavailable:
 
 
 def has_descriptors() -> bool:
-    """Can a few more files be opened? For libraries that do not say why they could not."""
+    """Can a few more files be opened? For libraries that do not report why opening failed."""
     taken: list[int] = []
     try:
         for _ in range(_NEEDED):
-            # Those before a failure are closed too
+            # Descriptors opened before a failure are closed too
             taken.append(os.open("/", os.O_RDONLY | os.O_CLOEXEC))  # noqa: PERF401
     except OSError as error:
         return error.errno not in NO_DESCRIPTORS
@@ -72,7 +72,7 @@ def has_descriptors() -> bool:
 
 
 def _allowed() -> str:
-    with suppress(ImportError, OSError):  # to import takes a descriptor too
+    with suppress(ImportError, OSError):  # an import needs a descriptor too
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

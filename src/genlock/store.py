@@ -1,11 +1,11 @@
-"""The port: what every store does, and all that it does.
+"""The port: every method that a store has.
 
 A store keeps records and their events as opaque bytes and decides nothing. A *change* is one
-record, written if its version **and** digest are still what was read, together with its events: all
-or nothing. A *commit* takes many independent changes and answers for each. No change spans two
-records, so every store can keep the promise.
+record, written together with its events if its version **and** digest are unchanged since it was
+read: all or nothing. A *commit* takes many independent changes and answers each of them. No change
+spans two records, so every store can keep the promise.
 
-`genlock.testing.StoreContract` says in sentences what each method owes.
+`genlock.testing.StoreContract` states the requirements of each method.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 MAX_DUE = NEVER_DUE
-"""Deferred than any instant: `find(due_before=MAX_DUE, limit=1)` is the next thing that falls
-due."""
+"""Later than any instant: `find(due_before=MAX_DUE, limit=1)` returns the record that falls due
+next."""
 
 
 MOST_WAITED_ON = 512
-"""So many dependencies may be asked about in one query."""
+"""The most dependencies in one query."""
 
 
 class Limits(Struct, frozen=True):
-    """What one store takes, and what it is."""
+    """Limits and capabilities of one store."""
 
     batch: int = 1024
     """Changes in one commit."""
@@ -47,7 +47,7 @@ class Limits(Struct, frozen=True):
     events: int = 64
     """Events in one change."""
     writers: int = 1
-    """How many lanes gain anything: 1 where all writes are serialised anyway."""
+    """The number of lanes that speed it up: 1 if all writes are serialised anyway."""
     shared: bool = False
     """Can other machines open it?"""
     durable: bool = True
@@ -58,7 +58,7 @@ class Limits(Struct, frozen=True):
     observes: bool = False
     """Do other tools edit its files? Then it fills in `Snapshot.observed`, and has `scan`."""
     policy: Policy = Policy()
-    """What a new project begins with."""
+    """The policy of a new project."""
     counts: bool = False
     """Do other tools count on its counters? Then it has `take_numbers`."""
     starts: bool = False
@@ -87,23 +87,23 @@ class Change(NamedTuple):
     index: Index  # type: ignore[assignment]  # hides tuple.index, which nobody needs here
     events: tuple[NewEvent, ...]
     seen: object = None
-    """`Observed.seen`, if this was decided on an observation. None: on files as the store last knew
-    them. `commit` looks at them again, and answers `Conflict` if they are others."""
+    """`Observed.seen`, if this was decided on an observation. None: decided on the files as the
+    store last knew them. `commit` checks the files again, and answers `Conflict` if they
+    changed."""
 
 
 class Committed(NamedTuple):
-    """The change is done and durable; its events have the positions up to and including
-    `position`."""
+    """The change is durable; the position of its last event is `position`."""
 
     position: int
 
 
 class Conflict(NamedTuple):
-    """Someone else has changed the record meanwhile; nothing of this change was written."""
+    """Another writer has changed the record meanwhile; nothing of this change was written."""
 
 
 class Stored(NamedTuple):
-    """A record as it is kept."""
+    """A record as stored."""
 
     key: Key
     version: int
@@ -120,9 +120,9 @@ class Query(Struct, frozen=True):
     """Which records to find: always of one kind within one tenant.
 
     At most one of `pool`, `heads`, `due_before`, `session`, `parent`, `waits_on` is given; `state`
-    narrows any of them. The order is by `order` for pool and heads (whoever has none comes first),
-    by `due_at` for due_before, by project and id otherwise. Which comes first of two that are equal
-    in `order` or `due_at` is left to the store: one goes by id, another by which was made first.
+    narrows any of them. The order is by `order` for pool and heads (records without one come
+    first), by `due_at` for due_before, by project and id otherwise. The store decides the order of
+    records with equal `order` or `due_at`: some use the id, others the time of creation.
     """
 
     tenant: str
@@ -133,17 +133,17 @@ class Query(Struct, frozen=True):
     state: str | None = None
     pool: str | None = None
     heads: int = 0
-    """The first so many of every pool of the project; not paged. The cost must not grow with the
-    number of records, of this kind or another: see `KIND_POOL`."""
+    """Return the first `heads` records of every pool of the project; not paged. The cost must not
+    grow with the number of records, of this kind or another: see `KIND_POOL`."""
     due_before: int | None = None
     """Everything whose `due_at` is less than or equal to this."""
     session: str | None = None
     parent: str | None = None
     waits_on: tuple[str, ...] = ()
-    """Whoever waits on any of these, each once; at most `MOST_WAITED_ON`. Must be exact at once, on
-    every store: reactions rest on it."""
+    """Find the records that wait on any of these, each once; at most `MOST_WAITED_ON`. The result
+    must never lag behind a commit, on any store: reactions rely on it."""
     after: str | None = None
-    """`Page.next` of the page before."""
+    """`Page.next` of the previous page."""
     limit: int = 100
 
 
@@ -157,26 +157,26 @@ class Page(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """A record whose files others have edited, or have made."""
+    """A record whose files other tools have edited or created."""
 
     key: Key
     what: Observation
     seen: object
-    """The token for the change that is decided on this."""
+    """The token for a change that was decided on this observation."""
 
 
 class Snapshot(NamedTuple):
-    """What `load` found, and when."""
+    """The result of `load`, with its time."""
 
     records: Mapping[Key, Stored]
-    """One instant of the store."""
+    """The records, all of one instant."""
     pages: Sequence[Page]
     """One for each query, in their order. They may be of a later instant than the records."""
     now: datetime
     epoch: int
     observed: Sequence[Observed] = ()
-    """Which of the keys others have edited outside of Genlock, where a store can notice that. None
-    of it is in the records yet."""
+    """The keys whose files other tools have edited, if the store can notice that. The records do
+    not contain these edits yet."""
 
 
 class EventQuery(Struct, frozen=True):
@@ -191,17 +191,17 @@ class EventQuery(Struct, frozen=True):
     after: str | None = None
     """Without `record`: a cursor; None is the beginning of what is kept."""
     tail: bool = False
-    """Only the cursor of the feed's present end, no events."""
+    """Return only the cursor of the feed's current end, no events."""
     back: int = 0
-    """With `tail`: the cursor of so many positions before the end, for who wants the last events
-    only."""
+    """With `tail`: return the cursor this many positions before the end, for readers of the last
+    events."""
     cursors: bool = False
     """Without `record`: fill in `EventPage.cursors`, for readers who may stop in mid-page."""
     limit: int = 1000
 
 
 class RecordedEvent(NamedTuple):
-    """One event as it is kept."""
+    """One event as stored."""
 
     key: Key
     version: int
@@ -219,59 +219,59 @@ class EventPage(NamedTuple):
     more: bool
     base: bytes | None = None
     position: int = 0
-    """Of the feed: the position that `cursor` stands behind."""
+    """In a feed: the position just before `cursor`."""
     cursors: Sequence[str] = ()
-    """If asked for: the cursor behind each event."""
+    """If requested: the cursor after each event."""
     voids: int = 0
-    """Of the feed: how many positions on this page, up to `position`, were given to no event and
-    never will be."""
+    """In a feed: the number of positions on this page, up to `position`, that have no event and
+    never will."""
 
 
 class Audit(NamedTuple):
-    """What a store says of itself: every tenant and project that has anything in it, and what
-    belongs nowhere."""
+    """A store's inventory: every tenant and project with any content, and content that belongs to
+    none."""
 
     places: Sequence[tuple[str, str]]
     faults: Sequence[str] = ()
 
 
 class Payloads(Protocol):
-    """Bytes too many for a record, by a key and their digest. The key is that of a record, or one
-    of its own beside it."""
+    """Content too large for a record, stored by key and digest. The key is that of a record, or a
+    separate one next to it."""
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        """Durable on return. Create-only: what is there stays; putting the same again is not an
+        """Writes a payload, durable on return. Never overwrites; putting the same again is not an
         error."""
 
     def open(self, key: Key, digest: str) -> BinaryIO:
-        """A binary reader; `ResultNotFound` if there is none."""
+        """Returns a binary reader; `ResultNotFound` if there is no such payload."""
 
     def drop(self, key: Key, digest: str) -> None:
-        """Removes it; absent is fine."""
+        """Removes the payload; a missing one is not an error."""
 
     def names(self) -> Iterable[str]:
-        """`payload_name` of everything there is, in any order: for `genlock doctor`, which looks
-        for what nothing refers to."""
+        """Yields `payload_name` of every stored payload, in any order: for `genlock doctor`, which
+        finds payloads that nothing refers to."""
 
 
 def payload_name(key: Key, digest: str) -> str:
-    """What a payload is called where names of one length are all there is. No two lists of names
-    read the same."""
-    from hashlib import sha256  # late: most commands name no payload, and need not wait for it
+    """Returns the name of a payload in stores that need names of one length. Different keys never
+    give the same name."""
+    from hashlib import sha256  # late: most commands name no payload
 
     return sha256(msgspec.json.encode([*key, digest])).hexdigest()
 
 
 class Clock(Protocol):
-    """Where `now` comes from when the store has no clock of its own, or when one is injected."""
+    """The source of `now` when the store has no clock of its own, or when one is injected."""
 
     def now(self) -> datetime:
-        """The present instant, aware, UTC."""
+        """Returns the current time, timezone-aware, in UTC."""
 
 
 class Store(Protocol):
-    """See the module. Every method may be called from any thread; errors are of `genlock.errors`,
-    never a driver's."""
+    """The port; see the module. Every method may be called from any thread. Errors are those of
+    `genlock.errors`, never a driver's."""
 
     limits: Limits
 
@@ -279,28 +279,28 @@ class Store(Protocol):
         self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
     ) -> Snapshot:
         """Reads the records among `keys`, the store's clock and its epoch at one instant, and the
-        page of each query then or later. A store on a server does this in as few trips as it
-        can."""
+        page of each query then or later. A store on a server needs as few round trips as it can."""
 
     def commit(
         self, changes: Sequence[Change], *, epoch: int | None = None
     ) -> Sequence[Committed | Conflict]:
-        """Writes each change that still fits, durably, and answers for each in order. Keys are
+        """Writes durably each change whose record is unchanged, and answers each in order. Keys are
         distinct within one commit.
 
         `epoch` is that of the snapshot on which the changes were decided. If the store is known to
-        have begun another since, nothing is written and every answer is a conflict: a record may be
-        the same in two histories, while a generation has been granted in the one that was lost. A
-        store on a server asks for the epoch when the server may be another one; otherwise it goes
-        by what it has read. None is for changes that rest on nothing that was read."""
+        have begun a new epoch since, nothing is written and every answer is a conflict: a record
+        may be identical in two histories, although a generation was granted in the one that was
+        lost. A store on a server reads the epoch again when the server may have changed; otherwise
+        it relies on the epoch it has read. None is for changes that do not depend on anything
+        read."""
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field; with `count_by` ("state", "pool", "session" or "project") how
-        many there are by its value."""
+        """Finds records by an index field. With `count_by` ("state", "pool", "session" or
+        "project"), returns their number for each value of that field."""
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """Never skips an event, whatever commits meanwhile. `CursorLost` if the cursor is of
-        another birth or epoch, or purged."""
+        """Reads events. Never skips one, whatever commits meanwhile. `CursorLost` if the cursor
+        belongs to another birth or epoch, or was purged."""
 
     def wait(
         self,
@@ -310,98 +310,99 @@ class Store(Protocol):
         *,
         others: bool = False,
     ) -> Sequence[tuple[str, str]]:
-        """Returns when one of the feeds has moved past its cursor, after `timeout` seconds, or for
-        no reason: a hint. With `others`, a commit by this handle need not end the wait.
+        """Returns when one of the feeds has moved past its cursor, after `timeout` seconds, or
+        spuriously: it is a hint. With `others`, a commit by this handle need not end the wait.
 
-        It answers with those of the projects that other handles are known to have moved; with none
-        of them where the store cannot tell."""
+        Returns the projects that other handles are known to have changed; none if the store cannot
+        tell."""
 
     def purge(self, key: Key, before_version: int, base: bytes) -> None:
-        """Drops the record's events below `before_version` and swaps `base` in, in one step."""
+        """Drops the record's events below `before_version` and sets its `base`, in one step."""
 
     def payloads(self) -> Payloads:
-        """Where large results are kept."""
+        """Returns the storage of large results."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards; `BadArgument` otherwise."""
+        """Raises the epoch; `BadArgument` if the new one is not higher."""
 
     def audit(self) -> Audit:
-        """For the replay check: where to look, and what cannot be found by looking there."""
+        """Returns an inventory for the replay check: which projects to check, and content outside
+        of all projects."""
 
     def close(self) -> None:
-        """Releases everything; calling it again is fine. Afterwards every method raises
-        `Closed`."""
+        """Releases all resources; may be called again. Afterwards every method raises `Closed`."""
 
 
 class PendingCommit(Protocol):
-    """A commit that has been started. One thread at a time uses it, whichever that is."""
+    """A commit that has been started. Any thread may use it, but only one at a time."""
 
     def wait(self) -> None:
-        """Returns when the answers can be read, or when there will be none. It raises nothing, and
-        may be left out."""
+        """Waits until the answers can be read or the commit has failed. Raises nothing; calling it
+        is optional."""
 
     def answers(self) -> Sequence[Committed | Conflict]:
-        """Answers or raises as `commit` does. It is called once; a caller that drops it does not
-        know whether the changes were written."""
+        """Returns or raises as `commit` does. Call it once; a caller that never does cannot know
+        whether the changes were written."""
 
 
 class PendingLoad(Protocol):
-    """A load that has been started. One thread at a time uses it."""
+    """A load that has been started. Only one thread at a time may use it."""
 
     def answers(self) -> Snapshot:
-        """Answers or raises as `load` does. It is called once."""
+        """Returns or raises as `load` does. Call it once."""
 
 
 class StartsCalls(Store, Protocol):
-    """A store whose server works while the engine does something else; `limits.starts` is set."""
+    """A store that can start calls without waiting for the server; `limits.starts` is set."""
 
     def start_commit(self, changes: Sequence[Change], *, epoch: int | None = None) -> PendingCommit:
-        """Begins a `commit`, and returns when the server has it. The answers tell what went
-        wrong."""
+        """Sends a `commit` to the server and returns without waiting for the result. Errors are
+        raised when the answers are read."""
 
     def start_load(self, keys: Sequence[Key]) -> PendingLoad:
-        """Begins a `load`, and returns when the server has been asked. The answers tell what went
-        wrong."""
+        """Sends a `load` to the server and returns without waiting for the result. Errors are
+        raised when the answers are read."""
 
 
 class ObservesFiles(Store, Protocol):
-    """A store whose files others edit; `limits.observes` is set."""
+    """A store whose files other tools edit; `limits.observes` is set."""
 
     def scan(self, tenant: str, project: str) -> Sequence[Key]:
-        """The records of this project whose files are new, gone or edited. It looks at every
-        file."""
+        """Checks every file. Returns the records of this project whose files are new, gone or
+        edited."""
 
     def await_edits(self, seconds: float) -> Sequence[Key] | None:
-        """Returns when files were written to, with the records of those that were edited, or with
-        none after so many seconds. None if it may have missed some. A hint: not every store
-        notices every edit."""
+        """Waits until files change, at most `seconds`. Returns the records of the edited files
+        (none on timeout), or None if it may have missed some. A hint: not every store notices every
+        edit."""
 
 
 class CountsNumbers(Store, Protocol):
-    """A store on whose counters other tools count; `limits.counts` is set."""
+    """A store whose counters other tools use too; `limits.counts` is set."""
 
     def take_numbers(self, prefix: str, count: int) -> int:
-        """Takes `count` numbers, which nobody else is given; the last of them."""
+        """Reserves `count` numbers for the caller. Returns the last of them."""
 
 
 def start_commit(
     store: Store, changes: Sequence[Change], *, epoch: int | None = None
 ) -> PendingCommit:
-    """Begins a commit on any store. One that cannot begin it commits when somebody waits."""
+    """Starts a commit on any store. A store without `start_commit` commits when the caller
+    waits."""
     if store.limits.starts:
         return cast(StartsCalls, store).start_commit(changes, epoch=epoch)
     return Deferred(partial(store.commit, epoch=epoch), changes)
 
 
 def start_load(store: Store, keys: Sequence[Key]) -> PendingLoad:
-    """Begins a load on any store. One that cannot begin it loads when somebody wants the answer."""
+    """Starts a load on any store. A store without `start_load` loads when the answer is read."""
     if store.limits.starts:
         return cast(StartsCalls, store).start_load(keys)
     return Deferred(store.load, keys)
 
 
 class Deferred(Generic[T, R]):
-    """A commit or a load that is done when it is waited for."""
+    """A commit or load that runs only when its caller waits for it."""
 
     def __init__(self, do: Callable[[T], R], given: T) -> None:
         self._do = do
@@ -410,7 +411,7 @@ class Deferred(Generic[T, R]):
         self._error: GenlockError | None = None
 
     def wait(self) -> None:
-        """Does it, if that was not done yet."""
+        """Runs the call, unless it has run already."""
         if self._answers is None and self._error is None:
             try:
                 self._answers = self._do(self._given)
@@ -418,7 +419,7 @@ class Deferred(Generic[T, R]):
                 self._error = error
 
     def answers(self) -> R:
-        """What came of it."""
+        """Returns the result, or raises the error."""
         self.wait()
         if self._error is not None:
             raise self._error

@@ -1,7 +1,7 @@
-"""Folders of task files, for people: what is in one, and which of file and record is right.
+"""Folders of task files, for people: what a folder contains, and whether file or record is right.
 
-The store notices what other tools do to the files (`genlock.stores.folder`). Here is what a person
-asks and decides about it.
+The store notices what other tools do to the files (`genlock.stores.folder`). This module serves the
+commands by which a person inspects that and decides.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ SCHEME = "folder://"
 
 
 class FolderState(Struct, frozen=True):
-    """What a folder store says of itself."""
+    """The state of a folder store."""
 
     folder: str
     layout: str
     locks: str
-    """How writers keep out of each other's way: flock, or a lock by name."""
+    """How writers exclude each other: flock, or a lock by name."""
     journal_bytes: int
     tasks: int
     edited: tuple[str, ...]
-    """Files that others have edited; the next reader takes them into account."""
+    """Files that other tools have edited; the next read picks them up."""
     checked_out: tuple[str, ...]
-    """Files that git has put there, and that are not what the records say."""
+    """Files that git has checked out and that differ from the records."""
     unwritten: tuple[str, ...]
     """Files that are behind their records."""
     missing: tuple[str, ...]
     """Tasks whose files were deleted."""
     unreadable: dict[str, str]
     without_file: tuple[str, ...]
-    """Tasks that cannot have a file, because of their ids."""
+    """Tasks whose ids cannot be file names."""
 
 
 def is_folder(url: str) -> bool:
@@ -50,7 +50,7 @@ def is_folder(url: str) -> bool:
 
 
 def folder_url_of(path: str, layout: str | None = None, unclaimed_state: str | None = None) -> str:
-    """The URL of the folder at a path, in the main worktree of its repository."""
+    """Returns the URL of the folder at a path, in the main worktree of its repository."""
     from genlock.stores.folder.open import folder_url
 
     folder = working_folder() / path
@@ -61,7 +61,8 @@ def folder_url_of(path: str, layout: str | None = None, unclaimed_state: str | N
 
 
 def layout_of(path: str) -> str:
-    """The layout of the folder at a path: gptodo's, unless it can only be another."""
+    """Returns the layout of the folder at a path: gptodo's, unless the content fits only another
+    one."""
     from genlock.stores.folder.open import LAYOUTS
 
     found = [name for name, kind in LAYOUTS.items() if kind.is_at(working_folder() / path)]
@@ -69,7 +70,7 @@ def layout_of(path: str) -> str:
 
 
 def examine(url: str) -> FolderState:
-    """Looks at every file of a folder."""
+    """Checks every file of a folder."""
     from genlock.stores.folder.writer_lock import FlockLock
 
     with _opened(url) as store:
@@ -90,14 +91,14 @@ def examine(url: str) -> FolderState:
 
 
 def restore_files(url: str, tasks: Sequence[str]) -> list[str]:
-    """Writes the files of these tasks as the records have them; of all that git has put there, or
-    that were deleted, if none are named."""
+    """Writes the files of these tasks from the records. If no task is named, restores all files
+    that git has checked out or that were deleted."""
     return _decide(url, tasks, lambda store, id: store.restore_file(id))
 
 
 def adopt_files(url: str, tasks: Sequence[str]) -> list[str]:
-    """The files of these tasks count as edited, although git has put them there; all of them, if
-    none are named."""
+    """Accepts the files of these tasks as edits, although git has checked them out; all such files
+    if no task is named."""
     return _decide(url, tasks, lambda store, id: store.adopt_file(id), missing=False)
 
 
@@ -140,7 +141,7 @@ def _opened(url: str) -> Iterator[FolderStore]:
 
 
 def layouts() -> tuple[str, ...]:
-    """The layouts that there are."""
+    """Returns the names of all layouts."""
     from genlock.stores.folder.open import LAYOUTS
 
     return tuple(LAYOUTS)

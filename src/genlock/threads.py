@@ -1,9 +1,8 @@
-"""Threads beside those that callers have: what blocks an event loop, and what is done for others
-who could do without.
+"""Background threads: for calls that would block an event loop, and for optional work.
 
-A loop's own threads are few, and all that is read goes through them. Whoever waits for long, as who
-watches a project does, has a thread of its own: half a dozen of them would otherwise keep everybody
-else from being answered.
+An event loop's executor has few threads, and all reads go through them. A long wait, such as
+watching a project, gets a thread of its own: half a dozen watchers would otherwise block all other
+reads.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ T = TypeVar("T")
 
 
 def started(run: Callable[[], None], name: str) -> threading.Thread | None:
-    """A thread that runs; None if there is none to be had now: the machine has too many, or the
-    interpreter is about to end.
+    """Starts a daemon thread. Returns None if none can be started now: the machine has too many, or
+    the interpreter is shutting down.
 
-    Who can do without does; who cannot says so to its caller. Whoever comes next tries again.
+    A caller that can do without the thread does; one that cannot reports it. The next call tries
+    again.
     """
     thread = threading.Thread(target=run, name=name, daemon=True)
     try:
@@ -30,8 +30,8 @@ def started(run: Callable[[], None], name: str) -> threading.Thread | None:
 
 
 async def awaited(values: Iterator[T], stop: Callable[[], None]) -> AsyncGenerator[T, None]:
-    """The values as they come, none of which is None. In the end `stop` is called: it lets the
-    thread go that still waits for one."""
+    """Yields the values of a blocking iterator, none of which is None. Finally calls `stop`, which
+    ends the wait of the thread."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 

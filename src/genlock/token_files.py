@@ -8,12 +8,14 @@ They lie in the user's state folder ($XDG_STATE_HOME/genlock, else ~/.local/stat
 folder is 0700 and the files 0600. The service writes a fresh token at each start and removes the
 files when it stops. A file that a killed service left behind opens nothing.
 
-Only a user who can write no state folder (no home, or a read-only one) has the token in
-`.genlock/state` of the project. Nobody else looks there: a clone can bring files of these names.
+If the user cannot write a state folder (no home, or a read-only one), the token is in
+`.genlock/state` of the project. In all other cases clients ignore that folder: a clone can bring
+files of these names.
 
-A token is read only from a file that belongs to us and that nobody else can read, and is sent only
-to the address that it is named by. `localhost` may lead to another address, at which somebody else
-listens: so where a token is sent, the address in the file's name is connected to.
+Clients read a token only from a file that belongs to their user and that no other user can read,
+and send it only to the address in the file's name. `localhost` may resolve to another address,
+where another user's process may listen. So with a token, clients connect to the address in the
+file's name.
 """
 
 from __future__ import annotations
@@ -45,15 +47,15 @@ class Written(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A token, and the address that it is for."""
+    """A token and its address."""
 
     url: str
     token: str
 
 
 def folders(project_folder: Path | None) -> list[Path]:
-    """Where tokens may lie: the service writes into the first that it can make, clients look in
-    all. The project's is among them only where the user's own cannot be written."""
+    """Returns the folders for tokens: the service writes into the first that it can create, clients
+    search all. The project's folder is included only if the user's own cannot be written."""
     own = list(_of_user())
     if project_folder is None or any(map(_can_write, own)):
         return own
@@ -61,7 +63,7 @@ def folders(project_folder: Path | None) -> list[Path]:
 
 
 def _can_write(folder: Path) -> bool:
-    """Could the user write files into this folder, once it is made?"""
+    """Could the user write files into this folder, after creating it if need be?"""
     there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
     return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
@@ -71,7 +73,7 @@ def _of_user() -> Iterator[Path]:
     home = os.path.expanduser("~")
     if os.path.isabs(given):
         yield Path(given) / "genlock"
-    elif os.path.isabs(home):  # an account without a home, and no HOME: "~" stays as it is
+    elif os.path.isabs(home):  # an account without a home, and no HOME: "~" is not expanded
         yield Path(home) / ".local" / "state" / "genlock"
 
 
@@ -99,8 +101,8 @@ def write(url: str, token: str, places: Iterable[Path]) -> Written:
 
 
 def remove(written: Written, token: str) -> None:
-    """Removes what was written, if it is still there: another service may have begun at the same
-    address."""
+    """Removes the files unless they have a newer token: another service may have started at the
+    same address."""
     if _read(written.token) == token:
         for path in written:
             with suppress(OSError):
@@ -109,7 +111,7 @@ def remove(written: Written, token: str) -> None:
 
 @contextmanager
 def _private(folder: Path) -> Iterator[int]:
-    """The folder, made if need be: ours, and open to us alone."""
+    """Opens the folder, creating it if need be. It must be ours, and is made private to us."""
     make_private_folder(folder)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -124,7 +126,7 @@ def _private(folder: Path) -> Iterator[int]:
 
 
 def _write(folder: int, name: str, text: str) -> None:
-    """A file that is there as a whole or not at all, and that was never readable by others."""
+    """Writes a file atomically; other users can never read it."""
     beside = f".{name}.{os.getpid()}"
     with suppress(FileNotFoundError):
         os.unlink(beside, dir_fd=folder)
@@ -143,8 +145,7 @@ def _write(folder: int, name: str, text: str) -> None:
 
 
 def find(url: str, places: Iterable[Path]) -> Found | None:
-    """The token of the service at `url`, if that is on loopback and we are the user who started
-    it."""
+    """Returns the token of the service at `url`, if that is on loopback and our user started it."""
     names = _names(url)
     for folder in places if names else ():
         for name in names:
@@ -155,8 +156,7 @@ def find(url: str, places: Iterable[Path]) -> Found | None:
 
 
 def _names(url: str) -> list[str]:
-    """What the files of the service at this address are called; nothing if it is not on
-    loopback."""
+    """Returns the file names for the service at this address; none if it is not on loopback."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 80
     if parts.scheme != "http":
@@ -175,12 +175,12 @@ def _names(url: str) -> list[str]:
 
 
 def _read(path: Path) -> str | None:
-    """The token in a file, if nobody else can have written or read it."""
+    """Reads the token in a file, if no other user can have written or read it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in NO_DESCRIPTORS:
-            raise  # it may be there; without it we would be told that we may not do what we may
+            raise  # the token may exist; without it the service would refuse us wrongly
         return None
     with open(descriptor, "rb") as file:
         about = os.fstat(descriptor)

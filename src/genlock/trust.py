@@ -1,8 +1,7 @@
-"""Whose word counts: which settings of a project are obeyed, and which need the user's consent
-first.
+"""Trust: which settings of a project apply as they are, and which need the user's consent first.
 
-A project's folder may come from somebody else: with a clone, or because another user of the machine
-made it. So
+A project's folder may come from another person: with a clone, or because another user of the
+machine made it. So
 
     its owner     must be the user (for root also the one who called sudo), as git wants it of a
                   repository; so must each `.git` file or link that leads to it
@@ -10,8 +9,8 @@ made it. So
                   included, only with consent
 
 Consent is given once for a folder and its owner, or for a folder and an address, by `genlock
-trust`. It is kept in `trusted.json` beside the user's settings, readable by the user alone.
-Everything that reads settings asks `trusted_settings`, the command line's completion as well.
+trust`. It is kept in `trusted.json` beside the user's settings, readable by the user alone. All
+code that reads settings calls `trusted_settings`, the command line's completion as well.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ class Untrusted(AccessRefused):
 
 
 class Request(NamedTuple):
-    """Something a project wants of its user."""
+    """A request of a project for its user's consent."""
 
     wanted: str
     """The address, or the folder."""
     shown: str
     """The same without a password."""
     origin: str
-    """Where the project says so: a file and its line, or the folder."""
+    """The source of the request: a file and its line, or the folder."""
     is_folder: bool
 
 
 def trusted_settings(flags: Mapping[str, Any], folder: Path) -> dict[str, Setting]:
-    """Every setting with its origin, for the project of this `.genlock` folder; `Untrusted` if one
-    of them needs consent."""
+    """Returns every setting with its origin, for the project of this `.genlock` folder; `Untrusted`
+    if one of them needs consent."""
     if os.path.lexists(folder / FILE):
         check_owner(folder)
     found = resolve(flags, folder)
@@ -68,7 +67,7 @@ def trusted_settings(flags: Mapping[str, Any], folder: Path) -> dict[str, Settin
 
 
 def check_owner(folder: Path) -> None:
-    """`Untrusted` if the project belongs to another user, who has no consent."""
+    """Raises `Untrusted` if the project belongs to another user without consent."""
     for request in _owner_requests(folder):
         if _has_consent(folder, request):
             continue
@@ -80,7 +79,7 @@ def check_owner(folder: Path) -> None:
 
 
 def requests(folder: Path) -> list[Request]:
-    """What this project wants of its user and has no consent for."""
+    """Returns the requests of this project that have no consent yet."""
     url = read_project(folder).get("url", Setting(None, "default"))
     found = [*_owner_requests(folder), _address_request(folder, url)]
     return [
@@ -89,21 +88,21 @@ def requests(folder: Path) -> list[Request]:
 
 
 def give_consent(folder: Path, request: Request) -> None:
-    """From now on the project gets what it wants."""
+    """Records the user's consent to this request."""
     consents = _consents()
     consents.setdefault(str(folder), {})[_name(folder, request)] = request.shown
     _write(consents)
 
 
 def give_address_consent(folder: Path, url: str) -> None:
-    """The user has put this address into the project's file."""
+    """Records consent to an address that the user has put into the project's file."""
     request = _address_request(folder, Setting(url, str(folder / FILE), "project"))
     if request is not None:
         give_consent(folder, request)
 
 
 def check_area(store: object, products: str) -> None:
-    """`Untrusted` if a store that lies in a project names an area for products outside of it. Such
+    """Raises `Untrusted` if a store inside a project names an area for products outside of it. Such
     a store may have come with a clone; the policy in it then says where this user's files go, under
     this user's credentials."""
     folder = _store_folder(store)
@@ -119,7 +118,7 @@ def check_area(store: object, products: str) -> None:
 
 
 def give_area_consent(store: object, products: str) -> None:
-    """The user has named this area."""
+    """Records consent to an area that the user has named."""
     folder = _store_folder(store)
     if folder is not None and not _is_within(products, folder):
         give_consent(folder, _area_request(folder, products))
@@ -130,8 +129,8 @@ def _area_request(folder: Path, products: str) -> Request:
 
 
 def _store_folder(store: object) -> Path | None:
-    """The folder that a store's file lies in, if that is a project's; what a program or a user has
-    named elsewhere did not come with one."""
+    """Returns the folder of a store's file if it is a project's. A store elsewhere was named by a
+    program or a user, and did not come with a project."""
     if not isinstance(store, str):
         return None
     if store.startswith("folder://"):
@@ -149,7 +148,7 @@ def _is_within(products: str, folder: Path) -> bool:
 
 
 def consents() -> list[tuple[str, str]]:
-    """All that was consented to: the project's folder, and its address or again the folder."""
+    """Returns all consents: the project's folder, and the address or again the folder."""
     return [
         (folder, shown)
         for folder, given in sorted(_consents().items())
@@ -158,7 +157,7 @@ def consents() -> list[tuple[str, str]]:
 
 
 def revoke(folder: Path) -> list[str]:
-    """Takes back all consent for this project; what it was for."""
+    """Revokes all consent for this project. Returns what it was for."""
     found = _consents()
     given = found.pop(str(folder), {})
     if given:
@@ -167,11 +166,11 @@ def revoke(folder: Path) -> list[str]:
 
 
 def _address_request(folder: Path, url: Setting) -> Request | None:
-    """What consent the store's address needs: one that the project chose, outside of itself."""
+    """Returns the request for the store's address, if the project chose one outside of itself."""
     if url.source not in ("project", "default"):
         return None
     if url.value is None:
-        path: Path | None = folder / project_folder.FILE  # may be a link, or below one
+        path: Path | None = folder / project_folder.FILE  # may be a link, or in a linked folder
         address, origin = (
             project_folder.sqlite_url(Path(os.path.realpath(folder / project_folder.FILE))),
             str(folder / project_folder.FILE),
@@ -185,8 +184,8 @@ def _address_request(folder: Path, url: Setting) -> Request | None:
 
 
 def _owner_requests(folder: Path) -> list[Request]:
-    """What consent the project's folder needs: it, its settings or its repository belongs to other
-    users. One for each of them, and one for what leads to it from elsewhere."""
+    """Returns the requests of a project whose folder, settings or repository belong to other users:
+    one for each of them, and one for a path that leads to it from elsewhere."""
     beside = folder.parent / ".git"
     repository = (
         [folder.parent, beside]
@@ -200,7 +199,7 @@ def _owner_requests(folder: Path) -> list[Request]:
     for path in (*own, *project_folder.followed_to(folder)):
         if not os.path.lexists(path) or _is_ours(path):
             continue
-        # Somebody whose file leads to the project has no say in the project itself.
+        # The owner of a file that leads to the project has no say in the project itself.
         trusted = folder.parent if path in own else path
         found.setdefault(
             (trusted, os.lstat(path).st_uid),
@@ -210,8 +209,8 @@ def _owner_requests(folder: Path) -> list[Request]:
 
 
 def _is_ours(path: Path) -> bool:
-    """As git decides it: the effective user's; root's, or that of the user who called sudo, if we
-    are root."""
+    """Uses git's rule: the owner is the effective user; if we are root, root or the user who called
+    sudo."""
     owner, user = os.lstat(path).st_uid, os.geteuid()
     if owner == user:
         return True
@@ -234,13 +233,14 @@ def _has_consent(folder: Path, request: Request) -> bool:
 
 
 def _name(folder: Path, request: Request) -> str:
-    """What a consent is found by. An address by its digest: it may have a password in it, which
-    belongs in no second file.
+    """Returns the key of a consent. For an address that is its digest: the address may contain a
+    password, which belongs in no second file.
 
-    A folder by its owner: what another user puts in the same place later was not consented to. So
-    is what leads to the project from elsewhere, with its place.
+    For a folder it names the owner, so that consent does not extend to a folder that another user
+    puts there later. A path that leads to the project from elsewhere is keyed by itself and its
+    owner.
     """
-    import hashlib  # here: most projects want no consent, and nothing is looked up for them
+    import hashlib  # late: most projects need no consent
 
     if request.is_folder:
         owner = os.lstat(request.origin).st_uid
@@ -254,7 +254,7 @@ def _path() -> Path:
 
 
 def _consents() -> dict[str, dict[str, str]]:
-    """By the project's folder: what was consented to, with the text that was shown."""
+    """Returns the consents by project folder, with the text that was shown."""
     text = text_of(_path())
     if not text:
         return {}

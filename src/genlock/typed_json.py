@@ -1,9 +1,9 @@
-"""JSON, MessagePack and plain values to types. All that do it come here, as one thread at a time
-may make a decoder.
+"""Decodes JSON, MessagePack and plain values into types. All such code goes through here, because
+only one thread at a time may build a decoder.
 
-msgspec notes at a struct how it is decoded when it first meets it, and notes it before the note is
-whole, so that a type may hold itself. A second thread that meets the struct meanwhile takes the
-half-made note, and the process crashes. Once made, a note is never touched again.
+msgspec caches on each struct class how to decode it, and sets this cache entry before it is
+complete, so that a type may contain itself. A second thread that decodes the struct meanwhile uses
+the incomplete entry, and the process crashes. A complete entry never changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decoder(kind: type[T]) -> msgspec.json.Decoder[T]: ...
 @overload
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]: ...
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a type; the same one for all who ask."""
+    """Returns the shared JSON decoder of a type."""
     found = _made.get(kind)
     if found is None:
         with _making:
@@ -35,7 +35,7 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def packed_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of a type from MessagePack."""
+    """Returns a new MessagePack decoder of a type."""
     with _making:
         return msgspec.msgpack.Decoder(kind)
 
@@ -45,7 +45,7 @@ def decode(data: bytes | str, kind: type[T]) -> T: ...
 @overload
 def decode(data: bytes | str, kind: Any) -> Any: ...
 def decode(data: bytes | str, kind: Any) -> Any:
-    """The value that these bytes are."""
+    """Decodes JSON into a value of this type."""
     return decoder(kind).decode(data)
 
 
@@ -54,6 +54,6 @@ def convert(value: Any, kind: type[T], *, strict: bool = True) -> T: ...
 @overload
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any: ...
 def convert(value: Any, kind: Any, *, strict: bool = True) -> Any:
-    """The value that these plain values are; who is not strict takes "5" for 5."""
-    decoder(kind)  # what msgspec notes for it is there from here on
+    """Converts plain values into a value of this type. Without `strict`, "5" is taken for 5."""
+    decoder(kind)  # fills msgspec's cache for the type
     return msgspec.convert(value, kind, strict=strict)

@@ -1,4 +1,4 @@
-"""The settings of `genlock run` and `genlock work`: what each may be.
+"""The settings of `genlock run` and `genlock work`, with a check for each value.
 
 Two of them are commands that run on the user's machine, so only the user sets them: a project's
 file, which comes with a clone, cannot.
@@ -20,7 +20,7 @@ FIELD: Final = re.compile(r"\{([^{}]*)\}")
 
 
 def check_base(value: object) -> str:
-    """A branch or commit; whether there is one is seen when a worktree is made."""
+    """Checks the name of a branch or commit. Whether it exists shows when a worktree is made."""
     if not isinstance(value, str) or not value.isprintable() or value.startswith("-"):
         raise BadArgument(
             f"worktree_base is the branch that worktrees begin at, such as main, not {value!r}"
@@ -29,13 +29,13 @@ def check_base(value: object) -> str:
 
 
 def check_on_complete(value: object) -> str:
-    """A command; empty: none."""
+    """Checks a command; empty for none."""
     _words("on_complete", value)
     return str(value)
 
 
 def check_container(value: object) -> str:
-    """A template, `none`, or nothing for bubblewrap."""
+    """Checks a template; `none`, or empty for bubblewrap."""
     words = _words("container", value)
     text = " ".join(words)
     unknown = [name for name in FIELD.findall(text) if name not in CONTAINER_FIELDS]
@@ -65,4 +65,4 @@ CHECKS: Final[dict[str, Callable[[object], Any]]] = {
 }
 
 DEFAULTS: Final[dict[str, Any]] = {"worktree_base": "HEAD", "on_complete": "", "container": ""}
-"""Without a `container` it is bubblewrap, if that is there."""
+"""An empty `container` means bubblewrap, if it is installed."""
