@@ -1,9 +1,9 @@
-"""The compacted part of a journal: the records and images as they were then, read when needed.
+"""The compacted part of a journal: the records and images at the last compaction, read on demand.
 
     Born, Begun, one entry for each record and each image, Kept
 
 `Begun` says where `Kept` is, and `Kept` where everything else is: the hashes of all keys in order,
-and the offset of the entry of each. So a process that claims one task reads a few entries, however
+and the offset of each key's entry. So a process that claims one task reads a few entries, however
 many tasks there are.
 """
 
@@ -42,10 +42,10 @@ _WRITTEN_AT_ONCE = 1 << 20
 
 
 class CompactedPart:
-    """Of one journal file, which it keeps open."""
+    """The compacted part of one journal file, which it keeps open."""
 
     def __init__(self, path: Path, fd: int, start: int, begun: Begun) -> None:
-        """`start` is where the first entry is."""
+        """`start` is the offset of the first entry."""
         self._path = path
         self._start = start
         (self._kept_at,) = _OFFSET.unpack(begun.end)
@@ -58,21 +58,21 @@ class CompactedPart:
         self._hashes, self._offsets = array("Q", kept.hashes), array("Q", kept.offsets)
 
     def row(self, key: Key) -> KeptRow | None:
-        """A record; None if there was none."""
+        """Returns a record; None if there was none."""
         for entry in self._found(_hash_of_row(key)):
             if isinstance(entry, KeptRow) and entry.key == key:
                 return entry
         return None
 
     def image(self, id: str) -> Image | None:
-        """The image of a task's files."""
+        """Returns the image of a task's files."""
         for entry in self._found(_hash_of_image(id)):
             if isinstance(entry, KeptImage) and entry.id == id:
                 return entry.image
         return None
 
     def entries(self) -> Iterator[Entry]:
-        """All of them."""
+        """Yields all entries."""
         size = self._kept_at - self._start
         with os_errors_translated(self._path):
             data = _read(self._fd, size, self._start)
@@ -90,7 +90,7 @@ class CompactedPart:
             at += 1
 
     def _entry(self, at: int) -> tuple[Entry, int]:
-        """The entry there, and where it ends."""
+        """Returns the entry at this offset, and the offset of its end."""
         with os_errors_translated(self._path):
             head = _read(self._fd, HEAD.size, at)
             mark, length, _ = HEAD.unpack(head) if len(head) == HEAD.size else (b"", 0, 0)
@@ -117,7 +117,7 @@ def write_compacted(
     feeds: tuple[KeptFeed, ...],
     commits: int,
 ) -> None:
-    """Writes the beginning of a journal."""
+    """Writes the compacted beginning of a journal."""
     pending = bytearray(frame(born))
     begun_at = len(pending)
     pending += frame(Begun(_OFFSET.pack(0)))
@@ -140,7 +140,7 @@ def write_compacted(
 
 
 def write_all(fd: int, data: bytes | bytearray) -> None:
-    """However many calls it takes."""
+    """Writes all of the data, in several calls if needed."""
     with memoryview(data) as view:
         at = 0
         while at < len(view):
@@ -148,7 +148,7 @@ def write_all(fd: int, data: bytes | bytearray) -> None:
 
 
 def _read(fd: int, size: int, at: int) -> bytes:
-    """So many bytes, or as many as there are."""
+    """Reads `size` bytes, or fewer at the end of the file."""
     data = os.pread(fd, size, at)
     while len(data) < size and (more := os.pread(fd, size - len(data), at + len(data))):
         data += more

@@ -1,4 +1,5 @@
-"""What the entries of a journal amount to: records, indexes, feeds, and the images of files."""
+"""The state that follows from the entries of a journal: records, indexes, feeds, and the images of
+files."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from genlock.stores.folder.lazy_dict import LazyDict
 from genlock.stores.rows import Data, Feed, Row
 
 MOST_EARLIER = 64
-"""So many earlier images of a file are known, to tell a checkout from an edit."""
+"""How many earlier images of a file are kept, to distinguish a checkout from an edit."""
 
 
 class Contents(Data):
@@ -39,27 +40,27 @@ class Contents(Data):
         self.birth = b""
         self.rows: LazyDict[Key, Row] = LazyDict(self._kept_row, self._complete)
         self.images = LazyDict[str, Image](self._kept_image, self._complete)
-        """By task: what its files were when they were last written or observed."""
+        """By task: the image of its files, from when they were last written or observed."""
         self._part: CompactedPart | None = None
-        """What is in the journal, and was not all read yet."""
+        """The part of the journal that was not completely read yet."""
         self._is_indexed = False
         self.applied = 0
-        """How many entries this is."""
+        """How many entries were applied."""
         self.commits = 0
         self.changed_at: dict[str, int] = {}
-        """By task: the last commit that came with an image of its files."""
+        """By task: the last commit that contained an image of its files."""
         self.last_imaged = 0
-        """The last commit that came with any."""
+        """The last commit that contained any image."""
 
-    # The indexes are built when something is looked up by one: whoever claims a task by its id and
-    # leaves again needs none, and to build them takes as long as to read the journal.
+    # The indexes are built at the first lookup by index: a process that claims one task by its id
+    # and exits needs none, and building them takes as long as reading the journal.
 
     def _move(self, key: Key, old: Index | None, new: Index) -> None:
         if self._is_indexed:
             super()._move(key, old, new)
 
     def find(self, query: Query, count_by: str | None) -> Page:
-        """Records by an index field, or how many there are by its value."""
+        """Finds records by an index field, or counts them by its value."""
         if not self._is_indexed:
             self._complete()
             self._is_indexed = True
@@ -69,12 +70,12 @@ class Contents(Data):
         return super().find(query, count_by)
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
+        """Reads events of a record, or of a project after a cursor."""
         if query.record is None and (query.back or not query.tail):
             self._complete()
         return super().read_events(query)
 
-    # What a compaction has kept is read when somebody wants it: one record, or all of them.
+    # The compacted part is read on demand: one record, or all of them.
 
     def _kept_row(self, key: Key) -> Row | None:
         kept = None if self._part is None else self._part.row(key)
@@ -106,13 +107,13 @@ class Contents(Data):
         return row
 
     def close(self) -> None:
-        """Gives back what it has of the journal. Nobody reads from it any more."""
+        """Drops its references into the journal. It must not be read afterwards."""
         self._part = None
         self.rows.clear()
         self.images.clear()
 
     def apply(self, entry: Entry | CompactedPart) -> None:
-        """Takes one more entry in."""
+        """Applies the next entry."""
         self.applied += 1
         match entry:
             case Wrote(changes, images):
@@ -150,15 +151,15 @@ class Contents(Data):
             feed.head, feed.purged_to, feed.purges = kept.head, kept.purged_to, kept.purges
 
     def position_after(self, change: Change) -> int:
-        """The position of the last event of a change that was just written."""
+        """Returns the position of the last event of a change that was just written."""
         return self.rows[change.key].events[-1].position
 
     def born(self) -> Born:
-        """The first entry from which the same state follows."""
+        """Returns the first entry of a journal with the same state."""
         return Born(self.birth, self.epoch)
 
     def kept(self) -> Iterator[KeptRow | KeptImage]:
-        """Everything, for a compaction."""
+        """Yields all records and images, for a compaction."""
         for key, row in self.rows.items():
             yield KeptRow(
                 key,
@@ -176,14 +177,14 @@ class Contents(Data):
             yield KeptImage(id, image)
 
     def kept_feeds(self) -> tuple[KeptFeed, ...]:
-        """The feeds, for a compaction."""
+        """Returns the feeds, for a compaction."""
         return tuple(
             KeptFeed(*place, feed.head, feed.purged_to, feed.purges)
             for place, feed in self._feeds.items()
         )
 
     def places(self) -> list[tuple[str, str]]:
-        """Every tenant and project that has a record."""
+        """Returns every tenant and project that has a record."""
         return sorted({key.place for key in self.rows})
 
     def key_exists(self, key: Key) -> bool:
@@ -193,7 +194,7 @@ class Contents(Data):
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Without the search for garbage: all that is made here is kept."""
+    """Disables garbage collection for the block: everything created in it is kept."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -204,7 +205,7 @@ def uncollected() -> Iterator[None]:
 
 
 def _succeeding(known: Image, image: Image) -> Image:
-    """The image, with those before it."""
+    """Returns the image with its earlier images."""
     if known.file is None or known.file == image.file:
         earlier = known.earlier
     else:

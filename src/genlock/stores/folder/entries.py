@@ -29,11 +29,11 @@ class Image(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
     """The digest of the task's file; None if there was none."""
     lock: bytes | None
     sighting: bytes = b""
-    """What they said, encoded; empty if there was no task in them."""
+    """Their meaning as an encoded sighting; empty if they contained no task."""
     own_lock: bool = False
     """Is the lock Genlock's?"""
     earlier: tuple[bytes, ...] = ()
-    """The digests of the task's file before: a file that is one of them again was checked out."""
+    """The earlier digests of the task's file. A file that has one of them again was checked out."""
 
 
 class Born(Struct, frozen=True, array_like=True, tag="born"):
@@ -45,8 +45,8 @@ class Born(Struct, frozen=True, array_like=True, tag="born"):
 
 
 class Wrote(Struct, frozen=True, array_like=True, tag="wrote"):
-    """A commit: the changes that fitted, and what their files look like after it. Positions in the
-    feeds follow from the place in the journal."""
+    """A commit: the changes that fitted, and the images of their files after it. Positions in the
+    feeds follow from the entry's place in the journal."""
 
     changes: tuple[Change, ...]
     images: dict[str, Image] = {}
@@ -61,13 +61,14 @@ class Purged(Struct, frozen=True, array_like=True, tag="purged"):
 
 
 class Raised(Struct, frozen=True, array_like=True, tag="raised"):
-    """Another epoch has begun."""
+    """A new epoch has begun."""
 
     epoch: int
 
 
 class Noted(Struct, frozen=True, array_like=True, tag="noted"):
-    """What files look like, without a change of the records: somebody has said which is right."""
+    """New images of files, without a change of the records: an operator has decided which side is
+    right."""
 
     images: dict[str, Image]
 
@@ -85,11 +86,11 @@ class Begun(Struct, frozen=True, array_like=True, tag="begun"):
     """The second entry of a journal that was compacted."""
 
     end: bytes
-    """Where the entry `Kept` is, in eight bytes."""
+    """The offset of the entry `Kept`, in eight bytes."""
 
 
 class KeptRow(Struct, frozen=True, array_like=True, tag="row"):
-    """A record as it was when the journal was compacted."""
+    """A record at the time of the compaction."""
 
     key: Key
     version: int
@@ -111,22 +112,22 @@ class KeptFeed(Struct, frozen=True, array_like=True):
 
 
 class KeptImage(Struct, frozen=True, array_like=True, tag="image"):
-    """The image of a task's files as it was when the journal was compacted."""
+    """The image of a task's files at the time of the compaction."""
 
     id: str
     image: Image
 
 
 class Kept(Struct, frozen=True, array_like=True, tag="kept"):
-    """The end of the compacted part, and where in it each entry is."""
+    """The last entry of the compacted part, with the offset of every entry in it."""
 
     feeds: tuple[KeptFeed, ...]
     commits: int
-    """How many commits there had been."""
+    """How many commits there were before the compaction."""
     hashes: bytes
-    """Of the keys of all entries, in order."""
+    """The hashes of the keys of all entries, in order."""
     offsets: bytes
-    """Of the entries, in the order of their hashes."""
+    """The offsets of the entries, in the order of their hashes."""
 
 
 Entry: TypeAlias = Born | Wrote | Purged | Raised | Noted | Begun | KeptRow | KeptImage | Kept
@@ -136,14 +137,14 @@ _decoder = packed_decoder(Entry)
 
 
 def frame(entry: Entry) -> bytes:
-    """The entry as it is written."""
+    """Encodes an entry as a frame."""
     body = _encode(entry)
     return HEAD.pack(MARK, len(body), zlib.crc32(body)) + body
 
 
 def entries_in(data: bytes, path: Path, base: int) -> Iterator[tuple[Entry, int]]:
-    """The sound entries from the beginning of `data`, each with the offset behind it. Ends before a
-    torn one."""
+    """Yields the sound entries from the beginning of `data`, each with the offset of its end. Stops
+    before a torn entry."""
     at = 0
     while (end := sound_end(data, at)) is not None:
         entry = entry_in(data, at, end, path, base)
@@ -153,7 +154,7 @@ def entries_in(data: bytes, path: Path, base: int) -> Iterator[tuple[Entry, int]
 
 
 def entry_in(data: bytes, at: int, end: int, path: Path, base: int = 0) -> Entry:
-    """The entry of a frame that is sound. `base` is the offset of `data` in the file."""
+    """Decodes the entry of a sound frame. `base` is the offset of `data` in the file."""
     try:
         entry: Entry = _decoder.decode(memoryview(data)[at + HEAD.size : end])
     except msgspec.MsgspecError as error:
@@ -165,7 +166,7 @@ def entry_in(data: bytes, at: int, end: int, path: Path, base: int = 0) -> Entry
 
 
 def sound_end(data: bytes, at: int) -> int | None:
-    """The end of the frame at this offset; None if it is not whole and sound."""
+    """Returns the end of the frame at this offset; None if it is not whole and sound."""
     if at + HEAD.size > len(data):
         return None
     mark, length, check = HEAD.unpack_from(data, at)
@@ -176,7 +177,7 @@ def sound_end(data: bytes, at: int) -> int | None:
 
 
 def _check_torn(data: bytes, at: int, path: Path, base: int) -> None:
-    """StoreCorrupt if anything sound follows what cannot be read."""
+    """Raises StoreCorrupt if a sound frame follows the unreadable bytes."""
     next = at
     while (next := data.find(MARK, next + 1)) >= 0:
         if sound_end(data, next) is not None:

@@ -1,8 +1,8 @@
-"""Watching the folders of a layout, so that an edit is noticed when it is made.
+"""Watches the folders of a layout, so that an edit is noticed at once.
 
-inotify tells the names that were written to, moved or removed, and a layout knows whose task each
-of them is. It says nothing of what other machines write, and nothing where there is no inotify.
-Whoever waits therefore looks at all files now and then, too.
+inotify reports the names that were written to, moved or removed, and the layout maps each name to a
+task. It reports no writes by other machines, and some systems have no inotify. Waiters therefore
+also scan all files from time to time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genlock.stores.folder.layout import Layout
 
 _EVENT = struct.Struct("iIII")
 _CHANGES = 0x8 | 0x40 | 0x80 | 0x100 | 0x200
-"""Written and closed, moved away, moved to, made, removed."""
+"""Written and closed, moved from, moved to, created, deleted."""
 _FOLDER_ITSELF = 0x400 | 0x800
 _ONLY_FOLDERS_NO_LINKS = 0x1000000 | 0x2000000
 _MASK = _CHANGES | _FOLDER_ITSELF | _ONLY_FOLDERS_NO_LINKS
@@ -26,12 +26,12 @@ _OVERFLOW, _IGNORED, _IS_FOLDER = 0x4000, 0x8000, 0x40000000
 _MOST_LEFT = 500
 _AT_ONCE = 65536
 SETTLE_SECONDS = 0.02
-"""From the first event to the answer: a tool that writes a file makes several."""
+"""The delay from the first event to the answer, since a tool that writes a file causes several."""
 
 
 class FolderWatch:
-    """Watches the folders of one layout. One thread waits; another that comes meanwhile learns
-    nothing."""
+    """Watches the folders of one layout. Only one thread at a time gets the events; a second one
+    waits for its turn, and may time out."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -40,14 +40,15 @@ class FolderWatch:
         self._fd: int | None = None
         self._add: AddWatch | None = None
         self._folders: dict[int, tuple[str, str]] = {}
-        """By the number of a watch: the folder, and the task that it belongs to."""
+        """By watch number: the folder, and the task that it belongs to."""
         self._left = 0
-        """How many of them went elsewhere. The kernel goes on watching these."""
+        """How many of the watched folders were moved or removed. The kernel still watches the moved
+        ones."""
         self._has_new_folder = False
 
     def wait(self, seconds: float) -> set[str] | None:
-        """The tasks whose files were written to, as soon as there are any; none if there were none
-        for so long. None if some may have been missed."""
+        """Waits until task files are written to, and returns the tasks; an empty set after
+        `seconds`. None if some writes may have been missed."""
         end = time.monotonic() + seconds
         if not self._waiting.acquire(timeout=seconds):
             return set()
@@ -57,7 +58,7 @@ class FolderWatch:
             self._waiting.release()
 
     def close(self) -> None:
-        """Wakes the thread that waits; nobody waits from now on."""
+        """Wakes the waiting thread and ends the watch."""
         self._stop.give()
         if self._waiting.acquire(timeout=1):
             self._forget()
@@ -88,7 +89,7 @@ class FolderWatch:
         return set()
 
     def _poll(self) -> select.poll | None:
-        """Of the events and of the end; None where there are no events."""
+        """A poll for events and for the end of the watch; None if there is no inotify."""
         if self._fd is None:
             opened = inotify()
             if opened is None:
@@ -103,8 +104,9 @@ class FolderWatch:
         return poll
 
     def _follow(self, found: set[str]) -> bool:
-        """Watches folders that are new. A task's own folder is as good as an event; False if there
-        are others, in which anything may have been written before."""
+        """Watches new folders. A new folder of a single task counts as an event for that task.
+        Returns False if there are other new folders, in which files may have been written
+        before."""
         assert self._add is not None
         self._has_new_folder = False
         known = {folder for folder, _ in self._folders.values()}
@@ -114,7 +116,7 @@ class FolderWatch:
                 continue
             number = self._add(folder, _MASK)
             if number < 0:
-                continue  # gone again, or this user has no more watches
+                continue  # deleted again, or the user's limit of watches is reached
             self._folders[number] = folder, task
             if task:
                 found.add(task)
@@ -123,8 +125,8 @@ class FolderWatch:
         return complete
 
     def _read(self, found: set[str]) -> bool:
-        """Takes the events that are there; False if some were lost, or it is time to begin
-        again."""
+        """Reads the pending events. Returns False if some were lost, or if the watches should be
+        set up again."""
         assert self._fd is not None
         try:
             data = os.read(self._fd, _AT_ONCE)

@@ -1,8 +1,8 @@
-"""The journal: every commit in order, and all that a folder store knows.
+"""The journal: every commit in order. It is the whole state of a folder store.
 
-A crash in the middle of a write leaves an entry that is torn, at the end of the file and nowhere
-else. Readers stop before it, and the next writer cuts it off. An entry that is damaged and followed
-by a sound one was not torn: that is an error.
+A crash during a write leaves a torn entry, always at the end of the file. Readers stop before it,
+and the next writer truncates it. A damaged entry that is followed by a sound one was not torn, so
+it is an error.
 
 There are two kinds:
 
@@ -44,15 +44,15 @@ from genlock.stores.folder.entries import (
 
 
 class Raced(Exception):
-    """Somebody else has written this number."""
+    """Another writer has written this number."""
 
 
 class Replaced(Exception):
-    """The journal is another file by now: everything must be read again."""
+    """The journal has been replaced by another file: everything must be read again."""
 
 
 _BEGINNING = 512
-"""Bytes in which the first two entries of a compacted journal lie."""
+"""The first two entries of a compacted journal fit in this many bytes."""
 
 
 class AppendedJournal:
@@ -62,22 +62,22 @@ class AppendedJournal:
         self.path = folder / "journal"
         self._fd: int | None = None
         self._read = 0
-        """How many bytes have been read: all of them sound."""
+        """How many bytes have been read. All of them are sound."""
         self.compacted_size = 0
-        """Of the part that a compaction has written."""
+        """The size of the part that a compaction has written."""
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Is there one?"""
+        """Does the folder contain such a journal?"""
         return (folder / "journal").exists()
 
     @property
     def size(self) -> int:
-        """Bytes that were read."""
+        """The number of bytes read."""
         return self._read
 
     def create(self, born: Born) -> None:
-        """A new one with its first entry, whole or not at all. What is there already stays."""
+        """Creates a journal with its first entry, atomically. An existing journal stays."""
         temporary = self.path.with_name(f".journal-{os.getpid()}-{os.urandom(4).hex()}")
         fd = create_file(temporary)
         try:
@@ -91,8 +91,8 @@ class AppendedJournal:
         sync_folder(self.path.parent)
 
     def read_new(self) -> Iterator[Entry | CompactedPart]:
-        """The entries since the last call. `Replaced` if it was compacted since, and then, at the
-        next call, all of them."""
+        """Yields the entries since the last call. Raises `Replaced` if the journal was compacted
+        since; the next call then yields all of them."""
         self._check_same()
         assert self._fd is not None
         if self._read < _BEGINNING:
@@ -117,7 +117,8 @@ class AppendedJournal:
             yield entry
 
     def _read_beginning(self, fd: int) -> Iterator[Entry | CompactedPart]:
-        """Of a journal that was compacted: the first entry, and the part that need not be read."""
+        """Yields the beginning of a compacted journal: the first entry, and the part that is read
+        on demand."""
         data = os.pread(fd, _BEGINNING, 0)
         first = sound_end(data, 0)
         second = None if first is None else sound_end(data, first)
@@ -134,7 +135,7 @@ class AppendedJournal:
         yield part
 
     def has_grown(self) -> bool:
-        """May there be anything new? Asked without the lock."""
+        """May there be new entries? Checked without the lock."""
         try:
             found = os.stat(self.path, follow_symlinks=False)
             here = os.fstat(self._fd) if self._fd is not None else None
@@ -143,13 +144,14 @@ class AppendedJournal:
         return here is None or found.st_ino != here.st_ino or found.st_size != self._read
 
     def append(self, entry: Entry) -> None:
-        """Durable on return. For the holder of the writer lock, who has read everything."""
+        """Appends an entry. Durable on return. The caller holds the writer lock and has read
+        everything."""
         assert self._fd is not None
         data = frame(entry)
         at = self._read
         try:
             if os.fstat(self._fd).st_size != at:
-                os.ftruncate(self._fd, at)  # a torn entry of a killed writer
+                os.ftruncate(self._fd, at)  # truncates a torn entry of a killed writer
             written = 0
             while written < len(data):
                 written += os.pwrite(self._fd, data[written:], at + written)
@@ -168,8 +170,8 @@ class AppendedJournal:
         hit("journal.synced")
 
     def _take_back(self, at: int, error: OSError) -> None:
-        """Removes what was written of an entry. What cannot be removed is torn, and the next writer
-        cuts it off."""
+        """Removes a partly written entry. If that fails, the entry is torn, and the next writer
+        truncates it."""
         assert self._fd is not None
         with suppress(OSError):
             os.ftruncate(self._fd, at)
@@ -184,7 +186,7 @@ class AppendedJournal:
         feeds: tuple[KeptFeed, ...],
         commits: int,
     ) -> None:
-        """Another journal in its place, which begins with these. For the holder of the writer
+        """Replaces the journal by one that begins with these entries. The caller holds the writer
         lock."""
         temporary = self.path.with_name(f".journal-{os.getpid()}-{os.urandom(4).hex()}")
         fd = create_file(temporary)
@@ -205,7 +207,7 @@ class AppendedJournal:
         hit("journal.replaced")
 
     def _check_same(self) -> None:
-        """Opens the file, or notices that it is another by now."""
+        """Opens the file, and raises `Replaced` if it is another one by now."""
         refuse_link(self.path)
         if self._fd is not None:
             found = os.stat(self.path, follow_symlinks=False)
@@ -225,7 +227,7 @@ class AppendedJournal:
 
 
 def _open_for_writing(path: Path) -> int:
-    """A descriptor; one that only reads where nothing else is allowed."""
+    """Opens the file for writing, or for reading only if the permissions allow nothing else."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, os.O_RDWR | flags)
@@ -251,16 +253,16 @@ class NumberedJournal:
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Is there one?"""
+        """Does the folder contain such a journal?"""
         return (folder / "journal.d" / _number(1)).exists()
 
     @property
     def size(self) -> int:
-        """Bytes that were read."""
+        """The number of bytes read."""
         return self._size
 
     def create(self, born: Born) -> None:
-        """A new one with its first entry. What is there already stays."""
+        """Creates a journal with its first entry. An existing journal stays."""
         refuse_link(self.path)
         self.path.mkdir(0o700, exist_ok=True)
         sync_folder(self.path.parent)
@@ -268,7 +270,7 @@ class NumberedJournal:
             self._link(1, frame(born))
 
     def read_new(self) -> Iterator[Entry]:
-        """The entries since the last call."""
+        """Yields the entries since the last call."""
         while True:
             path = self.path / _number(self._next)
             try:
@@ -285,11 +287,12 @@ class NumberedJournal:
             yield entry
 
     def has_grown(self) -> bool:
-        """Is there anything new?"""
+        """Are there new entries?"""
         return (self.path / _number(self._next)).exists()
 
     def append(self, entry: Entry) -> None:
-        """Durable on return; `Raced` if somebody else has made this number."""
+        """Appends an entry. Durable on return. Raises `Raced` if another writer has written this
+        number."""
         data = frame(entry)
         self._link(self._next, data)
         self._next += 1
@@ -308,7 +311,7 @@ class NumberedJournal:
             except FileExistsError:
                 raise Raced from None
             except OSError:
-                # A network filesystem may have made the link and lost the answer.
+                # A network filesystem may have created the link and lost the answer.
                 if os.fstat(fd).st_nlink != 2:
                     raise
             finally:
@@ -318,7 +321,7 @@ class NumberedJournal:
             sync_folder(self.path)
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Does nothing: no file is open."""
         self._next, self._size = 1, 0
 
 

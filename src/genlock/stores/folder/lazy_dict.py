@@ -1,4 +1,4 @@
-"""A dictionary whose values are found when they are asked for."""
+"""A dictionary that reads its values on demand."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ V = TypeVar("V")
 
 
 class LazyDict(dict[K, V]):
-    """What it does not have, it finds, and keeps. To go through all of it, it reads the rest
-    first."""
+    """A dictionary that fetches a missing value on demand and keeps it. Iteration first reads all
+    remaining values."""
 
     def __init__(self, find: Callable[[K], V | None], read_rest: Callable[[], None]) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class LazyDict(dict[K, V]):
         self._read_rest = read_rest
 
     def has_read(self, key: K) -> bool:
-        """Is it here already?"""
+        """Has this value been read already?"""
         return super().__contains__(key)
 
     def __missing__(self, key: K) -> V:

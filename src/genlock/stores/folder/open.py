@@ -5,9 +5,9 @@
     folder:///path?layout=none      the journal alone
     folder:///path                  the layout that the folder has, if it is the only one
 
-Other options: `unclaimed_state=backlog` (what gptodo calls a task that nobody has), `project=…` and
-`tenant=…` (whose tasks the files are; `default`), and `lock=link`, for a filesystem whose locks
-cannot be trusted although it has them.
+Other options: `unclaimed_state=backlog` (the gptodo state of an unclaimed task), `project=…` and
+`tenant=…` (the owner of the tasks in the files; default `default`), and `lock=link`, for a
+filesystem that has locks but does not enforce them reliably.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ LAYOUTS: dict[str, LayoutKind] = {
 
 
 def folder_path(url: str) -> Path:
-    """The folder of a folder:// URL."""
+    """Returns the folder of a folder:// URL."""
     text = url.removeprefix("folder://").partition("?")[0]
     path = os.fsdecode(unquote_to_bytes(text))
     if not path.startswith("/") or "\0" in path:
@@ -96,7 +96,7 @@ def folder_path(url: str) -> Path:
 
 
 def folder_url(path: Path, **options: str) -> str:
-    """The URL of a folder, whatever its name."""
+    """Returns the URL of a folder, whose name may contain any character."""
     text = "&".join(f"{name}={quote(value)}" for name, value in options.items() if value)
     return f"folder://{quote(os.fsencode(path))}{'?' if text else ''}{text}"
 
@@ -109,8 +109,8 @@ def open_folder(
     root: Path | None = None,
     git_index: Path | None = None,
 ) -> FolderStore:
-    """The store of a folder. `root` is where it is, if not where the URL says: a linked worktree
-    uses the journal of the main one. `git_index` is that of its repository."""
+    """Opens the store of a folder. `root` is the folder if it differs from the URL's: a linked
+    worktree uses the journal of the main one. `git_index` is the index of its repository."""
     root = root or folder_path(url)
     options = Options(url, "folder", _OPTIONS)
     if options.rest.partition("?")[2]:
@@ -196,15 +196,16 @@ def _opened(
 
 
 def _first_epoch(layout: Layout | None, clock: Clock | None) -> int:
-    """0 for tasks that nobody has had yet. Beside files there may have been a journal before, and
-    agents that hold its generations: then it is one that was never used."""
+    """Returns 0 if there are no task files: no task was ever claimed. Beside task files an earlier
+    journal may have existed, and agents may hold its generations; then it returns an epoch that was
+    never used."""
     if layout is None or next(iter(layout.ids()), None) is None:
         return 0
     if clock is not None:
         return _epoch_at(clock.now().timestamp())
     now = time.time()
-    # Its part of the second has passed before anything is granted, so whoever begins another
-    # journal here after that takes a higher number.
+    # The epoch's fraction of a second has passed before anything is granted, so a process that
+    # begins another journal here later chooses a higher number.
     time.sleep((int(now * DIGITS) + 1) / DIGITS - now)
     return _epoch_at(now)
 

@@ -1,18 +1,18 @@
-"""The tasks of a project as files: what others have edited is noticed, and records are written out.
+"""The tasks of a project as files: detects edits by other tools, and writes records to the files.
 
-What a file was when the store last wrote or observed it is its *image*, which stands in the journal
-beside the record. A file that is not its image was edited, except:
+The state of a file when the store last wrote or observed it is its *image*, which is in the journal
+beside the record. A file that differs from its image was edited, except:
 
-cosmetics   it says the same as before (a tool has sorted its keys): nothing has happened
-pending     it is the image before, and the process that was to write the last one has died, or the
-            disk was full: it is written again
-checkout    it is one of its earlier images, in a repository whose index was written since: git has
-            put it there. The record stays, and the file too, until a person says which is right
-unreadable  nobody can say what it means: the record stays, and no new claim is granted
+cosmetics   it means the same as before (a tool has sorted its keys): nothing has happened
+pending     it equals the previous image, and the process that was to write the last one has died,
+            or the disk was full: it is written again
+checkout    it equals one of its earlier images, in a repository whose index was written since: git
+            has restored it. Record and file both stay until a person says which is right
+unreadable  its meaning is unclear: the record stays, and no new claim is granted
 
-Before a claim is in the journal, the other tool's lock is on disk. If the process dies in between,
-the lock is nobody's. So it first notes what it is about to write (an *intent*), and whoever writes
-next removes a lock that was intended and never came into the journal.
+The other tool's lock is on disk before the claim is in the journal. If the process dies in between,
+the lock belongs to no claim. So the process first notes the lock that it is about to write (an
+*intent*), and the next writer removes an intended lock that never reached the journal.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from genlock.typed_json import decoder, packed_decoder
 
 _ENDED = frozenset({Status.COMPLETED, Status.CANCELLED, Status.IN_REVIEW})
 _MANY = 200
-"""So many files that had to be read make it worth to keep their fingerprints."""
+"""Fingerprints are saved once this many files had to be read."""
 FRESH_NS = 2_000_000_000
-"""A file that was written so short a time ago may change without its fingerprint changing."""
+"""A file written this recently may change without a change of its fingerprint."""
 
 _encode = msgspec.json.Encoder().encode
 _sighting = decoder(Sighting)
@@ -61,7 +61,7 @@ _locks = packed_decoder(dict[str, bytes])
 
 
 class Seen(NamedTuple):
-    """What the files of a task are, by digest."""
+    """The digests of a task's files."""
 
     file: bytes | None
     lock: bytes | None
@@ -71,7 +71,7 @@ NOTHING = Seen(None, None)
 
 
 class State(Enum):
-    """How the files of a task stand to their image."""
+    """How the files of a task compare with their image."""
 
     SAME = auto()
     PENDING = auto()
@@ -81,12 +81,12 @@ class State(Enum):
 
 
 class Comparison(NamedTuple):
-    """The files of one task beside their image."""
+    """A comparison of one task's files with their image."""
 
     state: State
     seen: Seen
     observation: Observation | None = None
-    """What was edited, or what cannot be read."""
+    """The edit, or the fault of an unreadable file."""
 
 
 class _Known(NamedTuple):
@@ -108,7 +108,7 @@ class ProjectFiles:
         git_index: Path | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`git_index` is that of the repository that the files are in."""
+        """`git_index` is the index of the repository that contains the files."""
         self.layout = layout
         self.place = place
         self._git_index = git_index
@@ -117,7 +117,7 @@ class ProjectFiles:
         self._known: dict[str, _Known] = {}
         self._recalled = False
         self._kept = 0
-        """How many fingerprints are in the file."""
+        """How many fingerprints were saved."""
         self._intent = (
             self._folder
             / "intents"
@@ -125,10 +125,10 @@ class ProjectFiles:
         )
         self._has_intent = False
 
-    # What others have edited
+    # Edits by other tools
 
     def observe(self, keys: Iterable[Key], contents: Contents) -> Sequence[Observed]:
-        """Which of these tasks were edited."""
+        """Returns the observations of those tasks that were edited or cannot be read."""
         found = []
         for key in keys:
             if not self._is_ours(key):
@@ -139,7 +139,7 @@ class ProjectFiles:
         return found
 
     def scan(self, tenant: str, project: str, contents: Contents) -> Sequence[Key]:
-        """All tasks that were edited. Those that cannot be read are no news."""
+        """Returns all tasks that were edited. Unreadable ones do not count as edited."""
         if (tenant, project) != self.place:
             return ()
         self._recall()
@@ -148,15 +148,15 @@ class ProjectFiles:
         return edited
 
     def edited(self, ids: Iterable[str], contents: Contents) -> Sequence[Key]:
-        """Those of these tasks that were edited."""
+        """Filters for the tasks that were edited."""
         return [
             Key(*self.place, TASK, id)
             for id in ids
             if self.compare(id, contents).state is State.EDITED
         ]
 
-    # Fingerprints of large folders are kept in a file, so that the next process need not read every
-    # task. Nothing rests on that file: what it does not have is read.
+    # Fingerprints of large folders are saved in a file, so that the next process need not read
+    # every task. The file is only a cache: a missing entry means that the task is read.
 
     def _recall(self) -> None:
         if self._recalled:
@@ -185,7 +185,7 @@ class ProjectFiles:
             self._kept = len(self._known)
 
     def ids(self, contents: Contents) -> list[str]:
-        """Every task that has a file, or had one."""
+        """Returns every task that has a file, or had one."""
         ids = set(self.layout.ids())
         ids.update(id for id, image in contents.images.items() if image.file is not None)
         return sorted(ids)
@@ -201,8 +201,8 @@ class ProjectFiles:
         return image.file is None and not image.sighting
 
     def image_if_restored(self, id: str, contents: Contents) -> Image | None:
-        """The image of a file that is to be written as its record has it; None for one that was
-        deleted, which is to be observed when it is back."""
+        """Returns the image of a file that is to be written from its record; None for a deleted
+        file, which is observed when it is back."""
         image, record = contents.images.get(id), self._record(id, contents)
         if image is None or image.file is None or record is None:
             return None
@@ -211,7 +211,7 @@ class ProjectFiles:
         return self._image_after(id, image, State.SAME, before, after._replace(lock=before.lock))
 
     def image_if_edited(self, id: str, contents: Contents) -> Image | None:
-        """The image beside which the file that is there counts as edited."""
+        """Returns an image with which the present file counts as edited."""
         image, seen = contents.images.get(id), self._look(id)[0]
         if image is None:
             return None
@@ -227,7 +227,7 @@ class ProjectFiles:
         return record
 
     def compare(self, id: str, contents: Contents) -> Comparison:
-        """The files of a task beside their image."""
+        """Compares the files of a task with their image."""
         seen, files = self._look(id)
         image = contents.images.get(id)
         was = NOTHING if image is None else Seen(image.file, image.lock)
@@ -242,8 +242,8 @@ class ProjectFiles:
     def _with_standing_lock(
         self, id: str, image: Image | None, seen: Seen, contents: Contents
     ) -> Comparison:
-        """A live lock of another tool may stand on a task that was finished, and is open again:
-        then it is as good as new."""
+        """Another tool's live lock may remain on a task that was finished and reopened. Such a lock
+        counts as a new edit."""
         same = Comparison(State.SAME, seen)
         if image is None or image.lock is None or image.own_lock or not image.sighting:
             return same
@@ -258,7 +258,7 @@ class ProjectFiles:
         return Comparison(State.EDITED, seen, observation)
 
     def _held_back(self, id: str, image: Image, seen: Seen, contents: Contents) -> State | None:
-        """Is the file an earlier one of ours that nobody has edited?"""
+        """Is the file an earlier image of ours that was not edited?"""
         if image.file is None or seen.file not in image.earlier:
             return None
         pending = contents.changed_at.get(id, 0) > self.projected()
@@ -274,7 +274,7 @@ class ProjectFiles:
                 return Comparison(State.SAME, seen)
             now = replace(was, gone=True, lock=None)
             if files.file is not None:
-                # Perhaps another tool has emptied it, and is about to write it.
+                # Another tool may have truncated it, and be about to write it.
                 now = Sighting(fault=f"the file of {id} has no task in it any more")
         observation = Observation(self.layout.name, was, now)
         if now.fault:
@@ -293,8 +293,8 @@ class ProjectFiles:
         return seen.file in image.earlier and self._was_checked_out(id)
 
     def _was_checked_out(self, id: str) -> bool:
-        """Has git written its index since this file was written, or does it do so now? It writes
-        the index after the files."""
+        """Has git written its index since this file was written, or is it writing it now? Git
+        writes the index after the files."""
         if self._git_index is None:
             return False
         if self._git_index.with_name("index.lock").exists():
@@ -305,7 +305,7 @@ class ProjectFiles:
             return False
 
     def _look(self, id: str) -> tuple[Seen, TaskFiles | None]:
-        """What the files are, and their content if they had to be read."""
+        """Returns the digests of the files, and their content if they had to be read."""
         fingerprint = self.layout.fingerprint(id)
         known = self._known.get(id)
         if known is not None and known.fingerprint == fingerprint:
@@ -316,7 +316,8 @@ class ProjectFiles:
         return seen, files
 
     def _remember(self, id: str, fingerprint: Fingerprint, seen: Seen) -> None:
-        """What is fresh, or has changed while it was read, is read again the next time."""
+        """Remembers the digests, except for a file that is fresh or changed while it was read: it
+        is read again the next time."""
         is_old = time.time_ns() - fingerprint.newest > FRESH_NS
         if is_old and self.layout.fingerprint(id) == fingerprint:
             self._known[id] = _Known(fingerprint, seen)
@@ -326,11 +327,11 @@ class ProjectFiles:
     def _is_ours(self, key: Key) -> bool:
         return key.kind == TASK and key.place == self.place
 
-    # What is written
+    # Writing
 
     def prepare(self, changes: Sequence[Change], contents: Contents) -> Projection:
-        """Looks at the files of these changes again, and puts the other tool's locks on disk. A
-        change is left out if its files are others than those it was decided on."""
+        """Checks the files of these changes again, and writes the other tool's locks. Leaves out a
+        change if its files differ from those it was decided on."""
         projection = Projection(self, self.projected() >= contents.last_imaged)
         sessions = {change.key: change.body for change in changes if change.key.kind == SESSION}
         for change in changes:
@@ -346,7 +347,7 @@ class ProjectFiles:
     def _step(
         self, change: Change, contents: Contents, sessions: Mapping[Key, bytes]
     ) -> Step | None:
-        """What is to be written for this change; None if it was decided on other files."""
+        """Returns the files to write for this change; None if it was decided on other files."""
         id = change.key.id
         seen, files = self._look(id)
         state = State.SAME
@@ -357,13 +358,13 @@ class ProjectFiles:
         try:
             record = decode_record(TASK, change.body)
         except (StoreCorrupt, StoreForeign):
-            return Step(change.key)  # of a test, or of a newer version
+            return Step(change.key)  # written by a test, or by a newer version
         assert isinstance(record, TaskRecord)
         before = files or self.layout.read(id)
         if _seen(before) != seen:
             return None
         if fault_of(before.lock):
-            return Step(change.key)  # nobody can say whose it is
+            return Step(change.key)  # the lock's owner is unknown
         image = contents.images.get(id)
         after = self.layout.wanted(
             id,
@@ -411,8 +412,8 @@ class ProjectFiles:
     # After a crash
 
     def repair(self, contents: Contents) -> None:
-        """Removes locks that were intended and never came into the journal, and writes files that
-        are behind their records."""
+        """Removes intended locks that never reached the journal, and writes the files that are
+        older than their records."""
         self._drop_intents(contents)
         projected = self.projected()
         if projected >= contents.last_imaged:
@@ -432,7 +433,7 @@ class ProjectFiles:
         return self.restore(id, contents)
 
     def restore(self, id: str, contents: Contents) -> bool:
-        """Writes a task's file as its record wants it, whatever is in it."""
+        """Writes a task's file from its record, and discards the file's content."""
         record = self._record(id, contents)
         if record is None:
             return False
@@ -478,7 +479,7 @@ class ProjectFiles:
                 self._known.pop(id, None)
 
     def intend(self, locks: dict[str, bytes]) -> None:
-        """Notes locks that are about to be written."""
+        """Records locks that are about to be written."""
         refuse_link(self._intent.parent)
         self._intent.parent.mkdir(0o700, exist_ok=True)
         with suppress(FileNotFoundError):
@@ -492,20 +493,20 @@ class ProjectFiles:
         hit("journal.intended")
 
     def intent_done(self) -> None:
-        """What was intended is in the journal, or was taken back."""
+        """Removes the intent: its locks are in the journal, or were removed."""
         self._has_intent = False
         with suppress(OSError):
             self._intent.unlink()
 
     def projected(self) -> int:
-        """The last commit whose files are all written."""
+        """Returns the last commit whose files are all written."""
         try:
             return int((self._folder / "projected").read_bytes())
         except (OSError, ValueError):
             return 0
 
     def note_projected(self, commits: int) -> None:
-        """All files are written up to this commit."""
+        """Records that all files are written up to this commit."""
         path = self._folder / "projected"
         with suppress(OSError):
             try:
@@ -522,7 +523,7 @@ class ProjectFiles:
         return self.projected() >= contents.last_imaged
 
     def close(self) -> None:
-        """Leaves no intent behind, unless it is not known what became of it."""
+        """Removes its intent, unless the outcome of its commit is unknown."""
         if not self._has_intent:
             with suppress(OSError):
                 self._intent.unlink()
@@ -531,7 +532,8 @@ class ProjectFiles:
 def _holder(
     key: Key, record: TaskRecord, contents: Contents, sessions: Mapping[Key, bytes]
 ) -> Process | None:
-    """The process of the session that has the claim; a grant brings its session with it."""
+    """Returns the process of the session that has the claim. A commit that grants a claim contains
+    the session's record, too."""
     if record.claim is None:
         return None
     session = key.beside(SESSION, record.claim.session)
@@ -542,7 +544,7 @@ def _holder(
 
 
 class Step(NamedTuple):
-    """What is to be written for one change."""
+    """The files to write for one change."""
 
     key: Key
     record: TaskRecord | None = None
@@ -560,19 +562,19 @@ class Projection:
         self._all_before_done = all_before_done
         self._steps: list[Step] = []
         self.fitting: list[Change] = []
-        """The changes whose files are those that they were decided on."""
+        """The changes whose files are the ones that they were decided on."""
         self.images: dict[str, Image] = {}
 
     def add(self, change: Change, step: Step) -> None:
-        """This change is to be written."""
+        """Adds the files of a change to the projection."""
         self.fitting.append(change)
         if step.image is not None:
             self._steps.append(step)
             self.images[step.key.id] = step.image
 
     def reserve(self) -> None:
-        """Puts the other tool's locks on disk. A change whose lock was changed meanwhile is left
-        out."""
+        """Writes the other tool's locks. Leaves out a change whose lock was changed in the
+        meantime."""
         locking = [step for step in self._steps if step.before.lock != step.after.lock]
         locks = {step.key.id: step.after.lock for step in locking if step.after.lock}
         if locks:
@@ -596,8 +598,8 @@ class Projection:
         hit("journal.reserved")
 
     def take_back(self, error: GenlockError) -> None:
-        """The journal was not written: the locks are as they were. If it may have been written,
-        they stay, and whoever writes next knows."""
+        """Restores the locks, because the journal was not written. If it may have been written, the
+        locks stay, and the next writer decides."""
         if isinstance(error, OutcomeUnknown):
             return
         self._undo([step for step in self._steps if step.before.lock != step.after.lock])
@@ -609,8 +611,8 @@ class Projection:
         self._files.intent_done()
 
     def finish(self, contents: Contents) -> None:
-        """Writes the files. The commit stands whatever comes of this: what cannot be written now is
-        written by whoever writes next."""
+        """Writes the files. The commit stands even if that fails; the next writer then writes the
+        rest."""
         hit("journal.committed")
         complete = True
         for step in self._steps:
@@ -629,7 +631,7 @@ class Projection:
 
 
 def is_text(name: str) -> bool:
-    """Is this name of a file text? Names may be any bytes."""
+    """Is this file name text? Names may be any bytes."""
     return not any("\udc80" <= char <= "\udcff" for char in name)
 
 

@@ -1,16 +1,16 @@
-"""A store made of files: a journal that is the truth, and tasks as files for other tools.
+"""A store made of files: a journal as the source of truth, and tasks as files for other tools.
 
 Implementation notes:
 
-- **The journal is the truth**, in the layout's state folder. Every process reads it into memory
-  when it opens the store, and afterwards what others have appended. So generations, history and
-  refused results survive whatever becomes of the task files.
-- **Readers lock, too**, where files can be locked: what a reader has seen is durable.
+- **The journal is the source of truth**, in the layout's state folder. Every process reads it into
+  memory when it opens the store, and later reads the entries that others have appended. So
+  generations, history and refused results survive any change or loss of the task files.
+- **Readers lock, too**, where files can be locked, so that a reader sees only durable entries.
 - **Task files are images of the records.** With a layout, a commit first writes the other tool's
-  lock, then the journal, then the task's file. The commit is done when the journal is synced; what
-  is missing behind it is repaired by whoever writes next (`project_files`).
-- **Other tools edit these files.** `load` compares them with the last image, and says in
-  `Snapshot.observed` which have changed. `commit` looks again, under the lock: a change that was
+  lock, then the journal, then the task's file. The commit is done when the journal is synced; the
+  next writer repairs files that were not written after it (`project_files`).
+- **Other tools edit these files.** `load` compares them with the last image, and returns the
+  changed ones in `Snapshot.observed`. `commit` checks again, under the lock: a change that was
   decided without such an edit is a conflict.
 - **A fork would share the descriptors**, and with them the locks, so in a child every call is an
   error.
@@ -67,16 +67,17 @@ from genlock.stores.rows import Row
 T = TypeVar("T")
 
 _COMPACT_BYTES = 256 * 1024
-"""A journal whose appended part is smaller is not compacted. Whoever opens it reads all of that."""
+"""A journal with a smaller appended part is not compacted. Every process that opens it reads the
+whole appended part."""
 _COMPACT_SHARE = 4
-"""Nor is one whose appended part is less than this part of the rest: to compact is to write it
-all."""
+"""Nor is a journal whose appended part is smaller than the rest divided by this number, because a
+compaction rewrites all of it."""
 _LOOKS = Backoff(first=0.002, longest=0.02, jitter=0)
-"""Pauses of a waiter: a look is one `stat`."""
+"""The pauses of a waiter between polls. A poll is one `stat`."""
 
 
 class FilesReport(NamedTuple):
-    """What the files of a folder are beside their records."""
+    """How the files of a folder compare with their records."""
 
     journal_bytes: int
     tasks: int
@@ -103,7 +104,7 @@ class FolderStore:
         clock: Clock | None = None,
         read_only: bool = False,
     ) -> None:
-        """`folder` has the journal. `files` are the tasks that other tools see."""
+        """`folder` contains the journal. `files` are the tasks that other tools see."""
         layout = None if files is None else files.layout
         self._numbers = None if layout is None else layout.numbers
         self.limits = Limits(
@@ -132,7 +133,8 @@ class FolderStore:
     def load(
         self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
     ) -> Snapshot:
-        """The records among `keys`, the clock and the epoch; then one page for each query."""
+        """Returns the records among `keys`, the clock and the epoch; then one page for each
+        query."""
         with self._entered() as contents:
             now = self._clock.now()
             observed = () if self.files is None else self.files.observe(keys, contents)
@@ -146,25 +148,25 @@ class FolderStore:
         return Snapshot(found, pages, now, epoch, observed)
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field, or how many there are by its value."""
+        """Finds records by an index field, or counts them by its value."""
         with self._entered() as contents:
             return contents.find(query, count_by)
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
+        """Reads events of a record, or of a project after a cursor."""
         with self._entered() as contents:
             return contents.read_events(query)
 
     def scan(self, tenant: str, project: str) -> Sequence[Key]:
-        """The tasks of this project whose files are new, gone or edited."""
+        """Returns the tasks of this project whose files are new, gone or edited."""
         if self.files is None:
             return ()
         with self._entered() as contents:
             return self.files.scan(tenant, project, contents)
 
     def await_edits(self, seconds: float) -> Sequence[Key] | None:
-        """Returns as soon as task files were written to, with the tasks that were edited; with none
-        after so many seconds. None if edits may have been missed: then `scan` finds them."""
+        """Waits until task files are written to, and returns the edited tasks; an empty list after
+        `seconds`. None if edits may have been missed: then `scan` finds them."""
         self._check_open()
         if self._watch is None:
             return ()
@@ -178,7 +180,7 @@ class FolderStore:
             return self.files.edited(sorted(ids), contents)
 
     def take_numbers(self, prefix: str, count: int) -> int:
-        """Takes numbers from a counter that other tools count on, too; the last of them."""
+        """Takes numbers from a counter that other tools use, too. Returns the last of them."""
         self._check_open()
         assert self._numbers is not None
         if self.limits.read_only:
@@ -194,7 +196,7 @@ class FolderStore:
         others: bool = False,
     ) -> Sequence[tuple[str, str]]:
         """Returns when one of the feeds has moved past its cursor, or after `timeout` seconds. It
-        does not tell whose commit that was."""
+        does not report who committed."""
         deadline = time.monotonic() + timeout
         cursors = map(decode_cursor, after)
         places = list(zip(projects, cursors, strict=True))
@@ -257,7 +259,7 @@ class FolderStore:
         ]
 
     def note_images(self, make: Callable[[Contents], Entry | None]) -> None:
-        """Appends what `make` says of the files, if it says anything."""
+        """Appends the entry that `make` returns about the files, if any."""
 
         def attempt(contents: Contents) -> None:
             entry = make(contents)
@@ -267,7 +269,7 @@ class FolderStore:
         self._writing(attempt)
 
     def examine(self) -> FilesReport:
-        """Looks at every task file."""
+        """Compares every task file with its record."""
         with self._entered() as contents:
             tasks = [] if self.files is None else self.files.ids(contents)
             report = FilesReport(self._journal.size, len(tasks), {})
@@ -291,8 +293,8 @@ class FolderStore:
             )
 
     def restore_file(self, id: str) -> bool:
-        """Writes a task's file as its record has it. One that was deleted is there again, which
-        lifts its hold."""
+        """Writes a task's file from its record. A deleted file is created again, which lifts its
+        hold."""
         files, written = self.files, [False]
         assert files is not None
 
@@ -306,7 +308,7 @@ class FolderStore:
         return written[0]
 
     def adopt_file(self, id: str) -> bool:
-        """From now on the file that is there counts as edited."""
+        """Makes the present file count as edited."""
         files = self.files
         assert files is not None
 
@@ -333,7 +335,7 @@ class FolderStore:
         return self._payloads
 
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
+        """Raises the epoch. Never lowers it."""
 
         def attempt(contents: Contents) -> None:
             if epoch <= contents.epoch:
@@ -345,12 +347,12 @@ class FolderStore:
         self._writing(attempt)
 
     def audit(self) -> Audit:
-        """All tenants and projects. No record can be misplaced here."""
+        """Returns all tenants and projects. No record can be misplaced in this store."""
         with self._entered() as contents:
             return Audit(contents.places())
 
     def close(self) -> None:
-        """Other handles stay open."""
+        """Closes this handle. Other handles stay open."""
         with self._mutex:
             if self._closed:
                 return
@@ -375,7 +377,7 @@ class FolderStore:
                 _COMPACT_BYTES, self._journal.compacted_size // _COMPACT_SHARE
             )
             if is_large and (self.files is None or self.files.is_projected(contents)):
-                # Whether it can be done or not, the commit before it stands.
+                # The commit before it stands even if this fails.
                 with suppress(OSError, StoreError):
                     self._compact(contents, self._journal)
 
@@ -383,8 +385,8 @@ class FolderStore:
         journal.replace(contents.born(), contents.kept(), contents.kept_feeds(), contents.commits)
 
     def compact(self) -> None:
-        """Rewrites the journal without what is not needed any more. One of numbered files stays as
-        it is: a writer that was stopped could write a number that was removed."""
+        """Rewrites the journal without obsolete entries. A numbered journal stays unchanged,
+        because a stalled writer could write a number that was removed."""
 
         def attempt(contents: Contents) -> None:
             if isinstance(self._journal, AppendedJournal):
@@ -394,7 +396,7 @@ class FolderStore:
         self._writing(attempt)
 
     def _writing(self, attempt: Callable[[Contents], T]) -> T:
-        """Calls `attempt` under the writer lock, and again if somebody else has written the same
+        """Calls `attempt` under the writer lock, and again if another writer has taken the same
         number of a numbered journal."""
         if self.limits.read_only:
             self._check_open()
@@ -410,7 +412,7 @@ class FolderStore:
 
     @contextmanager
     def _entered(self, *, writes: bool = False) -> Iterator[Contents]:
-        """The present contents, under the lock."""
+        """Yields the present contents, under the lock."""
         self._check_open()
         with self._mutex:
             self._check_open()
@@ -457,7 +459,7 @@ class FolderStore:
 
 @contextmanager
 def os_errors_translated_but_missing(path: Path) -> Iterator[None]:
-    """Lets none of the operating system's errors out but that the file is gone."""
+    """Translates all errors of the operating system except for a missing file."""
     try:
         with os_errors_translated(path):
             yield
@@ -469,7 +471,7 @@ def os_errors_translated_but_missing(path: Path) -> Iterator[None]:
 
 
 def _shown(name: str) -> str:
-    """A name of a file as text: it may be any bytes."""
+    """Returns a file name as text. Names may be any bytes."""
     return name.encode(errors="backslashreplace").decode()
 
 

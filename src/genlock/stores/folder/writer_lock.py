@@ -1,13 +1,13 @@
-"""The writer lock of a folder store: one writer at a time, and no reader in the middle of a write.
+"""The writer lock of a folder store: one writer at a time, and no reader during a write.
 
-`FlockLock` locks a file that is never deleted, so nobody can hold a lock on a file that is no
-longer the one. The kernel ends the lock with its process.
+`FlockLock` locks a file that is never deleted, so no process can hold a lock on an obsolete file.
+The kernel releases the lock when its process ends.
 
-`NameLock` is for filesystems that cannot lock (some NFS mounts): the lock is a name that is made by
-linking, and says which process made it. A lock whose process is known to be gone is broken, and so
-is one of another machine that was not touched for a minute. A writer may be wrong about that, or be
-stopped while it holds the lock. So this lock keeps writers from disturbing each other, and no more:
-that none overwrites what another has written, `NumberedJournal` sees to.
+`NameLock` is for filesystems that cannot lock (some NFS mounts): the lock is a name created by
+linking, and its file names the process that created it. A writer breaks a lock whose process is
+known to have ended, and one of another machine that was not touched for a minute. It may be wrong
+about that, or the owner may be stalled while it holds the lock. So this lock only reduces
+contention between writers; `NumberedJournal` ensures that no writer overwrites another's entry.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from genlock.shortages import shortage_of
 from genlock.stores.files import create_file, open_file, os_fault_of, refuse_link
 
 WAIT_SECONDS = 10.0
-"""How long a caller waits for its turn."""
+"""How long a caller waits for the lock."""
 ABANDONED_SECONDS = 60.0
-"""After so long without a touch a lock of another machine is taken for left over."""
+"""A lock of another machine that was not touched for this long is considered abandoned."""
 
 _BACKOFF = Backoff(first=0.0004, longest=0.01)
 _CANNOT_LOCK = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -66,11 +66,11 @@ class FlockLock:
 
     @contextmanager
     def held(self, *, writes: bool) -> Iterator[None]:
-        """The lock for the block: alone to write, with other readers to read. `StoreUnavailable` if
-        others keep it for too long.
+        """Holds the lock for the block: exclusively to write, shared with other readers to read.
+        Raises `StoreUnavailable` if others keep it for too long.
 
-        A writer that waits keeps the turn, and readers go through the turn: otherwise readers that
-        overlap would keep it waiting for ever.
+        A waiting writer holds a second lock, the turn, which readers pass through. Otherwise
+        overlapping readers could keep the writer waiting for ever.
         """
         fd, turn = self._opened()
         kind = fcntl.LOCK_EX if writes else fcntl.LOCK_SH
@@ -118,13 +118,13 @@ class FlockLock:
             time.sleep(_BACKOFF.pause(failures))
 
     def _sign(self, fd: int) -> None:
-        with suppress(OSError):  # only for the message of those who wait
+        with suppress(OSError):  # used only in the message for waiters
             pid = b"%010d\n" % os.getpid()
             if os.pread(fd, len(pid), 0) != pid:
                 os.pwrite(fd, pid, 0)
 
     def holder(self) -> str:
-        """Who has it, for a message."""
+        """Describes the process that holds the lock, for a message."""
         try:
             pid = int(self.path.read_text())
         except (OSError, ValueError):
@@ -132,14 +132,15 @@ class FlockLock:
         return f"process {pid} has locked, or had last: is it stopped?"
 
     def close(self) -> None:
-        """Closes the file, which ends a lock."""
+        """Closes the file, which releases a lock."""
         fds, self._fds = self._fds, None
         for fd in fds or ():
             os.close(fd)
 
 
 def _open_lock(path: Path) -> int:
-    """The file, made if it is missing; only to read it where nothing else is allowed."""
+    """Opens the file, and creates it if it is missing. Opens it for reading only if the permissions
+    allow nothing else."""
     try:
         try:
             return create_file(path)
@@ -159,14 +160,14 @@ class LockHolder(msgspec.Struct):
     pid: int
     started: int
     token: str
-    """Of the handle: one process may have several."""
+    """Identifies the handle: one process may have several."""
     at: str = ""
-    """When, for people."""
+    """When the lock was taken, for people."""
 
 
 class NameLock:
-    """A lock by a name that only one can make. Readers go without: each entry of the journal
-    appears whole."""
+    """A lock by a name that only one process can create. Readers need no lock: each entry of the
+    journal appears whole."""
 
     shared_reads = False
 
@@ -176,7 +177,7 @@ class NameLock:
 
     @contextmanager
     def held(self, *, writes: bool) -> Iterator[None]:
-        """The lock for the block, to write."""
+        """Holds the lock for the block, to write."""
         if not writes:
             yield
             return
@@ -211,7 +212,7 @@ class NameLock:
                 except FileExistsError:
                     pass
                 except OSError as error:
-                    # A network filesystem may have made the link and lost the answer.
+                    # A network filesystem may have created the link and lost the answer.
                     if os.fstat(fd).st_nlink == 2:
                         return
                     raise os_fault_of(error, self.path) from error
@@ -231,7 +232,7 @@ class NameLock:
                 os.unlink(own)
 
     def _is_left_over(self) -> bool:
-        """Is its process known to be gone?"""
+        """Is the lock's process known to have ended?"""
         owner = self._owner()
         if owner is None:
             return False
@@ -248,7 +249,7 @@ class NameLock:
             return None
 
     def holder(self) -> str:
-        """Who has it, for a message."""
+        """Describes the process that holds the lock, for a message."""
         owner = self._owner()
         if owner is None:
             return "somebody has locked"
@@ -261,15 +262,15 @@ class NameLock:
                 os.unlink(self.path)
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Does nothing: no file is open."""
 
 
 WriterLock: TypeAlias = FlockLock | NameLock
 
 
 def start_time(pid: int) -> int | None:
-    """When this process started, in ticks since boot; None if there is no such process, or it
-    cannot be seen."""
+    """Returns when this process started, in ticks since boot; None if there is no such process or
+    it cannot be seen."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
