@@ -1,1 +1,1 @@
-"""The layouts: how tasks lie in a folder as files of another tool."""
+"""The layouts: how tasks are stored in a folder as files of another tool."""

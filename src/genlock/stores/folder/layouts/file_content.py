@@ -1,7 +1,8 @@
-"""Reading files that anybody may have put there.
+"""Reads files of unknown origin.
 
-Pipes, links, folders and files of any size may have the name of a task or of a lock. None of them
-is followed, waited for or read as a whole: what cannot be read is `CANNOT_READ` with the reason.
+A pipe, link, folder or file of any size may have the name of a task or of a lock. A read never
+follows it, blocks on it or reads it without a size limit: the content of an unreadable file is
+`CANNOT_READ` with the reason.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import stat
 from typing import Any, Final
 
 CANNOT_READ: Final = b"\0cannot be read: "
-"""Instead of the content of a file. YAML and JSON have no such character."""
+"""Replaces the content of an unreadable file. YAML and JSON never contain this character."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""A task's file that is larger is not read."""
+"""A larger task file is not read."""
 
 
 def content_of(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes | None:
-    """The content of a file; None if there is none of this name."""
+    """Returns the content of a file; None if the name does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -53,14 +54,14 @@ def _not(reason: str) -> bytes:
 
 
 def fault_of(content: bytes | None) -> str:
-    """Why this could not be read; empty if it could."""
+    """Returns why this could not be read; empty if it could."""
     if content is None or not content.startswith(CANNOT_READ):
         return ""
     return content[1:].decode(errors="replace")
 
 
 def json_of(content: bytes) -> Any:
-    """The value of a JSON text; None if it is none, or nested too deeply."""
+    """Returns the value of a JSON text; None if it is invalid, or nested too deeply."""
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

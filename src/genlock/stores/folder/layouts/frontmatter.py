@@ -1,8 +1,8 @@
-"""YAML frontmatter before Markdown: read it, and change some of its keys.
+"""YAML frontmatter before Markdown: reads it, and changes some of its keys.
 
-Everything that is not changed stays as it was, to the byte: comments, the order of the keys, keys
-that nobody here knows, the text below. Where the keys to be changed do not stand on lines of their
-own, ruamel.yaml writes the whole of the frontmatter again, with its comments.
+Everything else stays unchanged, to the byte: comments, the order of the keys, unknown keys, the
+text below. If a key to be changed is not on a line of its own, ruamel.yaml rewrites the whole
+frontmatter, with its comments.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ _QUOTED = re.compile(r"'([^'\\]*)'|\"([^\"\\]*)\"")
 _LIST = re.compile(r"\[((?:[A-Za-z][A-Za-z0-9_./-]*(?:, *[A-Za-z][A-Za-z0-9_./-]*)*)?)\]")
 _OTHER_WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 _MOST_YAML: Final = 65_536
-"""Characters that are read as YAML, which takes a second. What is plain may be longer."""
+"""The limit of characters for the YAML parser, which needs a second for that many. Plain
+frontmatter may be longer."""
 
 
 class NoFrontmatter(Exception):
-    """The text has none."""
+    """The text has no frontmatter."""
 
 
 class Parts(NamedTuple):
-    """A file with frontmatter, in three pieces that together are the file."""
+    """A file with frontmatter, as three pieces that join to the whole file."""
 
     head: str
-    """Up to and with the first fence."""
+    """Up to and including the first fence."""
     yaml: str
     tail: str
-    """From the second fence on."""
+    """From the second fence to the end."""
 
     @property
     def body(self) -> str:
-        """The text below."""
+        """The text below the frontmatter."""
         return self.tail.partition("\n")[2]
 
 
 def split(text: str) -> Parts:
-    """The pieces of a file; `NoFrontmatter` if it has none."""
+    """Returns the pieces of a file. Raises `NoFrontmatter` if it has none."""
     stripped = text.lstrip("\ufeff \t\r\n")
     start = len(text) - len(stripped)
     first = _FENCE.match(text, start)
@@ -61,13 +62,13 @@ def split(text: str) -> Parts:
 
 
 def read(yaml: str) -> dict[str, Any]:
-    """The keys and values; `BadArgument` if this is no mapping in YAML."""
+    """Returns the keys and values. Raises `BadArgument` if this is not a YAML mapping."""
     quick = _read_quickly(yaml)
     if quick is not None:
         return quick
     if len(yaml) > _MOST_YAML:
         raise BadArgument(f"the frontmatter has more than {_MOST_YAML:,} characters")
-    from genlock.plans.values import load_yaml  # late: most files are of the plain kind
+    from genlock.plans.values import load_yaml  # imported late: most files are plain
 
     value = load_yaml(yaml) if yaml.strip() else {}
     if value is None:
@@ -78,7 +79,7 @@ def read(yaml: str) -> dict[str, Any]:
 
 
 def _read_quickly(yaml: str) -> dict[str, Any] | None:
-    """The same for files of which every line is surely plain."""
+    """The same for files in which every line is surely plain; None for other files."""
     values: dict[str, Any] = {}
     open_list: list[str] | None = None
     open_key = ""
@@ -121,7 +122,7 @@ def _plain_value(text: str) -> Any:
 
 
 def change(parts: Parts, changes: Mapping[str, Any]) -> str:
-    """The file with these keys set, and those that are to be None left out."""
+    """Returns the file with these keys set. A key with the value None is removed."""
     yaml = _change_lines(parts.yaml, changes)
     if yaml is None:
         yaml = _change_whole(parts.yaml, changes)
@@ -129,7 +130,7 @@ def change(parts: Parts, changes: Mapping[str, Any]) -> str:
 
 
 def _change_lines(yaml: str, changes: Mapping[str, Any]) -> str | None:
-    """The same line by line; None if one of the keys does not stand on a line of its own."""
+    """The same line by line; None if one of the keys is not on a line of its own."""
     lines = yaml.splitlines(keepends=True)
     ending = "\r\n" if lines and lines[0].endswith("\r\n") else "\n"
     left = dict(changes)
@@ -151,7 +152,7 @@ def _change_lines(yaml: str, changes: Mapping[str, Any]) -> str | None:
         while items < len(lines) and not text and _ITEM_LINE.fullmatch(lines[items].rstrip("\r\n")):
             items += 1
         if items < len(lines) and lines[items][:1] in (" ", "\t", "-") and lines[items].strip():
-            return None  # it goes on below
+            return None  # the value continues on the next line
         at = items
         value = left.pop(found[1])
         if value is not None:
@@ -187,7 +188,7 @@ def _change_whole(yaml: str, changes: Mapping[str, Any]) -> str:
 
 
 def _pair(key: str, value: Any) -> str:
-    from genlock.plans.writer import scalar  # late: only what writes needs it
+    from genlock.plans.writer import scalar  # imported late: only writers need it
 
     if isinstance(value, (list, tuple)):
         return f"{key}: [{', '.join(map(scalar, value))}]"
@@ -195,6 +196,6 @@ def _pair(key: str, value: Any) -> str:
 
 
 def new_file(values: Mapping[str, Any], body: str) -> str:
-    """A new file."""
+    """Returns the text of a new file."""
     lines = [_pair(key, value) for key, value in values.items() if value is not None]
     return "\n".join(["---", *lines, "---", "", body.strip("\n"), ""])

@@ -5,13 +5,13 @@
     state/agents/<agent>.status JSON
     state/genlock/              the journal
 
-gptodo takes a lock by `flock` on the lock file, looks, and then writes the file by its name. It
-gives a lock back by unlinking the file. So whoever changes a lock holds gptodo's own flock, on the
-file that has the name now, and writes in place: a file of another inode would leave those who wait
-for the flock on a file that is nobody's.
+gptodo takes a lock by `flock` on the lock file, checks its content, and then writes the file by its
+name. It releases a lock by unlinking the file. So Genlock changes a lock while holding gptodo's own
+flock, on the file that has the name now, and writes in place: with a new inode, processes waiting
+for the flock would get it on an obsolete file.
 
-What gptodo shows as ready is its own matter. It never looks at locks, and its 0.1.0 takes `backlog`
-for open and overlooks `todo`: for that one `unclaimed_state=backlog`.
+gptodo decides by itself which tasks it shows as ready. It never checks locks, and its version 0.1.0
+considers `backlog` open and ignores `todo`: for that version use `unclaimed_state=backlog`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SESSION_PREFIX: Final = "gptodo:"
 
 _LOCK_KEYS: Final = frozenset({"task_id", "worker", "started", "timeout_hours"})
 _LONGEST_LOCK = 10_000
-"""Bytes that gptodo reads of a lock."""
+"""How many bytes gptodo reads of a lock."""
 _MOST_OF_LOCK = 100_000
 _MOST_OF_STATUS = 100_000
 _FLOCK_SECONDS = 5.0
@@ -64,7 +64,7 @@ _MEANS: Final = {
 }
 _PRIORITIES: Final = {"urgent": "critical"}
 _NOBODY: Final = frozenset({"", "agent", "both", "none"})
-"""Words of gptodo 0.1.0 for kinds of assignees."""
+"""Assignees in gptodo 0.1.0 that name a kind of agent rather than one agent."""
 _KEPT_FIELDS: Final = (
     "parallelizable",
     "isolation",
@@ -97,26 +97,26 @@ class GptodoLayout:
         return (root / "tasks").is_dir()
 
     def refuse_links(self) -> None:
-        """StoreForeign if one of the folders is a symbolic link."""
+        """Raises StoreForeign if one of the folders is a symbolic link."""
         for folder in (self.tasks, self.locks.parent, self.locks, self.agents, self.state_folder):
             refuse_link(folder)
 
     # Reading
 
     def ids(self) -> Iterable[str]:
-        """The names of all task files."""
+        """Returns the names of all task files."""
         with suppress(FileNotFoundError), os.scandir(self.tasks) as found:
             for entry in found:
                 if entry.name.endswith(".md") and not entry.name.startswith("."):
                     yield entry.name[:-3]
 
     def watched(self) -> Iterable[tuple[str, str]]:
-        """The folders of tasks and locks, and `state`, where the latter comes to be."""
+        """The folders of tasks and locks, and `state`, in which the lock folder is created."""
         found = (self.tasks, self.locks, self.locks.parent)
         return [(str(folder), "") for folder in found if folder.is_dir()]
 
     def task_of(self, folder: str, name: str) -> str | None:
-        """By the name of a task's file or lock."""
+        """Derives the task from the name of its file or lock."""
         if folder == str(self.tasks) and name.endswith(".md") and not name.startswith("."):
             return name[:-3]
         if folder == str(self.locks) and name.endswith(".lock"):
@@ -124,14 +124,15 @@ class GptodoLayout:
         return None
 
     def fingerprint(self, id: str) -> Fingerprint:
-        """By two calls of `stat`."""
+        """Returns the metadata by two calls of `stat`."""
         file, lock = _stat(self._file(id)), _stat(self._lock(id))
         newest_file = 0 if file is None else file[2]
         newest = newest_file if lock is None else max(newest_file, lock[2])
         return Fingerprint((file, lock), newest, newest_file)
 
     def read(self, id: str) -> TaskFiles:
-        """The file and the lock. An empty lock is none: gptodo has made it and not written it."""
+        """Reads the file and the lock. An empty lock counts as none: gptodo has created it and not
+        written it yet."""
         lock = content_of(self._lock(id), _MOST_OF_LOCK) or None
         return TaskFiles(content_of(self._file(id)), lock)
 
@@ -142,7 +143,7 @@ class GptodoLayout:
         return f"{self.locks}/{id.replace('/', '-')}.lock"
 
     def lock_of(self, lock: bytes | None) -> FileLock | None:
-        """As gptodo reads it: what has other keys than its four is ignored."""
+        """Reads a lock as gptodo does: a lock with other keys than its four is ignored."""
         if not lock or len(lock) > _LONGEST_LOCK:
             return None
         data = json_of(lock)
@@ -157,7 +158,7 @@ class GptodoLayout:
         return FileLock(worker_name(str(data["worker"])), since, until)
 
     def interpret(self, id: str, files: TaskFiles) -> Sighting | None:
-        """What file and lock say. A file without frontmatter is no task."""
+        """Returns the meaning of file and lock. A file without frontmatter is not a task."""
         if files.file is None:
             return None
         where = f"tasks/{id}.md"
@@ -186,7 +187,7 @@ class GptodoLayout:
         if fault:
             return Sighting(fault=f"{where}: {fault}")
         if state == "waiting" and fields.get("waiting_for"):
-            means = Status.PENDING  # it waits for what it names
+            means = Status.PENDING  # it waits for its dependencies
         return Sighting(state, means, _assignee(values), self.lock_of(files.lock), fields)
 
     def _means(self, state: str) -> Status | None:
@@ -194,7 +195,7 @@ class GptodoLayout:
             return Status.PENDING
         return _MEANS.get(state)
 
-    # What the files should be
+    # The files for a record
 
     def wanted(
         self,
@@ -206,7 +207,7 @@ class GptodoLayout:
         own_lock: bool,
         holder: Process | None = None,
     ) -> TaskFiles:
-        """File and lock for this record. A foreign claim is the other tool's to show."""
+        """Returns file and lock for this record. The other tool itself shows a foreign claim."""
         claim = record.claim
         active = claim is not None and claim.state is ClaimState.ACTIVE
         if active and claim is not None and claim.session.startswith(SESSION_PREFIX):
@@ -243,8 +244,8 @@ class GptodoLayout:
     def _changed_file(
         self, id: str, record: TaskRecord, files: TaskFiles, *, own: bool
     ) -> bytes | None:
-        """The file with what says something else than the record changed. `own`: what it says of a
-        claim is Genlock's."""
+        """Returns the file, changed only where it differs from the record. `own`: Genlock wrote
+        what the file says about a claim."""
         assert files.file is not None
         try:
             parts = frontmatter.split(files.file.decode())
@@ -264,7 +265,7 @@ class GptodoLayout:
     def _managed(
         self, record: TaskRecord, state: str, values: dict[str, Any], *, own: bool = False
     ) -> dict[str, Any]:
-        """State and assignee, as they should be; `state` is what the file says."""
+        """Returns the state and assignee for the record; `state` is what the file says."""
         claim, task = record.claim, record.task
         active = claim is not None and claim.state is ClaimState.ACTIVE
         if active and claim is not None:
@@ -312,7 +313,7 @@ class GptodoLayout:
             return state
         reserved = record.task.assigned_to
         if state == "active" and not own and reserved and _assignee(values) == reserved:
-            return state  # whom the file names is at work, without a lock
+            return state  # the assignee works on it without a lock
         if state == "waiting" and record.waiting is not Waiting.NOTHING:
             return state
         return self._unclaimed
@@ -330,7 +331,7 @@ class GptodoLayout:
             present = os.pread(fd, _MOST_OF_LOCK + 1, 0) or None
             if present != before.lock:
                 if present is None and before.lock is not None and after.lock is None:
-                    os.unlink(path)  # made by opening it just now
+                    os.unlink(path)  # created by the open above
                 return False
             if after.lock is None:
                 os.unlink(path)
@@ -368,8 +369,8 @@ class GptodoLayout:
             raise
 
     def _replace(self, temporary: Path, path: Path, before: bytes, aside: Path) -> None:
-        """Puts the new file in place of the old one, which keeps a name. What was written into it
-        in between is put back: it is an edit that nobody has seen."""
+        """Replaces the old file by the new one and keeps the old one under another name. If the old
+        file was changed in between, it is put back: that is an edit not observed yet."""
         make_folder(aside.parent)
         with suppress(FileNotFoundError):
             os.unlink(aside)
@@ -383,7 +384,7 @@ class GptodoLayout:
             os.replace(again, path)
 
     def mirror(self, id: str, was: Sighting | None, record: TaskRecord) -> None:
-        """The `.status` file of the agent that has the task, or had it."""
+        """Writes the `.status` file of the agent that has the task, or had it."""
         claim = record.claim
         if claim is not None and claim.state is ClaimState.ACTIVE:
             if not claim.session.startswith(SESSION_PREFIX):
@@ -423,13 +424,14 @@ class GptodoLayout:
 
 
 def worker_name(worker: str) -> str:
-    """A worker's name as an agent's: what an agent's name cannot have is written otherwise."""
+    """Converts a worker's name to an agent's name, and replaces invalid characters."""
     name = "".join(char if char.isprintable() and char != "/" else "-" for char in worker).strip()
     return name[:100] or "somebody"
 
 
 def _was_taken_away(record: TaskRecord) -> bool:
-    """Has an operator taken the task from a worker of gptodo? Then the worker's lock goes, too."""
+    """Has an operator taken the task from a gptodo worker? Then the worker's lock is removed,
+    too."""
     last = record.released
     return (
         record.claim is None
@@ -440,13 +442,13 @@ def _was_taken_away(record: TaskRecord) -> bool:
 
 
 def _can_be_file(id: str) -> bool:
-    """Would gptodo find it under this name? It takes digits for a number in its own list."""
+    """Would gptodo find the task under this name? It takes digits for a number in its own list."""
     return not (id.isdigit() or id.endswith(".md") or id.startswith(".") or "/" in id)
 
 
 def _definition(id: str, values: dict[str, Any], body: str) -> tuple[dict[str, Any], str]:
-    """The fields of the definition, and what is wrong with them. A value that nobody can use, in a
-    field that decides nothing, is left out."""
+    """Returns the fields of the definition, and what is wrong with them. An unusable value is left
+    out if its field decides nothing."""
     fields: dict[str, Any] = {"id": id}
     title = values.get("title") or values.get("name")
     if not isinstance(title, str):
@@ -489,8 +491,8 @@ def _without_faults(fields: dict[str, Any]) -> tuple[dict[str, Any], str]:
 
 
 def _texts(value: Any) -> list[str]:
-    """A list of texts. gptodo itself fails on anything else; one text is taken for a list of
-    one."""
+    """Returns a list of texts. A single text counts as a list of one. gptodo itself fails on
+    anything else."""
     if isinstance(value, str):
         return [value] if value else []
     if not isinstance(value, list):
@@ -505,7 +507,7 @@ def _waiting(value: Any) -> str:
 
 
 def _instant(value: Any) -> str:
-    """A date or time with its zone; one without is taken for UTC."""
+    """Returns a date or time with its zone. Without a zone it is taken as UTC."""
     try:
         instant = datetime.fromisoformat(str(value)) if value else None
     except ValueError:
@@ -527,7 +529,7 @@ def _priority_word(priority: str) -> str:
 
 
 def _defined(record: TaskRecord, said: Sighting, values: dict[str, Any]) -> dict[str, Any]:
-    """Fields of the definition that the file says otherwise."""
+    """Returns the fields of the definition in which the file differs."""
     task, fields = record.task, said.fields
     wanted: dict[str, Any] = {}
     if set(fields.get("depends_on", ())) != set(task.depends_on):
@@ -547,11 +549,11 @@ def _defined(record: TaskRecord, said: Sighting, values: dict[str, Any]) -> dict
 
 
 _NO_END_HOURS = 876_600.0
-"""A hundred years: gptodo has no lock without an end."""
+"""A hundred years: every gptodo lock has an end."""
 
 
 def _lock_text(id: str, worker: str, since: datetime, until: datetime | None) -> bytes:
-    """gptodo's lock, with its four keys and no other."""
+    """Returns the text of a gptodo lock, with its four keys and no others."""
     hours = _NO_END_HOURS if until is None else max(0.0, (until - since).total_seconds()) / 3600
     return json.dumps(
         {
@@ -574,8 +576,8 @@ def _stat(path: str) -> tuple[int, int, int] | None:
 
 @contextmanager
 def _flocked(path: str, *, make: bool) -> Iterator[int | None]:
-    """A descriptor of the lock file, under gptodo's flock; None if there is no such file. The file
-    that has the name now: gptodo unlinks locks, and a flock on what was unlinked is worth
+    """Opens the lock file under gptodo's flock; None if there is no such file. Ensures that the
+    file still has the name: gptodo unlinks locks, and a flock on an unlinked file protects
     nothing."""
     end = time.monotonic() + _FLOCK_SECONDS
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)

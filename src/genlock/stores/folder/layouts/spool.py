@@ -7,12 +7,12 @@
     ai_comms/counters/                                       see `spool_counters`
     ai_comms/genlock/                                        the journal
 
-To move a folder out of `to_execute` is to take the task: of two that try, one finds it gone. So
-Genlock moves the folder before its journal entry, too, and that is the lock of this layout. While
-it has a task, `genlock.json` beside the task's file says whose claim that is, and until the file
-has its pid, that the folder was not left there by a script.
+A process takes a task by moving its folder out of `to_execute`. If two try, one finds the folder
+gone. So this move is the lock of this layout, and Genlock moves the folder before its journal
+entry. While Genlock has a task, `genlock.json` beside the task's file names the claim. Until the
+file has its pid, `genlock.json` also shows that the folder was not left there by a script.
 
-The folder of an agent is the pool of that agent. What is for everybody lies in the pool `any`.
+The folder of an agent is the pool of that agent. Tasks for any agent are in the pool `any`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from genlock.stores.folder.layouts.spool_processes import pid_gone, this_machine
 
 COMMS: Final = "ai_comms"
 ANYBODY: Final = "any"
-"""The pool of tasks that are nobody's in particular."""
+"""The pool of tasks that any agent may take."""
 STATES: Final = ("to_execute", "in_progress", "completed", "stale")
-"""In the order in which a task moves on: a folder that moves while they are looked at in this order
-is not overlooked."""
+"""In the order in which a task moves: a reader that checks the states in this order cannot miss a
+folder that moves meanwhile."""
 SESSION_PREFIX: Final = "spool:"
 
 _CLAIM: Final = "genlock.json"
@@ -56,11 +56,12 @@ _NO_POOLS: Final = frozenset({"counters", "genlock"})
 _POOL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]*")
 _SINCE: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _UNTIL: Final = datetime(2100, 1, 1, tzinfo=UTC)
-"""A pid is a lock for as long as its process runs."""
+"""A pid counts as a lock for as long as its process runs."""
 _RESERVED_HOURS: Final = 87_600
-"""A pool is its agent's for good; a reservation has an end, and this one is in ten years."""
+"""A pool belongs to its agent permanently, but a reservation needs an end. This one is in ten
+years."""
 _MOST_TEXT: Final = 8_000
-"""Bytes of a task's file that become its description. The file itself is as long as it likes."""
+"""How many bytes of a task's file become its description. The file itself may be of any length."""
 _LONGEST_TITLE: Final = 200
 _MOST_OF_CLAIM: Final = 100_000
 _HEADING = re.compile(r"#[ \t]+(.+?)[ \t]*#*[ \t]*(?:\n|\Z)")
@@ -72,7 +73,7 @@ _MEANS: Final = {
 
 
 class _Spot(NamedTuple):
-    """Where a task's folder is."""
+    """The place of a task's folder."""
 
     agent: str
     state: str
@@ -90,7 +91,7 @@ class SpoolLayout:
 
     name = "spool"
     policy = Policy(order=Order.LEAF_FIRST, ids=Ids.HIERARCHICAL)
-    """What a new project begins with here."""
+    """The policy of a new project in this layout."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -105,7 +106,7 @@ class SpoolLayout:
         return (root / COMMS).is_dir()
 
     def refuse_links(self) -> None:
-        """StoreForeign if one of the folders is a symbolic link."""
+        """Raises StoreForeign if one of the folders is a symbolic link."""
         folders = [self.comms, self.state_folder, self.comms / "counters"]
         with suppress(FileNotFoundError), os.scandir(self.comms) as found:
             folders += [Path(entry.path) for entry in found if entry.is_symlink()]
@@ -115,7 +116,7 @@ class SpoolLayout:
         for folder in folders:
             refuse_link(folder)
 
-    # Where a task is
+    # Places of tasks
 
     def _pools(self) -> list[str]:
         try:
@@ -134,8 +135,8 @@ class SpoolLayout:
         return self.comms / agent / "tasks" / state / id
 
     def _spots(self, id: str) -> list[_Spot]:
-        """All places where the task is. What seems to be in two places or in none may have been
-        moved between two looks."""
+        """Returns all places where the task is. If there seem to be two places or none, the folder
+        may have been moved between two checks."""
         found: list[_Spot] = []
         if id.startswith(".") or "/" in id:
             return found
@@ -155,7 +156,7 @@ class SpoolLayout:
         return found
 
     def ids(self) -> Iterable[str]:
-        """The names of all folders."""
+        """Returns the names of all folders."""
         for agent in self._pools():
             for state in STATES:
                 with (
@@ -167,8 +168,8 @@ class SpoolLayout:
                             yield entry.name
 
     def watched(self) -> Iterable[tuple[str, str]]:
-        """The folders of all agents and states, and those of the tasks in progress: a script puts
-        its pid into a name there."""
+        """The folders of all agents and states, and those of the tasks in progress, where a script
+        renames the file to contain its pid."""
         yield str(self.comms), ""
         for agent in self._pools():
             tasks = f"{self.comms}/{agent}/tasks"
@@ -181,14 +182,14 @@ class SpoolLayout:
                         yield entry.path, entry.name
 
     def task_of(self, folder: str, name: str) -> str | None:
-        """By the name of a task's folder."""
+        """Derives the task from the name of its folder."""
         is_state = folder.rpartition("/")[2] in STATES and not name.startswith(".")
         return name if is_state else None
 
     # Reading
 
     def fingerprint(self, id: str) -> Fingerprint:
-        """With whether the process of the pid is there."""
+        """Returns the metadata, including whether the process of the pid exists."""
         parts: list[tuple[int, ...] | str | None] = []
         newest = 0
         for spot in self._spots(id):
@@ -200,7 +201,8 @@ class SpoolLayout:
         return Fingerprint(tuple(parts), newest, newest)
 
     def read(self, id: str) -> TaskFiles:
-        """The text, the lock, and the place as `agent/state`. An empty folder is no task yet."""
+        """Reads the text, the lock, and the place as `agent/state`. An empty folder is not a task
+        yet."""
         for _ in range(3):
             spots = self._spots(id)
             if len(spots) > 1:
@@ -211,10 +213,10 @@ class SpoolLayout:
             text = content_of(folder / spots[0].file)
             if text is not None:
                 return TaskFiles(text, _lock_in(folder, spots[0]), spots[0].place)
-        return TaskFiles()  # it is moved all the time
+        return TaskFiles()  # it keeps moving
 
     def lock_of(self, lock: bytes | None) -> FileLock | None:
-        """A claim of Genlock's, or a pid whose process runs."""
+        """Returns a claim of Genlock's, or a pid whose process runs."""
         if lock is None or lock.startswith(LOCK_GONE):
             return None
         own = _own(lock)
@@ -223,7 +225,7 @@ class SpoolLayout:
         return FileLock(worker_name(lock.decode()), _SINCE, _UNTIL)
 
     def interpret(self, id: str, files: TaskFiles) -> Sighting | None:
-        """What the place and the pid say."""
+        """Returns the meaning of the place and the pid."""
         if files.file is None:
             return None
         agent, _, state = files.place.partition("/")
@@ -253,7 +255,7 @@ class SpoolLayout:
             word, means = f"in_progress by process {pid}, which is gone,", Status.HELD
         return Sighting(word, means, assignee, self.lock_of(files.lock), fields)
 
-    # What the files should be
+    # The files for a record
 
     def wanted(
         self,
@@ -265,7 +267,7 @@ class SpoolLayout:
         own_lock: bool,
         holder: Process | None = None,
     ) -> TaskFiles:
-        """The folder in the place for the state of the record."""
+        """Returns the folder at the place for the record's state."""
         if (files.file is None and not new) or " and " in files.place or fault_of(files.file):
             return files
         claim = record.claim
@@ -283,7 +285,8 @@ class SpoolLayout:
         return TaskFiles(_text_for(id, record.task, files.file), lock, f"{agent}/{state}")
 
     def _pool_of(self, task: Task, place: str, active: bool) -> str:
-        """Tasks leave a pool only for that of the agent whom they are reserved for."""
+        """Returns the pool for a task. A task leaves a pool only for the pool of the agent that it
+        is reserved for."""
         agent = place.partition("/")[0]
         assigned = task.assigned_to or ""
         usable = _POOL.fullmatch(assigned) and assigned not in _NO_POOLS
@@ -294,7 +297,7 @@ class SpoolLayout:
     # Writing
 
     def reserve(self, id: str, before: TaskFiles, after: TaskFiles) -> bool:
-        """Takes the folder out of the reach of scripts, or gives it back."""
+        """Moves the folder out of the scripts' reach, or back."""
         present = self.read(id)
         if (present.lock, present.place) != (before.lock, before.place):
             return False
@@ -311,7 +314,7 @@ class SpoolLayout:
         return True
 
     def _take(self, id: str, place: str, claim: bytes, pid: int) -> None:
-        """Whoever renames the folder first has the task."""
+        """Takes the task: the process that renames the folder first has it."""
         spot = self._only_spot(id)
         folder, target = self._folder(spot.place, id), self._folder(place, id)
         _replace(folder / _CLAIM, claim)
@@ -323,14 +326,14 @@ class SpoolLayout:
         _rename(target, spot.file, f"{id}.{pid}.md")
 
     def _give_back(self, id: str, before: TaskFiles, after: TaskFiles) -> None:
-        """What becomes of a task that is not finished can be seen before it is in the journal: if
-        that fails, it has been released. What is finished leaves `in_progress` afterwards."""
+        """Shows an unfinished task's new state before it is in the journal: if the commit fails,
+        the task has been released. A finished task leaves `in_progress` afterwards, in `write`."""
         spot = self._only_spot(id)
         agent, _, state = (after.place or before.place).partition("/")
         folder = self._folder(spot.place, id)
         gone = before.lock is not None and before.lock.startswith(LOCK_GONE)
         if after.place == before.place or not after.place:
-            state = "to_execute"  # what was meant to become a claim
+            state = "to_execute"  # an intended claim that never reached the journal
         if not (gone and state == "stale"):
             _rename(folder, spot.file, f"{id}.md")
         if state in ("to_execute", "stale"):
@@ -348,7 +351,7 @@ class SpoolLayout:
         return spots[0]
 
     def _make(self, id: str, after: TaskFiles) -> None:
-        """A new folder appears with its file in it."""
+        """Creates a folder, which appears together with its file."""
         assert after.file is not None
         target = self._folder(after.place, id)
         own = _own(after.lock)
@@ -368,8 +371,8 @@ class SpoolLayout:
             raise
 
     def write(self, id: str, before: TaskFiles, after: TaskFiles, aside: Path) -> None:
-        """Moves the folder to its place and replaces the text. Where a script has moved it
-        meanwhile it stays: that is an edit."""
+        """Moves the folder to its place and replaces the text. A folder that a script has moved in
+        the meantime stays: that is an edit."""
         if after.file is None:
             return
         spots = self._spots(id)
@@ -396,7 +399,7 @@ class SpoolLayout:
                 os.unlink(target / name)
 
     def mirror(self, id: str, was: Sighting | None, record: TaskRecord) -> None:
-        """A file in `stale` that says why the task is there."""
+        """Writes a file in `stale` that says why the task is there."""
         spot = self._only_spot(id)
         if record.hold is not None and spot.state == "stale":
             text = f"{record.updated_at.isoformat(timespec='seconds')} {record.hold.reason}\n"
@@ -404,8 +407,8 @@ class SpoolLayout:
 
 
 def _spot(folder: str, id: str, agent: str, state: str) -> _Spot | None:
-    """What is in this folder, if it is one. With several files of the task's name that without a
-    pid does not count."""
+    """Returns the task in this folder; None if it is not a folder. Among several files of the
+    task's name, one with a pid counts rather than the one without."""
     try:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             return None
@@ -420,7 +423,7 @@ def _spot(folder: str, id: str, agent: str, state: str) -> _Spot | None:
 
 
 def _state_of(record: TaskRecord, files: TaskFiles) -> str:
-    """The folder for the state of a record that no script has."""
+    """Returns the folder for the state of a record that no script has."""
     claim = record.claim
     if claim is not None and claim.state is ClaimState.ACTIVE:
         return "in_progress"
@@ -429,7 +432,8 @@ def _state_of(record: TaskRecord, files: TaskFiles) -> str:
     if record.state is Status.IN_REVIEW:
         return "stale"
     if record.state is Status.HELD:
-        # A script that has just taken the folder has yet to write its pid, or never does.
+        # A script that has just taken the folder may not have written its pid yet, and some never
+        # do.
         is_taken = files.place.endswith("/in_progress") and files.lock is None
         return "in_progress" if is_taken else "stale"
     return "to_execute"
@@ -439,7 +443,8 @@ def _state_of(record: TaskRecord, files: TaskFiles) -> str:
 
 
 def _lock_in(folder: Path, spot: _Spot) -> bytes | None:
-    """Genlock's claim, or `<agent>-<pid>` of a script. LOCK_GONE before it: the process is gone."""
+    """Returns Genlock's claim, or `<agent>-<pid>` of a script, prefixed by LOCK_GONE if the process
+    has ended."""
     if spot.state != "in_progress":
         return None
     lock = content_of(folder / _CLAIM, _MOST_OF_CLAIM)
@@ -453,7 +458,7 @@ def _lock_in(folder: Path, spot: _Spot) -> bytes | None:
 
 
 def _own(lock: bytes | None) -> dict[str, Any] | None:
-    """A claim of Genlock's, if this is one."""
+    """Returns a claim of Genlock's; None if this is another lock."""
     if not lock or not lock.startswith(b"{"):
         return None
     own = json_of(lock)
@@ -463,15 +468,16 @@ def _own(lock: bytes | None) -> dict[str, Any] | None:
 
 
 def _is_gone(own: dict[str, Any]) -> bool:
-    """Only where there is proof: the process was seen on this machine, since it booted."""
+    """Has its process ended? True only with proof: the process was seen on this machine, since it
+    booted."""
     if not own["started"] or own["machine"] != this_machine():
         return False
     return ticks_at_start(int(own["pid"])) != int(own["started"])
 
 
 def _claim_text(record: TaskRecord, holder: Process | None, before: int | None) -> bytes:
-    """What stands in `genlock.json`. Without a known process there the pid is that of whoever
-    started this one, and nobody concludes anything from it."""
+    """Returns the content of `genlock.json`. If no process is known, the pid is that of this
+    process's parent, and is not used to detect that the process has ended."""
     claim = record.claim
     assert claim is not None
     pid = started = None
@@ -496,7 +502,7 @@ def _claim_text(record: TaskRecord, holder: Process | None, before: int | None) 
 
 
 def _pid_in(lock: bytes | None) -> int | None:
-    """The pid that the file's name has until it is renamed."""
+    """Returns the pid that is in the file's name until it is renamed."""
     lock = (lock or b"").removeprefix(LOCK_GONE)
     own = _own(lock)
     if own is not None:
@@ -509,7 +515,8 @@ def _pid_in(lock: bytes | None) -> int | None:
 
 
 def _texts(id: str, text: str) -> dict[str, str]:
-    """Title and description: a heading and what is below it, or the first line and everything."""
+    """Returns title and description: a heading and the text below it, or the first line and the
+    whole text."""
     text = text.lstrip("\ufeff").strip().replace("\r\n", "\n")
     heading = _HEADING.match(text)
     title = heading[1] if heading else text.partition("\n")[0]
@@ -522,7 +529,8 @@ def _texts(id: str, text: str) -> dict[str, str]:
 
 
 def _text_for(id: str, task: Task, text: bytes | None) -> bytes:
-    """The file of this definition: as it is, if it says the same or is too long to be repeated."""
+    """Returns the file of this definition. It stays unchanged if it says the same, or is longer
+    than the description in a record."""
     new = task.description
     if task.title and task.title != new.partition("\n")[0]:
         new = f"# {task.title}\n\n{new}".strip() if new else task.title
@@ -553,8 +561,8 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def _replace_text(path: Path, before: bytes, after: bytes, aside: Path) -> None:
-    """The old file keeps a name for a moment. What somebody has written into it is put back: it is
-    an edit that nobody has seen."""
+    """Replaces a file, and keeps the old one under another name for a moment. If the old file was
+    changed in between, it is put back: that is an edit not observed yet."""
     with suppress(FileNotFoundError):
         os.unlink(aside)
     os.link(path, aside, follow_symlinks=False)

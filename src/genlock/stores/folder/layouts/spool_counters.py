@@ -1,19 +1,19 @@
-"""Counters that shell scripts count on, too.
+"""Counters that Genlock shares with shell scripts.
 
     ai_comms/counters/<prefix>.NextId                  the next number, in four characters
     ai_comms/counters/<prefix>.NextId.claimed.<pid>    while a script takes it
 
-A script renames the counter, writes the next number under the old name, and removes what it has
-renamed. It makes a counter that it does not find. So while one script has the counter renamed,
-another may begin again from the start: scripts that count at the same time lose ids, with or
-without Genlock. Three rules keep that from becoming worse, and from reaching Genlock:
+A script renames the counter, writes the next number under the old name, and removes the renamed
+file. If it finds no counter, it creates one. So while one script has the counter renamed, another
+may start from the beginning: scripts that count at the same time lose ids, with or without Genlock.
+Three rules keep that from becoming worse, and from affecting Genlock:
 
-1. The name is never missing on our account. Genlock *exchanges* the counter with a file that has
-   the number after (`renameat2`). Where that does not exist, it renames as the scripts do.
-2. Genlock's own processes take turns, by a lock of their own, and note the highest number that they
-   have taken. A counter that has run back is raised beyond it.
-3. A counter is made by an exclusive create, with its number in it. One that was renamed by a
-   process that has died is made anew, with a number beyond what that process may have used.
+1. Genlock never makes the name disappear. It *exchanges* the counter with a file that has the
+   following number (`renameat2`). Where that call does not exist, it renames as the scripts do.
+2. Genlock's own processes take turns under a lock of their own, and record the highest number that
+   they have taken. A counter that has gone back is raised above it.
+3. A counter is created exclusively, with its number in it. If a process has renamed the counter and
+   died, Genlock creates it again, with a number above any that the process may have used.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class SpoolCounters:
     """The counters in one folder."""
 
     def __init__(self, folder: Path, marks: Path) -> None:
-        """`marks` is where Genlock notes what it has taken."""
+        """`marks` is the folder in which Genlock records the numbers it has taken."""
         self.folder = folder
         self._marks = marks
 
     def take(self, prefix: str, count: int) -> int:
-        """Takes `count` numbers; the last of them."""
+        """Takes `count` numbers. Returns the last of them."""
         with os_errors_translated(self.folder):
             refuse_link(self.folder)
             os.makedirs(self.folder, exist_ok=True)
@@ -66,7 +66,8 @@ class SpoolCounters:
 
     @contextmanager
     def _turn(self, prefix: str) -> Iterator[int]:
-        """One of our processes at a time. The kernel ends the lock of a process that dies."""
+        """Lets in one Genlock process at a time. The kernel releases the lock of a process that
+        dies."""
         self._marks.mkdir(0o700, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._marks / prefix, flags, 0o600)
@@ -77,7 +78,7 @@ class SpoolCounters:
             os.close(fd)
 
     def _advance(self, prefix: str, least: int, count: int) -> int:
-        """The first of `count` numbers from the counter, none of them below `least`."""
+        """Takes `count` numbers from the counter, none below `least`. Returns the first."""
         path = self.folder / f"{prefix}.NextId"
         new = self.folder / f".{prefix}.NextId.genlock"
         give_up, looks = time.monotonic() + _WAIT_SECONDS, 0
@@ -93,7 +94,8 @@ class SpoolCounters:
                     if before <= first:
                         new.unlink()
                         return first
-                    # A script has counted on since we looked: what we have put there is too low.
+                    # A script has taken a number since we read the counter, so the number that we
+                    # have written is too low.
                     least = max(least, before)
                     continue
             elif not path.exists() and self._is_missing(prefix):
@@ -105,8 +107,8 @@ class SpoolCounters:
             time.sleep(_PAUSES.pause(looks))
 
     def _swap(self, new: Path, path: Path) -> int | None:
-        """Puts the new counter in place of the old one; the number that the old one had. None if a
-        script has it now."""
+        """Replaces the old counter by the new one. Returns the number in the old one; None if a
+        script has renamed it."""
         try:
             if not exchanged(new, path):
                 claimed = path.with_name(f"{path.name}.claimed.{os.getpid()}")
@@ -120,7 +122,7 @@ class SpoolCounters:
         return self._number(new) or 0
 
     def _number(self, path: Path) -> int | None:
-        """The number in a counter; None if there is none, or none yet."""
+        """Returns the number in a counter; None if the counter is missing, or not written yet."""
         try:
             text = read_regular(path, follow=False).decode(errors="replace").strip()
         except FileNotFoundError:
@@ -133,17 +135,17 @@ class SpoolCounters:
                 "0042 or A000"
             ) from None
 
-    # A counter that is not there
+    # Missing counters
 
     def _claimers(self, prefix: str) -> dict[str, int]:
-        """The files of processes that have the counter renamed, with their pids."""
+        """Returns the files of processes that have renamed the counter, with their pids."""
         start = f"{prefix}.NextId.claimed."
         names = [name for name in os.listdir(self.folder) if name.startswith(start)]
         return {name: int(name[len(start) :]) for name in names if name[len(start) :].isdigit()}
 
     def _is_missing(self, prefix: str) -> bool:
-        """Has nobody got the counter who would bring it back? Seen twice: a folder that is listed
-        while a name in it changes may show neither."""
+        """Is the counter missing, with no live process that would restore it? Checked twice: a
+        listing of the folder during a rename may show neither name."""
         for _ in range(2):
             pids = self._claimers(prefix).values()
             if any(ticks_at_start(pid) is not None for pid in pids):
@@ -154,8 +156,8 @@ class SpoolCounters:
         return True
 
     def _begin(self, prefix: str, least: int) -> None:
-        """Makes the counter, if nobody else does. A process that died with it may have used its
-        number."""
+        """Creates the counter, unless another process does. A process that died after renaming the
+        counter may have used its number."""
         claimers = self._claimers(prefix)
         used = [self._number(self.folder / name) or 0 for name in claimers]
         new = self.folder / f".{prefix}.NextId.genlock"
@@ -196,8 +198,8 @@ def _renameat2() -> Callable[..., int] | None:
 
 
 def exchanged(one: Path, other: Path) -> bool:
-    """Exchanges two files, of which both names are there at every instant. False where the system
-    cannot do that; `FileNotFoundError` if one of them is missing."""
+    """Exchanges two files. Both names exist at every moment. Returns False if the system cannot do
+    that. Raises `FileNotFoundError` if one of them is missing."""
     rename = _renameat2()
     if rename is None:
         return False

@@ -1,4 +1,4 @@
-"""Processes as the spool layout sees them: by the pid in a file's name."""
+"""The processes that the spool layout identifies by the pid in a file's name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 
 _LATE: float = 2.0
-"""Seconds by which clocks of a file and of a process may differ."""
+"""How many seconds the clocks of a file and of a process may differ."""
 
 
 @cache
 def this_machine() -> str:
-    """Host, boot and pid namespace: where a pid and a start time mean something."""
+    """Identifies host, boot and pid namespace, within which a pid and a start time are valid."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         namespace = os.readlink("/proc/self/ns/pid")
@@ -23,8 +23,8 @@ def this_machine() -> str:
 
 
 def ticks_at_start(pid: int) -> int | None:
-    """When this process started, in ticks since boot, 1 where only its presence can be seen; None
-    if it has ended."""
+    """Returns when this process started, in ticks since boot; 1 if only its presence can be seen;
+    None if it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
@@ -37,13 +37,13 @@ def ticks_at_start(pid: int) -> int | None:
     except (ProcessLookupError, OverflowError):
         return None
     except OSError:
-        pass  # it is somebody else's
+        pass  # it belongs to another user
     return 1
 
 
 def pid_gone(pid: int, marked: Path) -> bool:
-    """Has the process ended whose pid is in this name? One that started after the file was given
-    the name is another of the same pid."""
+    """Has the process with this pid ended? A process that started after the file got its name is a
+    different one with the same pid."""
     ticks = ticks_at_start(pid)
     if ticks is None:
         return True
