@@ -201,7 +201,8 @@ def find_repository(here: Path) -> Repository | None:
 
 
 def _trail(entry: Path) -> tuple[Path, ...]:
-    """A git folder, or a file or link that leads to one, and what it leads on by."""
+    """Returns a git folder, or a file or link that leads to one, with its target and the
+    `commondir` file there, if it exists."""
     names = [entry]
     if entry.is_symlink():
         names.append(Path(os.path.realpath(entry)))

@@ -52,7 +52,8 @@ class Operations(
 
 
 class Connection(FleetMethods):
-    """What both faces share: an engine that belongs to this process, opened again after a fork."""
+    """The base of both coordinators: an engine that belongs to this process, reopened after a
+    fork."""
 
     _speaks_through: Connection | None = None
 
@@ -61,16 +62,16 @@ class Connection(FleetMethods):
         self._identity = identity
         self._closed = False
         self._opening: dict[int, Lock] = {}
-        """By process: a lock that somebody held when it forked stays locked in the child for
-        ever."""
+        """One lock for each process id: a lock that a thread held during the fork stays locked in
+        the child for ever."""
         self._live = Operations(open_engine(), identity)
         self._released = release_when_dropped(self, self._live.engine)
         _open_connections.add(self)
 
     def _operations(self) -> Operations:
         if self._live.engine.pid != own.pid:
-            # Threads, locks and connections did not come along: what was opened before the fork is
-            # left to the parent.
+            # A fork does not copy threads, and locks and connections are unusable: the engine that
+            # was opened before the fork is left to the parent.
             with self._opening.setdefault(own.pid, Lock()):
                 if self._live.engine.pid != own.pid:
                     self._open_anew()
@@ -88,7 +89,7 @@ class Connection(FleetMethods):
         self._released.detach()
         self._released = release_when_dropped(self, self._live.engine)
         if self._closed:
-            # By somebody who found nothing to close yet.
+            # `close` was called meanwhile, when there was no engine to close yet.
             self._live.engine.close()
 
     def _plain_face(self) -> Coordinator:
@@ -106,18 +107,17 @@ class Connection(FleetMethods):
 
     @property
     def identity(self) -> Identity:
-        """Who the connection speaks for where a call does not say."""
+        """The default identity of calls on this connection."""
         return self._identity
 
     @property
     def reader(self) -> Reader:
-        """What the reads of `genlock.reads` take: for edges that show more than an operation
-        answers."""
+        """The reader for `genlock.reads`: for edges that show more than an operation returns."""
         return self._operations().reader
 
     @property
     def engine(self) -> Engine:
-        """The engine below, for those who build on it."""
+        """The engine below, for code that builds on it."""
         return self._operations().engine
 
 
@@ -216,7 +216,7 @@ class Coordinator(WorkerMethods, Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Iterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for
+        """Yields events as they happen, from a cursor or from now on. Ends when none has come for
         `timeout_seconds`."""
         operations = self._operations()
         return self._watched(
@@ -224,12 +224,12 @@ class Coordinator(WorkerMethods, Connection):
         )
 
     def _watched(self, events: Iterator[FeedEvent]) -> Iterator[FeedEvent]:
-        """The same, by a coordinator that is not dropped before whoever watches has left."""
+        """Yields the events, and keeps the coordinator alive until the watcher has left."""
         yield from events
 
     def close(self) -> None:
-        """Finishes what is under way; calling it again is fine. A coordinator that is dropped
-        unclosed is closed beside its caller."""
+        """Finishes the calls in progress and closes; may be called again. A coordinator that is
+        dropped without a close is closed in the background."""
         self._close()
 
     def __enter__(self) -> Coordinator:
@@ -240,7 +240,7 @@ class Coordinator(WorkerMethods, Connection):
 
 
 class AsyncCoordinator(AsyncWorkerMethods, Connection):
-    """The same in an event loop: the same operations, outcomes and errors, awaited."""
+    """A fleet's coordinator in an event loop: the same operations, outcomes and errors, awaited."""
 
     claim_task = asynchronous(Operations.claim_task)
     renew_lease = asynchronous(Operations.renew_lease)
@@ -323,7 +323,7 @@ class AsyncCoordinator(AsyncWorkerMethods, Connection):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> AsyncIterator[FeedEvent]:
-        """Events as they come, from a cursor or from now on; ends when none has come for
+        """Yields events as they happen, from a cursor or from now on. Ends when none has come for
         `timeout_seconds`."""
         operations, left = self._operations(), Event()
         events = watch(
@@ -334,8 +334,8 @@ class AsyncCoordinator(AsyncWorkerMethods, Connection):
                 yield event
 
     async def close(self) -> None:
-        """Finishes what is under way; calling it again is fine. A coordinator that is dropped
-        unclosed is closed beside its caller."""
+        """Finishes the calls in progress and closes; may be called again. A coordinator that is
+        dropped without a close is closed in the background."""
         import asyncio
 
         await asyncio.get_running_loop().run_in_executor(None, self._close)
@@ -351,12 +351,12 @@ F = TypeVar("F", bound=Connection)
 
 
 def speaking_for(identity: Identity, coordinator: AsyncCoordinator) -> AsyncCoordinator:
-    """The same coordinator on behalf of somebody else."""
+    """Returns a coordinator on the same engine with another identity."""
     return shared(coordinator, AsyncCoordinator, identity)
 
 
 def shared(connection: Connection, face: type[F], identity: Identity) -> F:
-    """Another face of a connection, with the same engine. Only the first need be closed."""
+    """Returns another face of a connection, on the same engine. Only the first need be closed."""
     other = object.__new__(face)
     own = connection._operations()
     other._open_engine, other._identity, other._closed, other._opening = (
@@ -368,6 +368,6 @@ def shared(connection: Connection, face: type[F], identity: Identity) -> F:
     other._live = Operations(own.engine, identity, own.places)
     other._origin = connection._origin
     other._open_products = connection._open_products
-    # The engine is there as long as anybody speaks through it.
+    # The engine lives as long as any face refers to it.
     other._released, other._speaks_through = connection._released, connection
     return other

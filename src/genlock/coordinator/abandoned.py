@@ -1,9 +1,9 @@
-"""Coordinators that are dropped without being closed: they give back their threads and files all
-the same.
+"""Coordinators that are dropped without being closed: they release their threads and files all the
+same.
 
-Whoever drops the last reference may be the garbage collector, in any thread and in the middle of
-anything: in a lane, or where a lock is held that ending an engine needs, one of ours, of the store
-or of `threading`. So it is ended beside whoever that is.
+The garbage collector may drop the last reference, in any thread and at any point: in a lane, or
+while the thread holds a lock that ending an engine needs (one of ours, of the store or of
+`threading`). So the engine is ended in another thread.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from genlock.engine.engine import Engine
 _WAITED_SECONDS = 30.0
 
 _releasing: set[tuple[int, LockType]] = set()
-"""Of every engine that is being ended: in which process, and a lock that is held until it is."""
+"""For every engine that is being ended: its process id, and a lock that is held until the end."""
 
 
 def release_when_dropped(owner: object, engine: Engine) -> weakref.finalize[[Engine], object]:
-    """From now on the engine ends when nobody refers to its owner any more, unless this is
+    """Arranges that the engine ends when its owner is garbage collected, unless the finalizer is
     detached."""
     released = weakref.finalize(owner, _release, engine)
-    released.atexit = False  # who is there until then is closed, and waited for
+    released.atexit = False  # coordinators alive at exit are closed, and waited for
     return released
 
 
 def wait_for_releases() -> None:
-    """Lets those come to their end that are under way; what a parent was about when it forked is
-    its own."""
+    """Waits for the engines that are being ended in this process; those of a parent before a fork
+    are left to the parent."""
     until = time.monotonic() + _WAITED_SECONDS
     for pid, ended in list(_releasing):
         if pid == os.getpid():
@@ -40,21 +40,22 @@ def wait_for_releases() -> None:
 
 
 def _release(engine: Engine) -> None:
-    """Waits for nothing, and takes no lock that anybody else could have."""
+    """Starts the end of the engine. Never blocks, and takes no lock that another thread could
+    hold."""
     if engine.pid != os.getpid():
         return
     ended = allocate_lock()
     ended.acquire()
     _releasing.add((engine.pid, ended))
     try:
-        # `Thread.start` takes a lock of all threads, which may be the one that is held here.
+        # `Thread.start` takes a global lock, which this thread may already hold.
         start_new_thread(_release_beside, (engine, ended))
-    except RuntimeError:  # the interpreter ends, and takes with it all that there is to give back
+    except RuntimeError:  # the interpreter is shutting down, and releases everything itself
         _releasing.discard((engine.pid, ended))
 
 
 def _release_beside(engine: Engine, ended: LockType) -> None:
-    """In a thread that is listed like others, as long as there can be new ones."""
+    """Ends the engine in a thread that `threading` lists, if one can still be started."""
     try:
         Thread(target=_end, args=(engine, ended), name="genlock-release", daemon=True).start()
     except RuntimeError:

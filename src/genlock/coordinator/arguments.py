@@ -1,5 +1,5 @@
-"""Checks of arguments that come from outside, where the types are only promised. Each error says
-what is wanted."""
+"""Checks of arguments from outside, whose types are not guaranteed. Each error says what is
+expected."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _COMMIT: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 LONGEST_DIGEST = 128
 LONGEST_OPERATION = 128
 GENERATIONS_END = 2**53
-"""What a double still holds exactly: numbers travel as JSON."""
+"""The first integer beyond those that a double holds exactly: numbers travel as JSON."""
 _LARGEST_METADATA = 4096
 _NUMBERS: Final = (int, float)
 
@@ -71,16 +71,16 @@ def _canonical() -> Callable[[Any], str]:
     default, quoted = plain.default, getattr(encoder, "encode_basestring")  # noqa: B009
 
     def encode(value: Any) -> str:
-        # What `plain.encode` does, without what it looks at on the way, which takes as long again.
-        # In the dictionary the writer notes what it is inside of, to tell what is circular; after
-        # an error it stays there, so every call has its own.
+        # Does what `plain.encode` does, without its checks, which take as long again. The encoder
+        # notes the open containers in the dictionary, to detect cycles. After an error the entries
+        # stay there, so every call has its own dictionary.
         return "".join(make({}, default, quoted, None, ":", ",", True, False, False)(value, 0))
 
     return encode
 
 
 def check_number(name: str, value: Any, least: float, most: float) -> float:
-    """A number between two bounds."""
+    """Checks a number between two bounds."""
     if (
         isinstance(value, bool)
         or not isinstance(value, (int, float))
@@ -88,17 +88,18 @@ def check_number(name: str, value: Any, least: float, most: float) -> float:
         or not least <= value <= most
     ):
         raise BadArgument(f"{name} is a number from {least:g} to {most:g}, not {value!r}")
-    # Always a float: what is stored must read back as the same bytes.
+    # Always a float: a stored value must read back as the same bytes.
     return float(value)
 
 
 def check_role(role: Any) -> str:
-    """The role that a caller states, or none."""
+    """Checks the role that a caller states, if any."""
     return "" if role == "" else check_role_name("agent_role", role)
 
 
 def check_digest(digest: Any) -> str:
-    """The digest of a result that was looked at, or its beginning; empty for one that has none."""
+    """Checks the digest of a reviewed result, or its first characters; empty for a result without
+    one."""
     text = check_text("digest", digest, LONGEST_DIGEST)
     if text and (len(text) < SHORTEST_DIGEST or text.strip("0123456789abcdef")):
         raise BadArgument(
@@ -109,7 +110,7 @@ def check_digest(digest: Any) -> str:
 
 
 def check_evaluations(value: Any) -> dict[str, bool]:
-    """Which evaluators have passed, by name."""
+    """Checks which evaluators have passed, by name."""
     given = check_mapping("evaluations", value)
     if len(given) > MOST_EVALUATORS:
         raise BadArgument(f"evaluations has {len(given)} entries, at most {MOST_EVALUATORS}")
@@ -120,14 +121,14 @@ def check_evaluations(value: Any) -> dict[str, bool]:
 
 
 def check_whole(name: str, value: Any, least: int, most: int) -> int:
-    """A whole number between two bounds."""
+    """Checks a whole number between two bounds."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise BadArgument(f"{name} is a whole number from {least:,} to {most:,}, not {value!r}")
     return int(value)
 
 
 def check_text(name: str, text: Any, longest: int = LONGEST_TEXT) -> str:
-    """A text that a person or a program wrote."""
+    """Checks a text that a person or a program wrote."""
     if not isinstance(text, str) or len(text) > longest or "\0" in text or not _is_utf8(text):
         raise BadArgument(
             f"{name} is a text of at most {longest:,} characters, not "
@@ -145,7 +146,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Yes or no, and nothing that only looks like it."""
+    """Checks a boolean; truthy values of other types are refused."""
     if not isinstance(value, bool):
         raise BadArgument(f"{name} is True or False, not {describe_value(value)}")
     return value
@@ -153,21 +154,21 @@ def check_flag(name: str, value: Any) -> bool:
 
 def check_mapping(name: str, value: Any) -> Mapping[Any, Any]:
     """A mapping."""
-    # Nearly always a dict; to ask whether something is a `Mapping` takes ten times as long.
+    # Nearly always a dict; `isinstance` with `Mapping` takes ten times as long.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise BadArgument(f"{name} is a mapping, not {describe_value(value)}")
     return value
 
 
 def check_items(name: str, value: Any) -> list[Any]:
-    """Several things one after the other: no text, and no mapping."""
+    """Checks a sequence of items: not a text, and not a mapping."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise BadArgument(f"{name} is a list, not {describe_value(value)}")
     return list(value)
 
 
 def check_tracks(tracks: Any) -> frozenset[str] | None:
-    """Some tracks, or one; None for all."""
+    """Checks some tracks, or one; None for all."""
     if tracks is None:
         return None
     return frozenset(
@@ -187,7 +188,7 @@ _STATES_ELSEWHERE = {
     "TODO": "PENDING",
     "WAITING": "BLOCKED",
 }
-"""What other tools call them."""
+"""The names that other tools use for states."""
 
 
 def _state_meant(given: Any) -> str:
@@ -197,7 +198,7 @@ def _state_meant(given: Any) -> str:
 
 
 def check_states(states: Any) -> frozenset[Status]:
-    """Some states, or one; none of them for all."""
+    """Checks some states, or one; no states for all."""
     if states is None:
         return frozenset()
     given = [states] if isinstance(states, str) else check_items("states", states)
@@ -211,7 +212,7 @@ def check_states(states: Any) -> frozenset[Status]:
 
 
 def check_event_types(types: Any) -> frozenset[str]:
-    """Some types of events, or one; none of them for all."""
+    """Checks some types of events, or one; no types for all."""
     from difflib import get_close_matches
     from typing import get_args
 
@@ -234,7 +235,7 @@ def check_event_types(types: Any) -> frozenset[str]:
 def check_filter(
     states: Any, tracks: Any, agent_id: Any, session_id: Any, tag: Any, text: Any
 ) -> TaskFilter:
-    """Which tasks are wanted."""
+    """Checks a filter for tasks."""
     from genlock.reads.task_rows import TaskFilter
 
     return TaskFilter(
@@ -248,7 +249,7 @@ def check_filter(
 
 
 def check_sorting(sort: Any, reverse: Any) -> Sorting:
-    """In which order tasks are listed."""
+    """Checks the order in which tasks are listed."""
     from genlock.core.dashboard import SortBy
     from genlock.reads.task_rows import Sorting
 
@@ -258,8 +259,8 @@ def check_sorting(sort: Any, reverse: Any) -> Sorting:
 
 
 def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
-    """A lease that is a length of time at all; whether it is within the tenant's limits is a rule
-    of the core."""
+    """Checks that a lease is a duration. Whether it is within the tenant's limits is a rule of the
+    core."""
     if type(seconds) in _NUMBERS and 0 < seconds <= MOST_LEASE_SECONDS:
         return float(seconds)
     length = read_seconds(name, seconds, -math.inf, math.inf)
@@ -269,7 +270,7 @@ def check_lease(seconds: Any, name: str = "lease_duration_seconds") -> float:
 
 
 def check_generation(generation: Any, name: str = "generation") -> int:
-    """A generation is a whole number; which one counts is a rule of the core."""
+    """Checks that a generation is a whole number. Which one counts is a rule of the core."""
     if (
         isinstance(generation, bool)
         or not isinstance(generation, int)
@@ -280,7 +281,7 @@ def check_generation(generation: Any, name: str = "generation") -> int:
 
 
 def check_commit(commit: Any) -> str:
-    """The full name of a commit of git."""
+    """Checks the full hash of a git commit."""
     text = check_text("commit", commit, 64)
     if not _COMMIT.fullmatch(text):
         raise BadArgument(
@@ -290,7 +291,7 @@ def check_commit(commit: Any) -> str:
 
 
 def one_generation(generation: Any, expected: Any) -> int:
-    """The generation, under our name or GC's. Both may be given if they agree."""
+    """Returns the generation, under our name or GC's. Both may be given if they agree."""
     if expected is None:
         if generation is None:
             raise BadArgument(
@@ -307,7 +308,7 @@ def one_generation(generation: Any, expected: Any) -> int:
 
 
 def check_cost(cost: Any) -> dict[str, float]:
-    """What work has cost, by unit."""
+    """Checks the cost of work, by unit."""
     if cost is None:
         return {}
     units = check_mapping("cost", cost)
@@ -320,7 +321,7 @@ def check_cost(cost: Any) -> dict[str, float]:
 
 
 def check_operation(operation_id: Any) -> str:
-    """An operation id: a short text that the caller makes up, once an act."""
+    """Checks an operation id: a short text that the caller makes up, one for each act."""
     if operation_id is None:
         return ""
     if (
@@ -336,24 +337,24 @@ def check_operation(operation_id: Any) -> str:
 
 
 def check_profile(profile: Any) -> str:
-    """One of the profiles there are."""
+    """Checks the name of a profile."""
     if not isinstance(profile, str) or profile not in PROFILES:
         raise BadArgument(f"there is no profile {profile!r}; there are: {', '.join(PROFILES)}")
     return profile
 
 
 def check_limit(limit: Any) -> int:
-    """How many lines a listing may have."""
+    """Checks the maximum number of lines in a listing."""
     return check_whole("limit", limit, 1, MOST_LINES)
 
 
 def check_after(after: str | None) -> str:
-    """The last id that was seen of a list; "" for none."""
+    """Checks the last id of the previous page; "" for none."""
     return "" if after is None else check_text("after", after)
 
 
 def plain(metadata: Any) -> dict[str, Any]:
-    """Metadata as plain JSON values."""
+    """Returns metadata as plain JSON values."""
     if metadata is None:
         return {}
     check_nesting("metadata", metadata)
@@ -368,8 +369,8 @@ def plain(metadata: Any) -> dict[str, Any]:
 
 
 def check_nesting(name: str, value: Any) -> None:
-    """Metadata is read back with every look at its record, so it may not be nested deeper than any
-    reader can follow."""
+    """Checks the nesting of metadata. It is decoded with every read of its record, so it may not be
+    nested deeper than any reader can follow."""
     level = [value]
     for _ in range(MOST_NESTING):
         level = [inner for outer in level for inner in _inside(outer)]
@@ -385,10 +386,10 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _in_pieces(value: Any) -> str:
-    """The same text as `_canonical` makes, but what is long is made piece by piece.
+    """Returns the same text as `_canonical`, but encodes long values piece by piece.
 
-    The encoder does not let go of the interpreter before it is through: with ten megabytes of small
-    numbers all other threads would stand still for seconds, an event loop among them.
+    The encoder holds the interpreter's lock until it is done: ten megabytes of small numbers would
+    stop all other threads for seconds, including an event loop.
     """
     if type(value) is list and _is_long(value):
         pieces = [_listed(value[at : at + _PIECE]) for at in range(0, len(value), _PIECE)]
@@ -419,15 +420,15 @@ def _paired(pairs: list[tuple[str, Any]]) -> str:
 
 
 def _is_long(value: Any) -> bool:
-    """Are there more values in it than are written in a moment?"""
+    """Does it contain more values than can be encoded in a moment?"""
     left, found = _PIECE, [value] if type(value) in _CONTAINERS else []
-    for one in found:  # and whatever is found in it meanwhile
+    for one in found:  # the loop also visits items that it appends
         left -= len(one)
         if left < 0:
             return True
         for inner in one.values() if type(one) is dict else one:
             if type(inner) in _CONTAINERS:
-                # Most hold so little that a list made for it would take longer
+                # Most have so few items that building a list would take longer
                 found.append(inner)  # noqa: PERF401
     return False
 
@@ -437,7 +438,7 @@ _CONTAINERS: Final = (list, dict)
 
 
 def pack(result_data: Any) -> tuple[Content, bytes]:
-    """A result as it is compared and kept: canonical bytes, their digest, and whether they are a
+    """Returns a result in its stored form: canonical bytes, their digest, and whether they are a
     payload."""
     data = _json("result_data", result_data if result_data is not None else {}, _in_pieces)
     digest = codec.digest_of(data).hex()
@@ -449,7 +450,7 @@ def pack(result_data: Any) -> tuple[Content, bytes]:
 
 
 def check_products(value: Any, agent: str, generation: int) -> Manifest | None:
-    """The products of a result, each a mapping with path, sha256 and size; None if there are
+    """Checks the products of a result, each a mapping with path, sha256 and size; None if there are
     none."""
     found: list[Product] = []
     if value is None:
@@ -466,8 +467,8 @@ def check_products(value: Any, agent: str, generation: int) -> Manifest | None:
 
 
 def pack_with_products(content: Content, data: bytes, manifest: Manifest) -> Content:
-    """The same with its products, which its digest covers as well. The bytes of a large result lie
-    under the digest that is theirs alone, so there is none with products."""
+    """Adds products to a result; its digest then covers them as well. Large results cannot have
+    products, because their bytes are stored under the digest of the bytes alone."""
     if content.payload:
         raise ResultTooLarge(
             f"the result has {content.size:,} bytes, with products at most "
@@ -478,13 +479,13 @@ def pack_with_products(content: Content, data: bytes, manifest: Manifest) -> Con
 
 
 def _json(name: str, value: Any, encode: Callable[[Any], str] | None = None) -> bytes:
-    """Canonical bytes. msgspec would write a set as a list, bytes as base64 and NaN as null: what
-    is read must be what was given."""
+    """Returns canonical bytes. Does not use msgspec, which writes a set as a list, bytes as base64
+    and NaN as null: a value must read back as it was given."""
     try:
         try:
             return (encode or _canonical())(value).encode()
         except RecursionError:
-            # Pieces are nested less deep than a whole may be.
+            # The piecewise encoder allows less nesting than the plain one.
             return _canonical()(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise BadArgument(f"{name} cannot be written as JSON: {error}") from None

@@ -1,4 +1,4 @@
-"""What all operations share: who calls, which project, and how results are packed."""
+"""The base of all operations: the caller, the project, and shared steps."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Base:
         self._process = received(identity.process)
         self._callers: dict[tuple[str, str], Caller] = {}
         self.places: set[tuple[str, str]] = set() if places is None else places
-        """Tenants and projects that are known to be listed."""
+        """Pairs of tenant and project that are known to exist."""
 
     # Names
 
     def place(self, tenant_id: str | None, project_id: str | None) -> tuple[str, str]:
-        """Tenant and project of a call."""
+        """Returns tenant and project of a call."""
         tenant = self.identity.tenant_id if tenant_id is None else tenant_id
         project = self.identity.project_id if project_id is None else project_id
         try:
@@ -69,14 +69,14 @@ class Base:
             return check_tenant(tenant), check_project(project)
 
     def task_key(self, tenant_id: str | None, project_id: str | None, task_id: str) -> Key:
-        """The key of a task, its id checked."""
+        """Checks a task's id and returns the task's key."""
         tenant, project = self.place(tenant_id, project_id)
         return Key(tenant, project, TASK, check_task_id(task_id))
 
     def caller(
         self, session_id: str | None, agent_id: str | None = None, *, need_agent: bool = False
     ) -> Caller:
-        """Who calls."""
+        """Returns the caller."""
         session = session_id if session_id is not None else self.identity.session_id
         agent = agent_id if agent_id is not None else self.identity.agent_id
         if session is None:
@@ -101,20 +101,21 @@ class Base:
         return caller
 
     def lone_agent(self, place: Scope) -> Script[str | None]:
-        """The agent of callers that name none, where one agent works alone."""
+        """Returns the default agent of a project where one agent works alone; None elsewhere."""
         agent: str | None = yield Read(lambda: self.reader.settings(place).policy.lone_agent)
         return agent
 
     def claimant(
         self, place: Scope, session_id: str | None, agent_id: str | None
     ) -> Script[Caller]:
-        """Who claims. Where one agent works alone, it need not say its name."""
+        """Returns the caller of a claim. Where one agent works alone, the agent's name may be
+        omitted."""
         if agent_id is None and self.identity.agent_id is None:
             agent_id = yield from self.lone_agent(place)
         return self.caller(session_id, agent_id, need_agent=True)
 
     def operator(self, user_id: str | None = None, session_id: str | None = None) -> Caller:
-        """The operator, with or without a session."""
+        """Returns the operator as caller, with or without a session."""
         session = (
             check_session(session_id) if session_id is not None else self.identity.session_id or ""
         )
@@ -129,7 +130,7 @@ class Base:
     # Steps
 
     def ensure_place(self, place: tuple[str, str]) -> Script[None]:
-        """Makes sure that the tenant is listed and the project exists, once a connection."""
+        """Makes sure that tenant and project exist, once for each connection."""
         if place in self.places:
             return
         for command in (
@@ -141,18 +142,18 @@ class Base:
         self.places.add(place)
 
     def see_files(self, scope: Scope, *keys: Key) -> Script[None]:
-        """Before a read, in a store whose files other tools edit: makes events of their edits, of
-        these tasks or of the whole project."""
+        """Records the edits that other tools made to files of these tasks, or of the whole project,
+        as events. Called before a read; does nothing in other stores."""
         if not self.store.limits.observes or self.store.limits.read_only:
             return
-        with contextlib.suppress(GenlockError):  # what can be read is read all the same
+        with contextlib.suppress(GenlockError):  # the read follows even if recording fails
             if keys:
                 yield Ask([ObserveTask(key, SYSTEM) for key in keys[:_MOST_SEEN]])
             else:
                 yield Ask([Recover(project_key(*scope), files_only=True)])
 
     def take_numbers(self, counter: Key, caller: Caller, count: int) -> Script[int]:
-        """Takes `count` numbers that nobody else is given; the last of them."""
+        """Reserves `count` numbers for the caller. Returns the last of them."""
         last: int
         if self.store.limits.counts:
             store = cast(CountsNumbers, self.store)
@@ -162,18 +163,18 @@ class Base:
         return last
 
     def tidied(self, command: SubmitResult | AdoptResult) -> Script[None]:
-        """Drops the bytes of what was handed in before. That it was answered counts: bytes that
-        stay do no harm."""
+        """Drops the payload of a repeated submission. Errors are ignored: the submission is
+        answered, and leftover bytes do no harm."""
         with contextlib.suppress(GenlockError):
             yield Read(lambda: payloads.drop_if_repeated(self.store, command))
 
     def ask_one(self, command: Command) -> Script[Any]:
-        """One command, its outcome or its error."""
+        """Sends one command. Returns its outcome or raises its error."""
         job = yield Ask([command])
         return job.only()
 
 
 @functools.lru_cache(maxsize=4096)
 def _known_place(tenant: str, project: str) -> tuple[str, str]:
-    """Both if they are names; most calls are for a few places."""
+    """Checks both names. Cached, because most calls are for a few projects."""
     return check_tenant(tenant), check_project(project)

@@ -51,7 +51,7 @@ ACTS: Final = tuple(_ACTS)
 
 
 class BulkActs(Base):
-    """What operators do to many tasks. Each is decided by itself, as if it were the only one."""
+    """Operators' acts on many tasks. Each task is decided by itself, as if it were the only one."""
 
     def batch_act(
         self,
@@ -75,9 +75,9 @@ class BulkActs(Base):
         """Release, hold, reopen, reset or cancel every task that matches the filter; of `task_ids`,
         if they are given, those that match.
 
-        Unless `dry_run` is False nothing is done, and the answer says what would become of each
-        task now. A live claim is taken away only with `take_over`. If more tasks match than
-        `limit`, nothing is done at all."""
+        Unless `dry_run` is False nothing is done, and the answer says what would happen to each
+        task now. A live claim is revoked only with `take_over`. If more tasks match than `limit`,
+        nothing is done at all."""
         scope, limit = self.place(tenant_id, project_id), check_limit(limit)
         make, check_only = _check_act(act), check_flag("dry_run", dry_run)
         named = None
@@ -125,8 +125,8 @@ class BulkActs(Base):
     def _matching(
         self, scope: tuple[str, str], wanted: TaskFilter, named: list[str] | None
     ) -> tuple[list[str], list[str]]:
-        """The tasks to act on, in the order of their ids or as they were named; and those of the
-        named that do not match."""
+        """Returns the tasks to act on, in the order of their ids or as they were named, and the
+        named tasks that do not match."""
         from genlock.reads.project_view import views_of
         from genlock.reads.task_rows import matching_tasks
 
@@ -141,7 +141,7 @@ class BulkActs(Base):
         )
 
     def _tried(self, commands: list[c.Command]) -> list[Any]:
-        """What the commands would be answered now; nothing is committed."""
+        """Returns the answers that the commands would get now; nothing is committed."""
         trial = self.reader.trial()
         items = [plain_item(command) for command in commands]
         trial.prepare(items)

@@ -1,5 +1,5 @@
-"""What new tasks would wait for, among the tasks that exist: a walk along dependencies and
-children, some hundreds of tasks at a time."""
+"""Finds the existing tasks that new tasks would wait for: follows dependencies and children, some
+hundreds of tasks at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Read = Callable[[list[Key]], dict[Key, Record]]
 
 
 def load_tasks(read: Read, place: tuple[str, str], names: Iterable[str]) -> dict[str, TaskRecord]:
-    """Those of these tasks that exist."""
+    """Loads those of these tasks that exist."""
     wanted, found = sorted(names), dict[str, TaskRecord]()
     for start in range(0, len(wanted), AT_ONCE):
         records = read([Key(*place, TASK, name) for name in wanted[start : start + AT_ONCE]])
@@ -28,7 +28,8 @@ def load_tasks(read: Read, place: tuple[str, str], names: Iterable[str]) -> dict
 def walk(
     read: Read, place: tuple[str, str], start: Iterable[str], known: dict[str, TaskRecord]
 ) -> None:
-    """Adds to `known` whatever is reached from these along what unfinished tasks still wait for."""
+    """Adds to `known` all tasks reachable from these through the dependencies and children that
+    unfinished tasks still wait for."""
     level = set(start)
     seen = set(level)
     while level:
@@ -40,7 +41,8 @@ def walk(
 def finished_ancestors(
     read: Read, place: tuple[str, str], parents: Iterable[str], known: dict[str, TaskRecord]
 ) -> set[str]:
-    """The finished tasks among these parents and the tasks above them, all added to `known`."""
+    """Returns the finished tasks among these parents and their ancestors, and adds them to
+    `known`."""
     level, finished = set(parents), set[str]()
     while level:
         known |= load_tasks(read, place, level - known.keys())
@@ -56,11 +58,11 @@ def graph_faults(
     besides: Iterable[str] = (),
     finished_parents: Collection[str] = (),
 ) -> list[str]:
-    """What is wrong with the dependencies and parents of new tasks, in words; `besides` are names
-    that exist or are about to.
+    """Describes the faults in the dependencies and parents of new tasks. `besides` are names of
+    tasks that exist or are about to.
 
     `finished_parents` of new tasks count as unfinished: if one is reset, it waits for its new
-    child, and so must not have anything behind it that the child waits for.
+    child, so the child must not wait for any dependent of that parent.
     """
     waiting = {
         name: record

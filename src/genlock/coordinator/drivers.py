@@ -30,8 +30,8 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 UNDONE = (Busy, Closed, StoreUnavailable)
-"""What these say is that nothing was done. Of an operation of several steps that is not true once
-one of them was."""
+"""Errors that say that nothing was done. In an operation of several steps that is wrong once a step
+has been carried out."""
 
 
 class Ask(Struct, frozen=True):
@@ -41,12 +41,12 @@ class Ask(Struct, frozen=True):
     requests: Sequence[Request]
     patience: float = 0
     prepares: bool = False
-    """Is it only so that there is a place for what the caller asks for?"""
+    """Does the step only prepare the project for the request, and not count as part of it?"""
 
 
 class Read(Struct, frozen=True):
-    """A blocking look at the store, or something else that may be repeated: it is, while the store
-    is away. Its error is the script's."""
+    """A blocking read of the store, or another repeatable call. The driver repeats it while the
+    store is unavailable, and raises its error inside the script."""
 
     function: Callable[[], Any]
 
@@ -68,7 +68,7 @@ def run(engine: Engine, script: Script[R]) -> R:
                 try:
                     answer = engine.read(step.function)  # type: ignore[union-attr]
                 except GenlockError as error:
-                    step = script.throw(error)  # it may know what to do without
+                    step = script.throw(error)  # the script may handle it
                     continue
             step = script.send(answer)
     except StopIteration as done:
@@ -83,7 +83,8 @@ def run(engine: Engine, script: Script[R]) -> R:
 
 
 def _was_begun(jobs: Sequence[Job]) -> bool:
-    """Has an earlier step of the operation, or one beside the one that failed, been carried out?"""
+    """Has an earlier step of the operation, or another command of the failed step, been carried
+    out?"""
     return not all(isinstance(outcome, GenlockError) for job in jobs for outcome in job.results)
 
 
@@ -94,8 +95,7 @@ def _half_done(error: GenlockError) -> OutcomeUnknown:
 
 
 def _short(error: OSError, jobs: Sequence[Job]) -> Exception:
-    """What to raise for an error of the system in the script itself, which imports what it needs
-    when it needs it."""
+    """Returns the exception for an OS error in the script itself, for example in a late import."""
     shortage = shortage_of(error)
     if shortage is None:
         return error
@@ -105,7 +105,7 @@ def _short(error: OSError, jobs: Sequence[Job]) -> Exception:
 def synchronous(
     operation: Callable[Concatenate[S, P], Script[R]],
 ) -> Callable[Concatenate[Any, P], R]:
-    """The operation as a plain method of `Coordinator`."""
+    """Makes the operation a plain method of `Coordinator`."""
 
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         operations = self._operations()
@@ -117,10 +117,10 @@ def synchronous(
 def asynchronous(
     operation: Callable[Concatenate[S, P], Script[R]],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
-    """The operation as a coroutine method of `AsyncCoordinator`; only reads take a thread.
+    """Makes the operation a coroutine method of `AsyncCoordinator`; only reads need a thread.
 
-    The driver stands in the method itself: a coroutine more would be a tenth of what a call costs
-    the loop.
+    The driver is inlined in the method: a second coroutine would add a tenth to the cost of a call
+    in the event loop.
     """
 
     async def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,8 +164,8 @@ def asynchronous(
 
 @functools.cache
 def _running_loop() -> Callable[[], AbstractEventLoop]:
-    """asyncio's own. Found out here, because whoever has no event loop need not wait for it to be
-    imported."""
+    """Returns asyncio's `get_running_loop`. Imported late: programs without an event loop need not
+    load asyncio."""
     from asyncio import get_running_loop
 
     return get_running_loop
@@ -176,9 +176,10 @@ _SCRIPT = "Script["
 
 
 def _named(method: F, operation: Callable[..., Any]) -> F:
-    """For `help()` and tracebacks; `functools.wraps` itself would change the type.
+    """Copies the operation's name, docstring and signature for `help()` and tracebacks;
+    `functools.wraps` would change the type.
 
-    `help()` shows what a caller gets: the answer, and not the script that leads to it."""
+    `help()` shows the result type of the call, not the script that computes it."""
     answer = operation.__annotations__.get("return", "")
     if isinstance(answer, str) and answer.startswith(_SCRIPT):
         operation.__annotations__["return"] = answer.removeprefix(_SCRIPT)[:-1]

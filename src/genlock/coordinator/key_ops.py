@@ -1,4 +1,4 @@
-"""Keys that open the service, and tenants: who may come in, and how much each may have."""
+"""API keys and tenants: who may use the service, and each tenant's limits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Access(Base):
         agent_roles: Collection[str] | None = None,
         tenant_id: str | None = None,
     ) -> Script[NewKey]:
-        """Make a key, called `name`. Its text is in the answer, once: nobody can show it again.
+        """Make a key, called `name`. The answer contains its text, which cannot be shown again.
 
         The holder of an agent's key may state the roles in `agent_roles`, and no others."""
         tenant, granted = self._tenant(tenant_id), check_role(role)
@@ -79,8 +79,8 @@ class Access(Base):
     def list_keys(
         self, *, include_revoked: bool = False, tenant_id: str | None = None
     ) -> Script[tuple[KeyInfo, ...]]:
-        """The keys of a tenant, or of all (`*`), the oldest first: what each opens, never what
-        opens it."""
+        """The keys of a tenant, or of all (`*`), the oldest first: their roles and tenants, never
+        their text."""
         check_flag("include_revoked", include_revoked)
         tenant = self._tenant(tenant_id)
         of_tenant = None if tenant == EVERYWHERE else tenant
@@ -98,7 +98,7 @@ class Access(Base):
         expires_at: datetime | str | None = None,
         tenant_id: str | None = None,
     ) -> Script[NewKey]:
-        """Give a key another text; the one before it is taken for `overlap_seconds` more."""
+        """Give a key another text; the previous one stays valid for `overlap_seconds`."""
         new = compose(os.urandom(FRESH_BYTES), check_key_id(key_id))
         command = c.RotateKey(
             access_key(new.id),
@@ -113,7 +113,7 @@ class Access(Base):
         return NewKey(keys.key_info(record, KeyState.ACTIVE), write_key(new))
 
     def revoke_key(self, *, key_id: str, tenant_id: str | None = None) -> Script[KeyInfo]:
-        """Let a key open nothing any more: within a second, wherever the store is served."""
+        """Revoke a key: every service on the store refuses it within a second."""
         key = access_key(check_key_id(key_id))
         record: KeyRecord = yield from self.ask_one(
             c.RevokeKey(key, self.operator(), self._tenant(tenant_id))
@@ -149,7 +149,7 @@ class Access(Base):
         return (yield from self.get_tenant(tenant_id=key.id))
 
     def _tenant(self, tenant_id: str | None) -> str:
-        """Whose keys: a tenant's, or everyone's."""
+        """Checks the tenant of the keys; `*` for all."""
         if tenant_id is None:
             return self.identity.tenant_id
         return EVERYWHERE if tenant_id == EVERYWHERE else check_tenant(tenant_id)

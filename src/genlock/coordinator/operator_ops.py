@@ -42,7 +42,7 @@ _AT_ONCE = 500
 
 
 class Operating(Base):
-    """Operations of operators. None of them is fenced; those that take a right away raise the
+    """Operations of operators. None of them is fenced; those that revoke a claim raise the
     generation."""
 
     def reset_task(
@@ -55,10 +55,10 @@ class Operating(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
     ) -> Script[OperatorResult]:
-        """Have a task done again. With `cascade` also every completed task that rests on it, listed
-        in the answer.
+        """Have a task done again. With `cascade` also every completed task that depends on it,
+        listed in the answer.
 
-        A live claim is taken away only with `take_over`; without it that is LiveClaim."""
+        A live claim is revoked only with `take_over`; without it, the call raises LiveClaim."""
         key = self.task_key(tenant_id, project_id, task_id)
         check_flag("cascade", cascade)
         check_flag("take_over", take_over)
@@ -80,8 +80,8 @@ class Operating(Base):
             errors += [outcome for outcome in job.results if isinstance(outcome, GenlockError)]
             cascade_of += [outcome.task_id for outcome in job.results if _is_done(outcome)]
         if errors:
-            # As far as it went it stays; asked once more, it goes on with those that are still
-            # completed.
+            # After a failure, finished resets stay; a repeated call continues with the tasks that
+            # are still completed.
             raise errors[0]
         return msgspec.structs.replace(result, cascade=tuple(cascade_of))
 
@@ -106,7 +106,7 @@ class Operating(Base):
         """The task will not be done; for its dependents it counts as met (policy
         `cancelled_dependency`).
 
-        A live claim is taken away only with `take_over`; without it that is LiveClaim."""
+        A live claim is revoked only with `take_over`; without it, the call raises LiveClaim."""
         key, operation = (
             self.task_key(tenant_id, project_id, task_id),
             check_operation(operation_id),
@@ -131,8 +131,8 @@ class Operating(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
     ) -> Script[OperatorResult]:
-        """Reserve a task for one agent. A live claim is taken away only with `take_over`; without
-        it that is LiveClaim."""
+        """Reserve a task for one agent. A live claim is revoked only with `take_over`; without it,
+        the call raises LiveClaim."""
         if hours is not None:
             hours = check_number("hours", hours, 0, MOST_HOURS)
         key, operation = (
@@ -157,8 +157,8 @@ class Operating(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
     ) -> Script[OperatorResult]:
-        """Take a claim away; its holder is fenced off from now on. A live one only with
-        `take_over`; without it that is LiveClaim."""
+        """Revoke a claim; its holder is fenced off from now on. A live claim is revoked only with
+        `take_over`; without it, the call raises LiveClaim."""
         key, operation = (
             self.task_key(tenant_id, project_id, task_id),
             check_operation(operation_id),
@@ -178,7 +178,7 @@ class Operating(Base):
         project_id: str | None = None,
         operation_id: str | None = None,
     ) -> Script[OperatorResult]:
-        """Nobody is granted the task until it is reopened; a present holder may finish."""
+        """Hold a task: no claim is granted until it is reopened; the current holder may finish."""
         key, operation = (
             self.task_key(tenant_id, project_id, task_id),
             check_operation(operation_id),
@@ -219,8 +219,8 @@ class Operating(Base):
         """Make a refused result the task's result: by the holder with its generation, or by an
         operator without one.
 
-        An operator takes a live claim away only with `take_over`; without it that is LiveClaim. The
-        session whose result was refused can adopt it only as the holder."""
+        An operator revokes a live claim only with `take_over`; without it, the call raises
+        LiveClaim. The session whose result was refused can adopt it only as the holder."""
         key, operation = (
             self.task_key(tenant_id, project_id, task_id),
             check_operation(operation_id),
@@ -257,7 +257,7 @@ class Operating(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[None]:
-        """Say that a refused result is not needed; its data goes, that it existed stays."""
+        """Discard a refused result: its data is deleted, its record stays."""
         key = self.task_key(tenant_id, project_id, task_id)
         yield Read(lambda: self._read_refused(key, refused_id))
         refused: RefusedRecord = yield from self.ask_one(
@@ -314,7 +314,7 @@ class Operating(Base):
         policy = None if policy is None else dict(check_mapping("policy", policy))
         limits = None if limits is None else dict(check_mapping("limits", limits))
         profile = None if profile is None else check_profile(profile)
-        # Both are tried before either is written: they are two records.
+        # Both changes are checked before either is written, because they affect two records.
         in_force = yield Read(lambda: self.reader.settings(place))
         change_policy(in_force[0], policy or {})
         change_limits(in_force[1] if profile is None else PROFILES[profile], limits or {})
@@ -329,8 +329,8 @@ class Operating(Base):
             )
             after: Policy = yield from self.ask_one(command)
             if policy and "order" in policy:
-                # Also if it is the same as before: whoever set it may not have come to the end of
-                # the tasks.
+                # Also if the order is unchanged: the call that set it may have failed before the
+                # last task.
                 yield from self._reorder(place, after)
         if profile is not None or limits:
             yield from self.ask_one(
@@ -347,8 +347,8 @@ class Operating(Base):
     def sweep(
         self, *, tenant_id: str | None = None, project_id: str | None = None
     ) -> Script[SweepResult]:
-        """Write down what is due, look for lost holders, repeat what a crash cut off, drop what is
-        past its retention."""
+        """Record what is due, find lost holders, repeat reactions that a crash cut off, and drop
+        data past its retention."""
         place = self.place(tenant_id, project_id)
         job = yield Ask([Sweep(project_key(*place))], patience=120)
         swept: SweepResult = job.only()
@@ -364,8 +364,8 @@ class Operating(Base):
         return result
 
     def _reorder(self, place: tuple[str, str], policy: Policy) -> Script[None]:
-        """As far as it went it stays; asked once more, it goes on. What is added meanwhile has the
-        new order by itself."""
+        """Gives every task its place in the new order. After a failure, finished changes stay, and
+        a repeated call continues. Tasks added meanwhile have the new order already."""
         keys: list[Key] = yield Read(
             lambda: [Key(*place, TASK, name) for name in self.reader.task_ids(place)]
         )
@@ -374,15 +374,15 @@ class Operating(Base):
         )
 
     def _completed_dependents(self, key: Key, operation: str = "") -> list[Key]:
-        """Completed tasks that rest on this one, directly or through others: those that depend on
-        it, and the parent that it is a part of.
+        """Returns the completed tasks that depend on this one, directly or through others: its
+        dependents and its parent.
 
-        Those too that this very operation has reset before its answer was lost, so that they are in
-        the one that is given now; but not those that were completed only after it had begun: it was
-        not about them.
+        Includes tasks that this same operation has reset before its answer was lost, so that the
+        repeated answer lists them. Excludes tasks that were completed only after the operation
+        began.
 
-        Also through those that are open again: what was reset alone before has left those behind it
-        as they were. A cancelled one will not be done again, and passes nothing on."""
+        The search continues through tasks that are open again: a reset without `cascade` left their
+        dependents completed. It stops at cancelled tasks, which will not be done again."""
         completed: list[Key] = []
         seen = {key}
         todo = [(key, self.reader.task(key))]
@@ -397,8 +397,8 @@ class Operating(Base):
         return completed
 
     def _resting_on(self, key: Key, task: TaskRecord) -> Iterator[tuple[Key, TaskRecord]]:
-        """Those that depend on this task, and its parent."""
-        # For which dependents it counts as met depends on what it is itself by now.
+        """Yields the tasks that depend on this one, and its parent."""
+        # Whether it counts as met for a dependent depends on its current state.
         query = Query(*key.place, waits_on=(MET + key.id, key.id))
         for record in self.reader.find_tasks(query):
             yield key.beside(TASK, record.task.id), record
@@ -411,8 +411,8 @@ class Operating(Base):
         return act is not None and act.what == TaskReset.__struct_config__.tag
 
     def _when_reset_by(self, key: Key, record: TaskRecord, operation: str) -> datetime | None:
-        """When this operation has reset the task; None if it has not, or so long ago that its event
-        is gone."""
+        """Returns when this operation reset the task; None if it did not, or if the event has been
+        purged."""
         if not self._was_reset_by(record, operation):
             return None
         whose = (operation, self.identity.session_id or "")
@@ -423,8 +423,8 @@ class Operating(Base):
         return found
 
     def _adoptable(self, key: Key, refused_id: str) -> tuple[RefusedRecord, c.Content]:
-        """A refused result, and what the task's will be: a copy, so that neither is lost with the
-        other."""
+        """Returns a refused result, and its content for the task: a copy, so that dropping one does
+        not lose the other."""
         while True:
             refused = self._read_refused(key, refused_id)
             if refused.state is RefusedState.DISCARDED:
@@ -449,7 +449,7 @@ class Operating(Base):
             except ResultNotFound:
                 if self._read_refused(key, refused_id) == refused:
                     raise
-                # It was discarded just now, and perhaps handed in again.
+                # The result has just been discarded, and perhaps submitted again.
                 continue
             payloads.put(self.store, key, content, data)
             return refused, content
@@ -468,7 +468,7 @@ class Operating(Base):
 
 
 def _is_completed(record: TaskRecord, before: datetime | None) -> bool:
-    """Is it completed, and was it so by then?"""
+    """Is it completed, and was it already completed at that time?"""
     if record.state is not Status.COMPLETED:
         return False
     return before is None or record.result is None or record.result.submitted_at <= before

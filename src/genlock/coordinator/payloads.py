@@ -1,22 +1,22 @@
-"""Large results: where their bytes lie, and who may drop them.
+"""Payloads, the bytes of large results: where they are stored, and when they are dropped.
 
-A payload has one owner. Its name has fresh digits in it, made up for one submission or one
-adoption, so the record that came of that one is the only one that ever refers to it. Hence whoever
-has discarded a refused result drops its bytes without asking anybody: no record that there is, and
-none that is being written by any process at that moment, can need them.
+A payload has one owner. Its name contains fresh random digits for each submission or adoption, so
+only the record of that submission ever refers to it. Hence a process that has discarded a refused
+result can drop its bytes without any check: no existing record, and none that any process is
+writing at that moment, can need them.
 
-That is the point of it. While the bytes lay under their digest alone, a submission of the same
-bytes could have put them and not be committed yet: to whoever looks before dropping they are
-nobody's. Looking is in vain, because the drop may come late, after the commit; and so is putting
-them once more after the commit, because the drop may come later still. Only names that are not
-shared need no looking.
+That is why names are unique. When bytes were stored under their digest alone, another submission of
+the same bytes could have put them without having committed yet; to a process that checks for
+references before the drop, they seemed unused. Such a check is useless, because the drop may run
+late, after the commit. Putting the bytes again after the commit is useless too, because the drop
+may run later still. Only names that are never shared need no check.
 
-What that costs: a submission that is repeated puts its bytes again, and drops them when it sees
-that the first ones count; and the adoption of a refused result copies its bytes. Who is killed
-between putting and committing leaves bytes that nobody refers to.
+The costs: a repeated submission puts its bytes again, and drops them when it sees that the first
+ones count. The adoption of a refused result copies its bytes. A process that is killed between put
+and commit leaves bytes without a reference.
 
-Records from before have no such digits. Their bytes lie under the task's key and may be shared, but
-only among themselves.
+Older records have no such digits. Their bytes are stored under the task's key and may be shared,
+but only among older records.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from genlock.store import Query, Store
 
 
 def owned(content: Content) -> Content:
-    """The same with a name of its own for its bytes, if they are a payload."""
+    """Gives the content's bytes a unique name, if they are a payload."""
     return replace(content, payload_id=os.urandom(16).hex()) if content.payload else content
 
 
 def put(store: Store, key: Key, content: Content, data: bytes) -> None:
-    """Durable on return, before anyone decides about it."""
+    """Stores a payload. It is durable on return, before the submission is decided."""
     store.payloads().put(payload_key(key, content.payload_id), content.digest, data)
 
 
 def drop_if_repeated(store: Store, command: SubmitResult | AdoptResult) -> None:
-    """Once it is answered: drops these bytes if the same thing was handed in before and the first
-    ones count.
+    """Drops the payload of an answered submission if it repeated an earlier one whose bytes count.
 
-    Only if a record shows that: after an error, or if the record has moved on, they stay."""
+    It drops them only if a record proves that: after an error, or if the record has changed since,
+    they stay."""
     content, key = command.content, command.key
     if isinstance(command, AdoptResult):
         name = command.refused
@@ -75,12 +75,12 @@ def drop_if_repeated(store: Store, command: SubmitResult | AdoptResult) -> None:
 
 
 def _handed_in(task: TaskRecord) -> Result | None:
-    """The result that counts, or that waits for a review."""
+    """Returns the accepted result, or the one that waits for a review."""
     return task.review.result if task.review is not None else task.result
 
 
 def _is_of(result: Result, command: SubmitResult | AdoptResult) -> bool:
-    """Is this result what the command asks for?"""
+    """Is this the result that the command submits or adopts?"""
     if isinstance(command, AdoptResult):
         asked = (command.content.digest, command.from_session)
         return (result.digest, result.adopted_session) == asked
@@ -92,13 +92,13 @@ def _is_of(result: Result, command: SubmitResult | AdoptResult) -> bool:
 
 
 def drop_discarded(store: Store, key: Key, refused: RefusedRecord) -> None:
-    """The bytes of a refused result of this task that is discarded by now. May be repeated."""
+    """Drops the bytes of a refused result of this task that has been discarded. May be repeated."""
     if refused.payload_id or not _is_shared(store, key, refused.digest):
         _drop(store, key, refused.payload_id, refused.digest)
 
 
 def _is_shared(store: Store, key: Key, digest: str) -> bool:
-    """Does another record from before refer to the same bytes?"""
+    """Does another older record refer to the same bytes?"""
     stored = store.load([key]).records.get(key)
     task = None if stored is None else decode_record(key.kind, stored.body)
     if (

@@ -1,7 +1,7 @@
-"""Plans: compare one with what is there, import it, give it back.
+"""Plans: compare one with the existing tasks, import it, export it.
 
-Everything is checked before anything is written. An import that was cut off is finished by
-importing again: what is there already is found unchanged.
+Everything is checked before anything is written. To finish an interrupted import, import again: the
+tasks that were written already count as unchanged.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ if TYPE_CHECKING:
     from genlock.plans import Draft, Source
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many of how many tasks are written."""
+"""Called with the number of tasks written so far and the total."""
 
 AT_ONCE = 500
 ANNOUNCED_AT_ONCE = 128
-"""Children in one batch of announcements: all of them, and what follows from them, fit into the
-reactions to it."""
+"""The most children in one batch of announcements: all of them, with their consequences, fit into
+the reactions to the batch."""
 _PAGE = 1000
 _RECORD_START = FORMAT + b'{"task":'
 _CANCELLED = b',"state":"CANCELLED"'
 _COMPLETED = b',"state":"COMPLETED"'
 _BACKLOG = b'"backlog":true'
-"""Where this is not, the task is not in the backlog; where it is, it may be another's word."""
+"""A record without these bytes is not in the backlog. A record with them may have them
+elsewhere."""
 _NOT_COMPARED = frozenset({"depth", "spawned_from"})
-"""`depth` follows from the parents, and no plan says who spawned a task."""
+"""`depth` follows from the parents, and a plan does not contain who spawned a task."""
 
 
 class Plans(Base):
@@ -71,9 +72,9 @@ class Plans(Base):
         """Import a plan (GC 3.7's form: a mapping, YAML text, or files). Importing again is a diff;
         no generation is touched.
 
-        A plan that names a project is imported into no other that was asked for. `prune` cancels
-        the tasks that are gone from the plan. `progress` is called with how many of how many are
-        written.
+        A plan that names a project cannot be imported into another one. `prune` cancels the tasks
+        that are gone from the plan. `progress` is called with the number of tasks written and the
+        total.
         """
         place = self.place(tenant_id, project_id)
         check_flag("prune", prune)
@@ -98,8 +99,8 @@ class Plans(Base):
         )
         total = sum(map(len, (difference.added, difference.changed, difference.finished, pruned)))
         outcomes = yield from in_turn(commands, total, progress, optional=len(pruned))
-        # What an import that was cut off left undone: its tasks are there, but their parents may
-        # not have heard of them.
+        # Completes an earlier, interrupted import: its tasks exist, but their parents may not know
+        # of them yet.
         yield Ask([Recover(project_key(*place))], patience=30)
         kept = {
             name
@@ -116,8 +117,8 @@ class Plans(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[PlanResult]:
-        """What importing a plan would change, with `prune` also what it would cancel; nothing is
-        written. Faults are those of an import."""
+        """The changes that importing a plan would make; with `prune` also the tasks it would
+        cancel. Nothing is written. The faults are those of an import."""
         place = self.place(tenant_id, project_id)
         check_flag("prune", prune)
         plan, difference = yield from self._compared(place, source)
@@ -153,17 +154,16 @@ class Plans(Base):
     # How it is done
 
     def _compared(self, place: tuple[str, str], source: Source) -> Script[tuple[Plan, _Difference]]:
-        """The plan and what it changes, or PlanInvalid with all that is wrong."""
+        """Returns the plan and its changes, or raises PlanInvalid with every fault."""
         hierarchical = (
             yield Read(lambda: self.reader.settings(place))
         ).policy.ids is Ids.HIERARCHICAL
 
-        # Steps of their own, although nothing of them is in the store: where an event loop runs
-        # this, they take a thread, and a text of a megabyte, or the places of its faults, may take
-        # seconds.
+        # Parsing is a `Read` although it reads nothing from the store: in an event loop it then
+        # runs in a thread. A text of a megabyte, or locating its faults, may take seconds.
         def read() -> Draft:
-            # Imported when it is used: the YAML reader is a fifth of what importing genlock would
-            # cost every worker.
+            # Imported late: the YAML reader would be a fifth of the import time of genlock in every
+            # worker.
             from genlock.plans import Draft
 
             return Draft(source, hierarchical=hierarchical, project=place[1])
@@ -177,7 +177,8 @@ class Plans(Base):
 
 
 class _Difference:
-    """A plan beside the tasks that exist, which are looked at one by one and not kept."""
+    """The difference between a plan and the existing tasks, which are read one by one and not
+    kept."""
 
     def __init__(self, draft: Draft, existing: Iterator[Stored]) -> None:
         self._definitions = {definition.task.id: definition for definition in draft.plan.tasks}
@@ -185,13 +186,14 @@ class _Difference:
         self._still_cancelled: list[str] = []
         self._gone: list[str] = []
         self._foreign: dict[str, Task] = {}
-        """Existing tasks that are not in the plan, as their graph must be looked at too."""
+        """Existing tasks that are not in the plan, because they are part of the graph that is
+        checked."""
         self._finished: set[str] = set()
         self.changed: dict[str, dict[str, Any]] = {}
         self._moved: set[str] = set()
-        """Of these, those that are taken out of the backlog or put there."""
+        """The changed tasks that move into or out of the backlog."""
         self.finished: list[Definition] = []
-        """Tasks that exist unfinished, and are finished by the plan."""
+        """Unfinished tasks that the plan marks as finished."""
         for stored in existing:
             self._look_at(draft, stored)
         self._forget_met_waiting()
@@ -207,14 +209,14 @@ class _Difference:
         self.prunable = tuple(name for name in self._gone if name not in self._finished)
 
     def edits(self, place: tuple[str, str], by: c.Caller) -> Iterator[c.EditTask]:
-        """The commands that bring what has changed in line with the plan."""
+        """Yields the commands that change existing tasks to match the plan."""
         for name, fields in self.changed.items():
             yield c.EditTask(
                 Key(*place, TASK, name), by, fields, backlog=self._definitions[name].backlog
             )
 
     def result(self, cancelled: tuple[str, ...], notes: tuple[Fault, ...]) -> PlanResult:
-        """The message about it."""
+        """Returns the result of the import or comparison."""
         finished = {definition.task.id for definition in self.finished}
         changed, moved = self.changed.keys() | finished, self._moved | finished
         return PlanResult(
@@ -237,7 +239,8 @@ class _Difference:
         )
 
     def _forget_met_waiting(self) -> None:
-        """A task no longer waits for another that is finished: its `waiting_for` was cleared."""
+        """Ignores `waiting_for` if it names a finished task: the stored one was cleared when that
+        task finished."""
         for name, fields in list(self.changed.items()):
             if fields.get("waiting_for") in self._finished:
                 del fields["waiting_for"]
@@ -326,8 +329,8 @@ def adding(
     definitions: Sequence[Definition],
     depths: Mapping[str, int],
 ) -> Iterator[c.AddTask | c.AnnounceChildren]:
-    """The commands that add these tasks, level by level. A parent announces its children before
-    they are created (ADR 41)."""
+    """Yields the commands that add these tasks, level by level. A parent announces its children
+    before they are created (ADR 41)."""
     levels: dict[int, list[c.AddTask]] = {}
     for task, backlog, finished in definitions:
         depth = depths.get(task.id, 0)
@@ -350,11 +353,11 @@ def adding(
 
 
 Family: TypeAlias = Sequence[c.AddTask]
-"""Children of one parent, so few that it can carry their definitions."""
+"""Children of one parent, few enough that its record can hold their definitions."""
 
 
 def _families(level: Sequence[c.AddTask]) -> Iterator[Family]:
-    """The children among these by their parents, as many at a time as a parent can announce at
+    """Groups the children among these by parent, with at most as many as a parent can announce at
     once."""
     by_parent: dict[str, list[c.AddTask]] = {}
     for command in level:
@@ -373,7 +376,8 @@ def _families(level: Sequence[c.AddTask]) -> Iterator[Family]:
 
 
 def _groups(families: Iterator[Family]) -> Iterator[list[Family]]:
-    """Families whose children can all be created as reactions to one batch of announcements."""
+    """Yields groups of families whose children can all be created as reactions to one batch of
+    announcements."""
     group, many = list[Family](), 0
     for family in families:
         if group and many + len(family) > ANNOUNCED_AT_ONCE:
@@ -404,11 +408,11 @@ def in_turn(
     *,
     optional: int = 0,
 ) -> Script[list[Any]]:
-    """The outcomes of many commands, some hundreds at a time. An error ends it, but that a state
-    does not admit one of the last.
+    """Carries out many commands, some hundreds at a time, and returns their outcomes. An error
+    stops it, except NotAllowed for one of the last `optional` commands.
 
-    Announcements are not counted. A child that its announcement has just created counts as created
-    by the command that follows.
+    Announcements have no outcome of their own. A child that was just created by its announcement
+    counts as created by its own command, which follows.
     """
     outcomes: list[Any] = []
     announced: set[str] = set()
@@ -433,8 +437,8 @@ def in_turn(
 
 
 def _chunks(commands: Iterator[c.Command]) -> Iterator[list[c.Command]]:
-    """Commands that are sent together. A child is created after the answer to its announcement:
-    changes of a batch stand alone."""
+    """Yields commands that are sent together. A child is created after the answer to its
+    announcement, because the changes of a batch are independent."""
     chunk: list[c.Command] = []
     announced: set[str] = set()
     for command in commands:
@@ -451,21 +455,20 @@ def _chunks(commands: Iterator[c.Command]) -> Iterator[list[c.Command]]:
 
 
 def _changed_fields(old: Task, new: Task) -> dict[str, Any]:
-    """The fields in which a plan differs from what is stored; reservations are none of its
-    business."""
+    """Returns the fields in which a plan differs from the stored task, except reservations."""
     old, new = without_reservation(old), without_reservation(new)
     return {
         name: getattr(new, name)
         for name in old.__struct_fields__
         if name not in _NOT_COMPARED
         and getattr(old, name) != getattr(new, name)
-        # What a spawn has written stays where the plan says nothing of it.
+        # The mode that a spawn has written stays if the plan sets none.
         and not (name == "coordination_mode" and new.coordination_mode is None)
     }
 
 
 def _depth(task: Task, planned: Mapping[str, Definition], foreign: Mapping[str, Task]) -> int:
-    """How deep a task lies below the first task without a parent."""
+    """Returns a task's depth below its topmost ancestor."""
     depth, at = 0, task
     while (parent := at.parent) is not None and depth < len(planned) + 1:
         depth += 1
@@ -476,10 +479,11 @@ def _depth(task: Task, planned: Mapping[str, Definition], foreign: Mapping[str, 
 
 
 def _planned(records: Mapping[str, TaskRecord]) -> Iterator[Definition]:
-    """What a plan says of these: not who spawned or reserved them, and nothing of what was
-    cancelled."""
+    """Yields the definitions of these tasks for a plan: without spawner, reservations and cancelled
+    tasks."""
     kept = {name for name, record in records.items() if record.state is not Status.CANCELLED}
-    # But for the parents of what is kept: where the id names the parent, there must be one.
+    # Cancelled parents of kept tasks are kept too: if an id names the parent, the parent must
+    # exist.
     for name in list(kept):
         parent = records[name].task.parent
         while parent is not None and parent in records and parent not in kept:
@@ -497,6 +501,6 @@ def _planned(records: Mapping[str, TaskRecord]) -> Iterator[Definition]:
 
 @cache
 def _finished_elsewhere() -> c.Content:
-    """The result of a task that was completed before it came here. Packed on demand: `json` and
-    `hashlib` are slow to import, and most commands need neither."""
+    """Returns the result of a task that was completed before its import. Packed on demand: `json`
+    and `hashlib` are slow to import, and most commands need neither."""
     return pack({"finished": "before the task was added"})[0]

@@ -1,4 +1,4 @@
-"""What promoters do: list the promotions that wait, and say what became of one."""
+"""Operations of promoters: list the promotions that wait, and report the outcome of one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Promoting(Base):
         project_id: str | None = None,
     ) -> Script[tuple[PromotionInfo, ...]]:
         """The products of accepted results: of one task or of all, in one state or in any. `after`
-        is the last `<task>/<generation>` of the page before."""
+        is the last `<task>/<generation>` of the previous page."""
         scope = self.place(tenant_id, project_id)
         task = None if task_id is None else check_task_id(task_id)
         wanted = None if state is None else _state(state)

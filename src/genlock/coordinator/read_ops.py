@@ -72,7 +72,7 @@ class ReadOps(Base):
     def get_task_state(
         self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None
     ) -> Script[TaskState]:
-        """All that is known of a task now."""
+        """The current state of a task, in full."""
         key = self.task_key(tenant_id, project_id, task_id)
         yield from self.see_files(key.place, key)
         state: TaskState = yield Read(lambda: tasks.task_state(self.reader, key))
@@ -115,7 +115,7 @@ class ReadOps(Base):
         project_id: str | None = None,
     ) -> Script[TaskPage]:
         """The tasks that match all filters, as rows, and how many there are by state; `after` is
-        `next` of the page before."""
+        `next` of the previous page."""
         from genlock.reads.project_view import views_of
         from genlock.reads.task_rows import task_page
 
@@ -165,8 +165,7 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[Activity]:
-        """Who held which task from when to when: the claims within a time, the last hour if none is
-        given."""
+        """Who held which task, and when: the claims within a period, by default the last hour."""
         from genlock.reads.claim_spans import activity
         from genlock.reads.project_view import views_of
 
@@ -198,8 +197,8 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[EventPage]:
-        """The last events of a project that match, the newest first; `before` is `next` of the page
-        before, or a cursor."""
+        """The last events of a project that match, the newest first; `before` is `next` of the
+        previous page, or a cursor."""
         from genlock.reads.event_search import EventFilter, search_events
 
         scope, limit = self.place(tenant_id, project_id), check_limit(limit)
@@ -238,7 +237,7 @@ class ReadOps(Base):
     def get_claim_history(
         self, *, task_id: str, tenant_id: str | None = None, project_id: str | None = None
     ) -> Script[tuple[ClaimHistory, ...]]:
-        """One entry for each generation that was granted, in order."""
+        """One entry for each granted generation, in order."""
         lineage = yield from self.get_lineage(
             task_id=task_id, tenant_id=tenant_id, project_id=project_id
         )
@@ -271,8 +270,8 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[TaskClaim, ...]]:
-        """Claims whose lease was over before an instant, now unless another is given, and whose
-        tasks nobody has taken over, the longest over first."""
+        """Claims whose lease ended before an instant (by default now) and whose tasks have not been
+        taken over, the longest overdue first."""
         scope = self.place(tenant_id, project_id)
         limit = check_limit(limit)
         until = None if before is None else check_instant("before", before)
@@ -291,11 +290,11 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[ReadyTask, ...]]:
-        """What could be claimed now, first things first; with `agent_id` and `agent_role`, what
-        that agent would be offered in that role.
+        """The tasks that could be claimed now, in the order of the queue; with `agent_id` and
+        `agent_role`, those that this agent would be offered in this role.
 
-        What is claimed by somebody whose process is gone is there if nothing else is, as for who
-        asks for a next task.
+        Tasks whose holder's process has ended are listed only if there are no others, as in a
+        request for the next task.
         """
         scope = self.place(tenant_id, project_id)
         limit = check_limit(limit)
@@ -308,8 +307,8 @@ class ReadOps(Base):
             lambda: tasks.ready_tasks(self.reader, scope, limit, wanted, agent_id, role)
         )
         if not found:
-            # Nothing: a crash may have cut off the reactions that would have opened something, or a
-            # holder may be lost.
+            # No task is ready: a crash may have cut off the reactions that open tasks, or a holder
+            # may be lost.
             yield Ask([Recover(project_key(*scope))])
             found = yield Read(
                 lambda: tasks.ready_tasks(
@@ -351,8 +350,8 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[BlockedTask, ...]]:
-        """What waits for something, and for what, by task id; `after` is the last id of the page
-        before."""
+        """The blocked tasks and what each waits for, by task id; `after` is the last id of the
+        previous page."""
         scope = self.place(tenant_id, project_id)
         limit, after_id = check_limit(limit), check_after(after)
         yield from self.see_files(scope)
@@ -399,7 +398,7 @@ class ReadOps(Base):
         """Refused results that are still kept, by id; with `include_settled` also those adopted or
         discarded.
 
-        `after` is the last id of the page before."""
+        `after` is the last id of the previous page."""
         scope = self.place(tenant_id, project_id)
         limit, after_id = check_limit(limit), check_after(after)
         task = None if task_id is None else self.task_key(tenant_id, project_id, task_id).id
@@ -427,7 +426,7 @@ class ReadOps(Base):
     def track_progress(
         self, *, tenant_id: str | None = None, project_id: str | None = None
     ) -> Script[dict[str, Progress]]:
-        """How far each track is ("" for tasks of no track)."""
+        """The progress of each track ("" for tasks without a track)."""
         scope = self.place(tenant_id, project_id)
         yield from self.see_files(scope)
         progress: dict[str, Progress] = yield Read(lambda: track_progress(self.reader, scope))
@@ -443,7 +442,7 @@ class ReadOps(Base):
         project_id: str | None = None,
     ) -> Script[Graph]:
         """Which tasks wait for which: in the whole plan, in some tracks, or up to `depth` steps
-        before and behind the task `around`."""
+        before and after the task `around`."""
         scope = self.place(tenant_id, project_id)
         wanted = check_tracks(tracks)
         depth = check_whole("depth", depth, 0, MOST_STEPS)
@@ -465,7 +464,7 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[GraphLayout]:
-        """The graph with the place of each box, at most 500. `folded` draws tracks instead of
+        """The graph with the position of each box, at most 500. `folded` draws tracks instead of
         tasks; without it a plan of more than 300 tasks is folded."""
         from genlock.reads.graph_boxes import graph_layout
         from genlock.reads.project_view import views_of
@@ -502,8 +501,8 @@ class ReadOps(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[Feed]:
-        """A page of the project's events after a cursor, or all of one task's. `CursorLost` says
-        that some may be missing.
+        """A page of the project's events after a cursor, or all events of one task. `CursorLost`
+        says that some may be missing.
 
         With `tail` only the cursor of the feed's end, or of the position `back` positions before
         it."""
@@ -529,7 +528,7 @@ def watch(
     timeout_seconds: float | None,
     is_left: Callable[[], bool] = lambda: False,
 ) -> Iterator[FeedEvent]:
-    """Events as they come; see `Coordinator.watch`. Blocks the calling thread."""
+    """Yields events as they happen; see `Coordinator.watch`. Blocks the calling thread."""
     if after is not None:
         after = check_text("after", after)
     if timeout_seconds is None:

@@ -1,4 +1,5 @@
-"""What reviewers and evaluators do: look at results that wait, and approve, reject or evaluate."""
+"""Operations of reviewers and evaluators: list and show results that wait for a review, and
+approve, reject or evaluate them."""
 
 from __future__ import annotations
 
@@ -22,8 +23,7 @@ LONGEST_FEEDBACK = 4000
 
 
 class Reviewing(Base):
-    """Operations on results that wait for a review. Each act names the result that was looked
-    at."""
+    """Operations on results that wait for a review. Each act names the result that was reviewed."""
 
     def list_reviews(
         self,
@@ -33,8 +33,8 @@ class Reviewing(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[ReviewInfo, ...]]:
-        """The results that wait for a review, by task id; `after` is the last id of the page
-        before."""
+        """The results that wait for a review, by task id; `after` is the last id of the previous
+        page."""
         scope = self.place(tenant_id, project_id)
         limit, after_id = check_limit(limit), check_after(after)
         found: tuple[ReviewInfo, ...] = yield Read(
@@ -61,7 +61,7 @@ class Reviewing(Base):
     ) -> Script[ReviewResult]:
         """Accept the result that waits for a review, in the reviewer's name: the task is completed.
 
-        Generation and digest say which result was looked at; 12 characters of the digest are
+        Generation and digest identify the reviewed result; 12 characters of the digest are
         enough."""
         command = c.ApproveReview(
             self.task_key(tenant_id, project_id, task_id),
@@ -108,8 +108,8 @@ class Reviewing(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[ReviewResult]:
-        """Say whether an evaluator has passed the result that waits for a review. If evaluators
-        were all that was missing, the last of them to pass completes the task."""
+        """Say whether an evaluator has passed the result that waits for a review. If only
+        evaluators were missing, the last one to pass completes the task."""
         command = c.ReportEvaluation(
             self.task_key(tenant_id, project_id, task_id),
             self.caller(session_id, agent_id),

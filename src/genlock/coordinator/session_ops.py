@@ -1,4 +1,4 @@
-"""Sessions and agents: who is there, what they hold, what they have done."""
+"""Sessions and agents: which exist, what they hold, what they have done."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Sessions(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[SessionInfo]:
-        """Say that a session begins, and which process it is: `pid` on this machine, or a `process`
-        identity from elsewhere."""
+        """Register a session with its process: `pid` on this machine, or a `process` identity from
+        elsewhere."""
         place = self.place(tenant_id, project_id)
         caller = self.caller(session_id)
         agent_type = check_text("agent_type", agent_type, LONGEST_WORD)
@@ -91,7 +91,7 @@ class Sessions(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[SessionInfo]:
-        """Say that a session lives. Leases are renewed by `renew_lease`, not by this."""
+        """Report that a session is alive. This does not renew leases: `renew_lease` does."""
         key = Key(*self.place(tenant_id, project_id), SESSION, self.caller(session_id).session)
         yield from self.ask_one(c.HeartbeatSession(key, self.caller(session_id), plain(metadata)))
         return (yield from self._info(key))
@@ -143,7 +143,7 @@ class Sessions(Base):
         project_id: str | None = None,
     ) -> Script[tuple[SessionInfo, ...]]:
         """The sessions of a project by id, with what they hold and whether they look alive; `after`
-        is the last id of the page before."""
+        is the last id of the previous page."""
         check_flag("include_ended", include_ended)
         place = self.place(tenant_id, project_id)
         limit, after_id = check_limit(limit), check_after(after)
@@ -205,6 +205,6 @@ class Sessions(Base):
         return memory
 
     def _info(self, key: Key) -> Script[SessionInfo]:
-        """A session that has just acted: there is no later activity to look for."""
+        """Returns a session that has just acted, so there is no later activity to search for."""
         info: SessionInfo = yield Read(lambda: sessions.session_info(self.reader, key))
         return info

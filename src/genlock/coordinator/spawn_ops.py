@@ -36,7 +36,7 @@ Namer = Callable[[int], str]
 
 
 class Spawning(Base):
-    """The operation that makes tasks of a part of another."""
+    """The operation that splits a task into subtasks."""
 
     def spawn_subtasks(
         self,
@@ -92,7 +92,7 @@ class Spawning(Base):
             *parent.children,
             *(fields["id"] for fields in given if isinstance(fields.get("id"), str)),
         }
-        # Everything is checked under the names that are next, before the numbers are taken.
+        # Everything is checked with the ids that are free now, before numbers are reserved.
         last, numbers = (
             (yield Read(lambda: self._next_numbers(key, name, nameless, taken)))
             if nameless
@@ -117,7 +117,7 @@ class Spawning(Base):
     def _next_numbers(
         self, key: Key, name: Namer, wanted: int, taken: Collection[str]
     ) -> tuple[int, list[int]]:
-        """The last number that was given out, and the next ones whose ids are free."""
+        """Returns the last number given out, and the next numbers whose ids are free."""
         counter = key.beside(COUNTER, key.id)
         record = self.reader.records([counter]).get(counter)
         last = record.value if isinstance(record, CounterRecord) else 0
@@ -125,14 +125,14 @@ class Spawning(Base):
         first, many = last + 1, wanted
         while len(numbers) < wanted:
             numbers += self._free(key, name, range(first, first + many), taken)
-            # Where a plan has used up many there may be many more.
+            # If a plan uses many of these ids, it probably uses more.
             first, many = first + many, 2 * many
         return last, numbers[:wanted]
 
     def _free(
         self, key: Key, name: Namer, numbers: Iterable[int], taken: Collection[str]
     ) -> list[int]:
-        """Those whose ids nobody has: a plan can name its tasks as it likes."""
+        """Returns the numbers whose ids are unused: a plan can give its tasks any ids."""
         keys = {number: key.beside(TASK, name(number)) for number in numbers}
         found = self.store.load([each for each in keys.values() if each.id not in taken]).records
         return [
@@ -148,8 +148,8 @@ class Spawning(Base):
         numbers: list[int],
         taken: Collection[str],
     ) -> Script[list[str]]:
-        """Free ids, as many as these numbers, under numbers that nobody else is given; these very
-        ones, if nobody came between."""
+        """Reserves as many free ids as there are numbers: those of these numbers, unless another
+        caller has reserved some meanwhile."""
         reach = numbers[-1] - last
         ended = yield from self.take_numbers(key.beside(COUNTER, key.id), caller, reach)
         if ended == numbers[-1]:
@@ -189,7 +189,7 @@ def _subtask(subtask: Any) -> dict[str, Any]:
 def _arguments(
     given: list[dict[str, Any]], tasks: list[Task], generation: int | None, mode: str, keep: bool
 ) -> str:
-    """What was asked, without the names that nobody gave."""
+    """Returns the request without the generated ids."""
     named = [
         task if "id" in fields else replace(task, id="")
         for fields, task in zip(given, tasks, strict=True)
@@ -198,8 +198,8 @@ def _arguments(
 
 
 def _children(parent: Task, tasks: list[Task], mode: SpawnMode) -> tuple[Task, ...]:
-    """The children as the parent carries them: linked to it, and in sequential mode to each
-    other."""
+    """Returns the children as the parent's record holds them: linked to it, and in sequential mode
+    to each other."""
     children: list[Task] = []
     for task in tasks:
         depends_on = task.depends_on

@@ -1,4 +1,5 @@
-"""What planners do with single tasks: add and edit them, take ids. Whole plans are in `plans`."""
+"""Operations of planners on single tasks: add and edit them, reserve ids. Whole plans are in
+`plan_ops`."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class Planning(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[tuple[AddResult, ...]]:
-        """Add tasks, given as mappings of their fields (or just ids). The same task again is no
-        error and changes nothing."""
+        """Add tasks, given as mappings of their fields (or just ids). Adding the same task again is
+        no error and changes nothing."""
         place = self.place(tenant_id, project_id)
         tasks = check_items("tasks", tasks)
         yield from self.ensure_place(place)
@@ -91,7 +92,7 @@ class Planning(Base):
         project_id: str | None = None,
     ) -> Script[str | tuple[str, ...]]:
         """The next free id: 0001 and so on, or below `parent`. With `count` more than 1, a tuple of
-        so many."""
+        `count` ids."""
         place = self.place(tenant_id, project_id)
         count = check_whole("count", count, 1, MOST_IDS)
         prefix = _GLOBAL if parent is None else self.task_key(tenant_id, project_id, parent).id
@@ -108,7 +109,7 @@ class Planning(Base):
                 child_id(parent, n, hierarchical=hierarchical)
                 for n in range(last - short + 1, last + 1)
             ]
-            # An id may be in use already: a plan can name its tasks as it likes.
+            # An id may be in use already: a plan can give its tasks any ids.
             yield from self.see_files(place, *(Key(*place, TASK, name) for name in ids))
             taken = yield Read(
                 lambda ids=ids: self.store.load([Key(*place, TASK, name) for name in ids]).records  # type: ignore[misc]
@@ -121,7 +122,7 @@ class Planning(Base):
     def _check_new(
         self, place: tuple[str, str], definitions: Sequence[Definition]
     ) -> tuple[list[str], dict[str, int]]:
-        """Faults of tasks to be added, and the depth of those whose parent is named."""
+        """Returns the faults of tasks to be added, and the depth of those with a parent."""
         tasks = [definition.task for definition in definitions]
         ids = {task.id for task in tasks}
         faults = [f"{name}: there are two tasks of this id" for name in _doubled(tasks)]
@@ -129,8 +130,8 @@ class Planning(Base):
         depended_on = {other for task in tasks for other in task.depends_on}
         known = load_tasks(self.reader.records, place, parents | (depended_on - ids))
         if parents:
-            # No task that exists waits for a new one but by having it as a child: else there is no
-            # way back to be looked for.
+            # An existing task waits for a new one only as its parent. Without parents, no cycle is
+            # possible.
             walk(self.reader.records, place, depended_on, known)
         finished = finished_ancestors(self.reader.records, place, parents - ids, known)
         faults += graph_faults(tasks, known, finished_parents=finished)
@@ -155,7 +156,8 @@ class Planning(Base):
             raise BadArgument(f"{key.id} would wait for itself: {' → '.join(path)}")
 
     def _path(self, key: Key, depends_on: tuple[str, ...]) -> tuple[str, ...]:
-        """A way from one of these dependencies back to the task, through what each waits for."""
+        """Returns a path from one of these dependencies back to the task, through what each waits
+        for."""
         came_from: dict[str, str] = dict.fromkeys(depends_on, key.id)
         todo = list(depends_on)
         while todo:
@@ -177,7 +179,8 @@ class Planning(Base):
 
 
 def _edited_fields(task_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes as values of a definition's fields, checked like a definition's."""
+    """Returns the changes as values of a definition's fields, checked like those of a
+    definition."""
     if not isinstance(changes, Mapping):
         raise BadArgument("changes is a mapping of the fields to change")
     unknown = sorted(map(repr, set(changes) - set(Task.__struct_fields__)))
@@ -198,7 +201,7 @@ def _doubled(tasks: list[Task]) -> list[str]:
 
 
 def _depth(task: Task, by_id: Mapping[str, Task], known: Mapping[str, TaskRecord]) -> int:
-    """How deep a task lies below the first task without a parent."""
+    """Returns a task's depth below its topmost ancestor."""
     depth, at = 0, task
     while (parent := at.parent) is not None and depth < len(by_id) + 1:
         depth += 1

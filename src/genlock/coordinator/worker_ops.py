@@ -1,5 +1,5 @@
-"""What workers do: claim, renew, submit, release; one by one or in batches. Splitting a task is in
-`spawning`."""
+"""Operations of workers: claim, renew, submit, release; one by one or in batches. Splitting a task
+is in `spawn_ops`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from genlock.reads import claims
 
 RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
 _FAILED: Final = frozenset({"error", "failed"})
-"""Words of a release that the circuit breaker counts, alone or before a colon."""
+"""Release reasons that the circuit breaker counts, alone or before a colon."""
 
 
 class Working(Base):
@@ -128,12 +128,12 @@ class Working(Base):
         tenant_id: str | None = None,
         project_id: str | None = None,
     ) -> Script[ProgressResult]:
-        """Say how far the work is, what was found, what it has cost up to now, or where it is done.
-        It does not renew the lease.
+        """Report progress, findings, the cost so far, or where the work is done. It does not renew
+        the lease.
 
         `fraction` is from 0 to 1. `cost` is by unit, as {"usd": 0.12}, and counts from the
         beginning of this generation. `worktree_path` is where this generation works; "" if that
-        place is gone.
+        folder is gone.
         """
         command = c.ReportProgress(
             self.task_key(tenant_id, project_id, task_id),
@@ -200,8 +200,8 @@ class Working(Base):
         """Hand in the result. It counts if the generation is still the highest, or waits for a
         review; if not, it is refused and kept.
 
-        `work_product_ref` says where the work itself lies: a commit, a file, an address. It is
-        shown as the result's `reference`, beside the generated name.
+        `work_product_ref` says where the work itself is: a commit, a file, an address. It is shown
+        as the result's `reference`, beside the generated name.
 
         `evaluations` says by name which evaluators of the task's edge have passed. `products` lists
         the drafts that belong to the result, each with path, sha256 and size: an acceptance
@@ -346,7 +346,7 @@ class Working(Base):
         if large:
             _check_distinct(commands)
         for command, data in large:
-            # One that is refused below for its own reason is refused there again, alone.
+            # Such a submission is refused below, without affecting the others.
             with contextlib.suppress(TaskNotFound, ResultTooLarge):
                 yield Read(lambda command=command, data=data: self._store_payload(command, data))  # type: ignore[misc]
         answers = yield from self._each(commands)
@@ -355,7 +355,8 @@ class Working(Base):
         return answers
 
     def _with_agent(self, command: c.SubmitResult) -> Script[c.SubmitResult]:
-        """A refused result names its agent, too: if the caller did not, the claim does."""
+        """Fills in the agent from the claim if the caller named none: refused results name their
+        agent too."""
         by, manifest = command.by, command.content.manifest
         if manifest is not None:
             yield Read(lambda: self._check_area(command.key.place))
@@ -415,10 +416,10 @@ class Working(Base):
         return command, data
 
     def _store_payload(self, command: c.SubmitResult, data: bytes) -> None:
-        """A large result is durable before anyone decides about it.
+        """Stores a large result, durable before the submission is decided.
 
-        What will be refused without being kept, because it is too large or of no task, leaves
-        nothing behind."""
+        A result that will be refused and not kept, because it is too large or its task does not
+        exist, is not stored."""
         self.reader.task(command.key)
         check_result_size(command.content.size, self.reader.settings(command.key.place).limits)
         payloads.put(self.store, command.key, command.content, data)
@@ -448,7 +449,7 @@ _OF_A_RESULT: Final = frozenset(
 
 
 def _release_reason(reason: str) -> tuple[ReleaseReason, str]:
-    """The kind of a release, and the caller's own words if they say more than that."""
+    """Returns the kind of a release, and the caller's own text if it says more."""
     text = check_text("reason", reason, LONGEST_NOTE) or ReleaseReason.VOLUNTARY
     if text in RELEASES:
         return ReleaseReason(text), ""
@@ -463,7 +464,8 @@ def _release_reason(reason: str) -> tuple[ReleaseReason, str]:
 
 
 def _check_distinct(commands: Sequence[c.Command]) -> None:
-    """Answers are by task: of two for the same one, the caller would see the last alone."""
+    """Checks that no task occurs twice: answers are keyed by task, so the caller would see only the
+    last of two."""
     if len({command.key.id for command in commands}) == len(commands):
         return
     seen: set[str] = set()
