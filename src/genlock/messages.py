@@ -482,6 +482,18 @@ PATIENCE_SECONDS: Final = 300
 """How long to wait for a task, as proposed to a worker."""
 
 
+def describe_unfinished(counts: Mapping[str, int]) -> str:
+    """Why a request for a next task found none, by the states of unfinished tasks."""
+    if not counts:
+        return "no task is ready that suits this agent; the project has no unfinished task"
+    states = ", ".join(f"{number:,} {_state(state)}" for state, number in counts.items())
+    return f"no task is ready that suits this agent; unfinished: {states}"
+
+
+def _state(name: str) -> str:
+    return name.replace("_", " ").lower()
+
+
 def describe_progress(
     found: ProjectProgress,
     project: str,
@@ -491,9 +503,7 @@ def describe_progress(
     context: Context = NO_CONTEXT,
 ) -> Message:
     """Why nothing is ready; with `wait`, for a worker that could wait for a task."""
-    states = ", ".join(
-        f"{number:,} {state.replace('_', ' ').lower()}" for state, number in found.states.items()
-    )
+    states = ", ".join(f"{number:,} {_state(state)}" for state, number in found.states.items())
     every = f"of track {' or '.join(tracks)} " if tracks else ""
 
     def to(verb: str, *words: object) -> tuple[Command, ...]:

@@ -24,6 +24,8 @@ class Case(NamedTuple):
     """What to type after `next`."""
     ready: str
     """And after `ready`."""
+    answer: str
+    """What the operation itself answers, without a look at the whole plan."""
 
 
 CASES = [
@@ -32,31 +34,42 @@ CASES = [
         "project default has no tasks",
         "genlock plan import FILE",
         "genlock plan import FILE",
+        "no task is ready that suits this agent; the project has no unfinished task",
     ),
-    Case("finished", "every task is finished", "genlock status", "genlock status"),
+    Case(
+        "finished",
+        "every task is finished",
+        "genlock status",
+        "genlock status",
+        "no task is ready that suits this agent; the project has no unfinished task",
+    ),
     Case(
         "reserved",
         "what is ready is reserved for another agent: A-001-core",
         "genlock explain A-001-core",
         "genlock explain A-001-core",
+        "no task is ready that suits this agent; unfinished: 1 pending, 1 blocked",
     ),
     Case(
         "at_work",
         "1 task is at work, and no other can be claimed now",
         "genlock next --wait 300",
         "genlock status",
+        "no task is ready that suits this agent; unfinished: 1 blocked, 1 in progress",
     ),
     Case(
         "waiting",
         "what is left waits for other tasks or for its time: 1 blocked",
         "genlock explain later",
         "genlock explain later",
+        "no task is ready that suits this agent; unfinished: 1 blocked",
     ),
     Case(
         "stuck",
         "nobody is at work, and what is left does not open by itself: 1 blocked, 1 held",
         "genlock explain A-001-core",
         "genlock explain A-001-core",
+        "no task is ready that suits this agent; unfinished: 1 blocked, 1 held",
     ),
 ]
 
@@ -97,7 +110,7 @@ def test_next_says_why_nothing_is_ready_and_what_to_type(stage: Stage, case: Cas
         3,
         "",
         "NOTHING_READY",
-        "no task is ready that suits this agent",
+        case.answer,
     )
     assert said["outlook"] == {
         "standing": case.standing,

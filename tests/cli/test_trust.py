@@ -326,6 +326,7 @@ def test_what_a_project_may_set_is_this_and_no_more() -> None:
         "serve_api_tenant",
         "serve_api_project",
         "serve_claim_config",
+        "worktree_base",
     } == PROJECT_MAY_SET
     assert {
         "session",
@@ -335,6 +336,8 @@ def test_what_a_project_may_set_is_this_and_no_more() -> None:
         "serve_host",
         "serve_allow_host",
         "serve_keys",
+        "on_complete",
+        "container",
         "serve_forwarded_allow_ips",
         "serve_connections",
         "serve_rate",

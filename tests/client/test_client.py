@@ -236,7 +236,6 @@ def test_a_missing_session_or_agent_is_said_as_everywhere_before_anything_is_sen
     embedded = genlock.connect("memory://")
     calls: list[Callable[[Coordinator], object]] = [
         lambda f: f.claim_task(task_id="T"),
-        lambda f: f.claim_task(task_id="T", session_id="s1"),
         lambda f: f.claim_next(),
         lambda f: f.renew_lease(task_id="T", expected_generation=1),
         lambda f: f.heartbeat_session(),
@@ -249,6 +248,18 @@ def test_a_missing_session_or_agent_is_said_as_everywhere_before_anything_is_sen
     ]
     for call in calls:
         assert _error(call, fleet) == _error(call, embedded)
+    embedded.close()
+
+
+def test_a_missing_agent_is_refused_by_the_service_which_knows_the_policy(
+    service: Service, place: dict[str, Any]
+) -> None:
+    def claim(fleet: Coordinator) -> object:
+        return fleet.claim_task(task_id="T", session_id="s1")
+
+    embedded = genlock.connect("memory://")
+    with genlock.connect(service.url, **place) as fleet:
+        assert _error(claim, fleet) == _error(claim, embedded)
     embedded.close()
 
 

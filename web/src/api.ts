@@ -424,6 +424,7 @@ export interface ClaimResult {
   feedback: Feedback | null;
   roles: (string)[];
   overlaps: (Overlap)[];
+  unfinished: Record<string, number>;
 }
 /** A refusal: the answer, and a problem's members. */
 export type ClaimResultRefused = ClaimResult & { type: string; title: string; status: number; detail: string; message: string; try_next: ((string)[])[] };

@@ -35,6 +35,7 @@ from genlock.engine.jobs import Recover
 from genlock.engine.processes import received
 from genlock.errors import BadArgument, GenlockError
 from genlock.reads.reader import Reader
+from genlock.reads.unfinished import UnfinishedCounts
 from genlock.store import CountsNumbers
 
 _CALLERS_KEPT = 4096
@@ -50,6 +51,7 @@ class Base:
         self.engine = engine
         self.store = engine.store
         self.reader = Reader(engine)
+        self.unfinished = UnfinishedCounts(engine.store)
         self.identity = identity
         self._actor = Actor(identity.user_id, identity.client_ip, identity.host, identity.role)
         self._process = received(identity.process)

@@ -38,9 +38,9 @@ from genlock.coordinator.base import Base
 from genlock.coordinator.drivers import Ask, Read, Script
 from genlock.core import commands as c
 from genlock.core.durations import Seconds, read_seconds
-from genlock.core.keys import project_key
+from genlock.core.keys import Scope, project_key
 from genlock.core.model import NO_AGENT
-from genlock.core.reasons import ReleaseReason
+from genlock.core.reasons import ClaimReason, ReleaseReason
 from genlock.core.results import (
     ClaimResult,
     ProgressResult,
@@ -51,7 +51,9 @@ from genlock.core.results import (
 from genlock.core.task.claims import check_result_size
 from genlock.engine.jobs import Job, NextTask
 from genlock.errors import BadArgument, GenlockError, ResultTooLarge, TaskNotFound
+from genlock.messages import describe_unfinished
 from genlock.reads import claims
+from genlock.reads.unfinished import FRESH_SECONDS, WAITED_SECONDS
 
 RELEASES = (ReleaseReason.VOLUNTARY, ReleaseReason.ERROR)
 _FAILED: Final = frozenset({"error", "failed"})
@@ -257,7 +259,23 @@ class Working(Base):
         )
         job = yield Ask([request], patience=wait)
         result: ClaimResult = job.only()
+        if result.reason is ClaimReason.NOTHING_READY:
+            return (yield from self._nothing_ready(place, result, waited=bool(wait)))
         return result
+
+    def _nothing_ready(
+        self, place: Scope, result: ClaimResult, *, waited: bool
+    ) -> Script[ClaimResult]:
+        """The answer with the states of the project's unfinished tasks. It is right without them,
+        so an error here is no error of the request."""
+        counts = self.unfinished.kept(place, WAITED_SECONDS if waited else FRESH_SECONDS)
+        if counts is None:
+            try:
+                counts = yield Read(lambda: self.unfinished.count(place))
+            except GenlockError:
+                return result
+        detail = result.detail if result.limit else describe_unfinished(counts)
+        return replace(result, detail=detail, unfinished=counts)
 
     def batch_claim(
         self,

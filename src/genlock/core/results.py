@@ -99,6 +99,8 @@ class ClaimResult(Struct, frozen=True, gc=False):
     """Of DENIED_ROLE: the roles that the task is for."""
     overlaps: tuple[Overlap, ...] = ()
     """Work in flight that shares modules with the task, where the policy `overlap` is on."""
+    unfinished: dict[str, int] = {}
+    """Of NOTHING_READY: how many unfinished tasks the project has in each state."""
 
     def require(self) -> TaskClaim:
         """The claim of a grant. If none was granted, this raises ClaimDenied."""
