@@ -23,12 +23,13 @@ from urllib.parse import unquote, urlsplit
 
 from genlock import project_folder
 from genlock.core.products_url import read_products_url
-from genlock.errors import AccessRefused
+from genlock.errors import AccessRefused, GenlockError
 from genlock.private_files import write_private
 from genlock.safe_text import without_password
 from genlock.settings import FILE, BadSetting, Setting, read_project, resolve, text_of, user_file
 
 _CONSENTS: Final = "trusted.json"
+_PROJECT_FOLDERS: Final = (project_folder.FOLDER, f".git/{project_folder.FOLDER}")
 
 
 class Untrusted(AccessRefused):
@@ -137,8 +138,23 @@ def _store_folder(store: object) -> Path | None:
         path = urlsplit(store).path
         return Path(os.path.realpath(unquote(path))) / project_folder.FOLDER
     file = project_folder.sqlite_path(store)
-    is_projects = file is not None and file.parent.name == project_folder.FOLDER
-    return file.parent if file is not None and is_projects else None
+    if file is None:
+        return None
+    if file.parent.name == project_folder.FOLDER:
+        return file.parent
+    real = Path(os.path.realpath(file))
+    beside = (parent / folder for parent in real.parents for folder in _PROJECT_FOLDERS)
+    return next((folder for folder in beside if _project_names(folder, real)), None)
+
+
+def _project_names(folder: Path, file: Path) -> bool:
+    """Does a project of its own accord have its store in this file, elsewhere in the project?"""
+    try:
+        url = read_project(folder).get("url", Setting(None, "default")).value
+        own = folder / project_folder.FILE if url is None else project_folder.sqlite_path(url)
+    except GenlockError:
+        return False  # nobody has come here by settings that cannot be read
+    return own is not None and Path(os.path.realpath(own)) == file
 
 
 def _is_within(products: str, folder: Path) -> bool:

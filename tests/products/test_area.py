@@ -15,7 +15,7 @@ import pytest
 from genlock.core.model import Product
 from genlock.errors import BadArgument, ProductNotFound, StoreCorrupt, StoreForeign
 from genlock.products.area import Area, Asset, DraftMismatch, draft_name, open_local, scratch_of
-from genlock.products.objects import FolderObjects, Versioned
+from genlock.products.objects import FolderObjects, Versioned, modified_at
 
 NOON = datetime(2026, 1, 4, 12, tzinfo=UTC)
 STRANGE = ["a/.b ü.asset/c.txt", "%2E/x", "a+b@c,d=e~f", "x.asset", "-", "日本/語.md"]
@@ -258,6 +258,12 @@ def test_a_list_passes_over_links_and_pipes(tmp_path: Path) -> None:
     assert [draft.path for draft in area.drafts()] == ["a.txt"]
     with pytest.raises(ProductNotFound):
         area.open_draft("alice", "T", 1, "pipe")
+
+
+def test_a_file_with_a_time_beyond_the_calendar_is_never_old() -> None:
+    """Anybody may give a file of his any time, and some filesystems keep it."""
+    assert modified_at(0.0) == datetime(1970, 1, 1, tzinfo=UTC)
+    assert modified_at(2.0**40) == datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 
 
 def test_what_a_killed_writer_left_is_removed_later(tmp_path: Path) -> None:

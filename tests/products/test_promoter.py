@@ -284,6 +284,21 @@ def test_drafts_of_dead_generations_are_collected_and_no_others(
     assert assets(area) == {"a": "pending"}
 
 
+def test_files_of_others_do_not_keep_dead_drafts_from_being_collected(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    url = f"file://{tmp_path}"
+    with genlock.connect("memory://", clock=clock) as fleet:
+        fleet.set_policy(policy={"products": url})
+        area = Area.at(url)
+        draft(area, "T", claim(fleet, "T"), a="dead")
+        clock.advance(400)
+        claim(fleet, "T", "bob")
+        draft(area, "no task has this name", 1, a="of somebody else")
+        later = datetime.now(UTC) + 8 * DAY
+        assert promoter(fleet, area).collect(later, 7 * DAY) == 1
+
+
 def test_drafts_of_an_adoption_in_review_stay(
     fleet: Coordinator, area: Area, clock: ManualClock
 ) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 import genlock
 from genlock import Coordinator
@@ -16,10 +18,11 @@ from genlock.core.products_url import read_products_url
 from genlock.errors import BadArgument, NotAllowed, ProductNotFound, StoreUnavailable
 from genlock.products.area import Area
 from genlock.products.monitor import PromotionMonitor, is_below
-from genlock.products.promoter import Promoted
+from genlock.products.promoter import Promoted, Promoter
 from genlock.testing.clock import ManualClock
 from genlock.trust import Untrusted, check_area, give_area_consent
 from genlock.worker.kept_claim import ClaimLost, Loss
+from genlock.worker.products_file import MOST_LIST_BYTES, read_products
 from tests.eventually import eventually
 from tests.products.test_promoter import assets, states
 from tests.servers.service import serving
@@ -216,6 +219,41 @@ def test_a_service_follows_no_link_out_of_a_tenants_folder(tmp_path: Path) -> No
     assert list((tmp_path / "precious").iterdir()) == []
 
 
+def test_one_projects_fault_does_not_end_the_promotions_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with genlock.connect("memory://") as fleet:
+        fleet._open_products = None
+        for project in ("a", "b"):
+            area = Area.at(f"file://{tmp_path}/default/{project}")
+            place: dict[str, Any] = {"project_id": project}
+            fleet.set_policy(policy={"products": f"file://{tmp_path}/default/{project}"}, **place)
+            fleet.add_tasks(tasks=["T"], **place)
+            claim = fleet.claim_task(task_id="T", agent_id="a", session_id="s", **place).require()
+            product = asdict(area.put_draft("a", "T", claim.generation, "f", BytesIO(b"1")))
+            fleet.submit_result(
+                task_id="T",
+                generation=claim.generation,
+                session_id="s",
+                agent_id="a",
+                products=[product],
+                **place,
+            )
+        monitor, told = watched(fleet, f"file://{tmp_path}")
+        promote = Promoter.promote
+
+        def faulty(self: Promoter, waiting: Any) -> Any:
+            if self._place["project_id"] == "a":
+                raise OverflowError("nobody expected this")
+            return promote(self, waiting)
+
+        monkeypatch.setattr(Promoter, "promote", faulty)
+        monitor.look()
+        found = {project: done for _, project, done in told}
+        assert found["a"].errors == ("OverflowError: nobody expected this",)
+        assert len(found["b"].promoted) == 1
+
+
 def test_the_monitor_collects_dead_drafts_now_and_then(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/default"
     clock = ManualClock()
@@ -269,6 +307,7 @@ def test_a_store_in_a_clone_leads_out_of_its_project_only_with_consent(
     [
         lambda path: (f"sqlite://{path}/clone/.genlock/genlock.db", f"file://{path}/clone/area"),
         lambda path: (f"sqlite://{path}/own.db", "s3://bucket"),
+        lambda path: (f"sqlite://{path}/clone/own.db", "s3://bucket"),
         lambda path: ("memory://", "s3://bucket"),
         lambda path: ("postgresql://server/db", "s3://bucket"),
         lambda path: ("http://127.0.0.1:1", "s3://bucket"),
@@ -289,3 +328,55 @@ def test_a_link_in_a_clone_does_not_lead_out_of_it(
     (tmp_path / "clone/area").symlink_to(tmp_path / "home")
     with pytest.raises(Untrusted):
         check_area(store, f"file://{tmp_path}/clone/area")
+
+
+@pytest.mark.parametrize("named_by", ["settings", "link"])
+def test_a_store_elsewhere_in_a_clone_needs_the_same_consent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    project(tmp_path, monkeypatch)
+    folder, file = tmp_path / "clone/.genlock", tmp_path / "clone/data/plan.db"
+    file.parent.mkdir()
+    if named_by == "settings":
+        (folder / "config.toml").write_text(f'url = "sqlite://{file}"\n')
+    else:
+        file.touch()
+        (folder / "genlock.db").symlink_to("../data/plan.db")
+    store = f"sqlite://{file}"
+    with pytest.raises(Untrusted, match="type: genlock policy set products=s3://else"):
+        check_area(store, "s3://else")
+    check_area(store, f"file://{tmp_path}/clone/area")
+    give_area_consent(store, "s3://else")
+    check_area(store, "s3://else")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "minio://key:s3cr3t@host/bucket",
+        "s3://key:s3cr3t@[host/bucket",
+        "s3://key:s3cr3t@bucket/..",
+        "s3://bucket?endpoint_url=https://key:s3cr3t@host",
+        "s3://bucket?secret_access_key=s3cr3t",
+        "s3://bucket?s3cr3t",
+    ],
+)
+def test_a_complaint_about_an_address_does_not_repeat_a_secret(url: str) -> None:
+    with pytest.raises(BadArgument) as caught:
+        read_products_url(url)
+    assert "s3cr3t" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "endless"])
+def test_a_list_of_products_is_read_with_suspicion(tmp_path: Path, kind: str) -> None:
+    """A command writes it, perhaps in a container with fewer rights than ours."""
+    file = tmp_path / "products"
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "link":
+        file.symlink_to("/dev/null")
+    else:
+        with file.open("wb") as long:
+            long.truncate(MOST_LIST_BYTES + 1)
+    with pytest.raises(BadArgument, match="GENLOCK_PRODUCTS"):
+        read_products(file)

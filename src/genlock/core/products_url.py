@@ -11,6 +11,7 @@ so an address with a password or a key in it is refused.
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,6 +21,8 @@ from genlock.errors import BadArgument
 SCHEMES: Final = ("file", "s3", "gs", "az")
 _SETTINGS: Final = {"s3": ("region", "endpoint_url")}
 LONGEST_URL: Final = 1000
+_MAYBE_LOGIN: Final = re.compile(":.*@", re.DOTALL)
+"""What a complaint does not repeat: it goes to logs as well."""
 
 
 class AreaAddress(NamedTuple):
@@ -75,6 +78,7 @@ def read_products_url(url: str) -> AreaAddress:
 
 
 def _complaint(url: str, why: str) -> BadArgument:
+    plain = _MAYBE_LOGIN.sub(":…@", url).partition("?")[0]
     return BadArgument(
-        f"policy products: {shown(url)} {why}; write file:///absolute/folder or s3://bucket/prefix"
+        f"policy products: {shown(plain)} {why}; write file:///absolute/folder or s3://bucket/prefix"
     )

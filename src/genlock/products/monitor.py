@@ -87,6 +87,8 @@ class PromotionMonitor:
             done = act(Promoter(self._fleet, area, place), policy)
         except GenlockError as error:
             done = Promoted(errors=(str(error),))
+        except Exception as error:  # noqa: BLE001 - the other projects are not to suffer by it
+            done = Promoted(errors=(f"{type(error).__name__}: {error}",))
         if done != Promoted():
             self._tell(*place, done)
 

@@ -240,8 +240,16 @@ def _listed(folder: int, prefix: str) -> Iterator[Listed]:
                 finally:
                     os.close(below)
             elif stat.S_ISREG(status.st_mode):
-                modified = datetime.fromtimestamp(status.st_mtime, UTC)
+                modified = modified_at(status.st_mtime)
                 yield Listed(prefix + entry.name, status.st_size, modified)
+
+
+def modified_at(seconds: float) -> datetime:
+    """A file's time. Beyond the calendar it is the last instant there is: the file is never old."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.max.replace(tzinfo=UTC)
 
 
 def _tidy(unfinished: int, now: float) -> None:

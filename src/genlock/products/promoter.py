@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from genlock.core.ids import check_task_id
 from genlock.core.manifest import digest_of
 from genlock.core.model import Manifest
 from genlock.core.reasons import PromotionState, RefusedState
@@ -149,6 +150,10 @@ class Promoter:
         is looked for in this order, so nothing is missed that moves meanwhile."""
         if not drafted:
             return []
+        try:
+            check_task_id(task_id)
+        except BadArgument:
+            return []  # no task of anybody has such a name
         refused = self._fleet.list_refused_results(
             task_id=task_id, include_settled=True, limit=1000, **self._place
         )
@@ -173,10 +178,7 @@ class Promoter:
         return [whose for whose in drafted if whose[1] < state.generation and whose not in kept]
 
     def _state(self, task_id: str) -> TaskState | None:
-        try:
-            found = self._fleet.batch_get_states(task_ids=[task_id], **self._place)
-        except BadArgument:
-            return None  # no task of ours has such a name
+        found = self._fleet.batch_get_states(task_ids=[task_id], **self._place)
         state: Any = found.get(task_id)
         return state if isinstance(state, TaskState) else None
 

@@ -1,6 +1,9 @@
 """What a command has put under its claim: a file that `genlock run` and `genlock work` name in
 $GENLOCK_PRODUCTS. `genlock product put` adds a line for each product, and the result is handed in
-with all of them."""
+with all of them.
+
+The command may have been confined to fewer files than we are, so the file is read with suspicion,
+as its result is."""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ import msgspec
 
 from genlock.core.model import Product
 from genlock.errors import BadArgument
+from genlock.private_files import read_regular
 
 VARIABLE: Final = "GENLOCK_PRODUCTS"
+MOST_LIST_BYTES: Final = 16 * 1024 * 1024
+"""Far more than a manifest may have, since each may be put many times."""
 _LINE: Final = msgspec.json.Decoder(Product)
 
 
@@ -31,11 +37,15 @@ def note_product(path: str | Path, product: Product) -> None:
 def read_products(path: str | Path) -> list[Product]:
     """The products; of several with the same path the last one. None if there is no file."""
     try:
-        lines = Path(path).read_bytes().splitlines()
+        data = read_regular(Path(path), follow=False, most=MOST_LIST_BYTES + 1)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise BadArgument(f"${VARIABLE}, {path}, cannot be read: {error.strerror}") from None
+    if len(data) > MOST_LIST_BYTES:
+        raise BadArgument(f"${VARIABLE}, {path}, has more than {MOST_LIST_BYTES:,} bytes")
     try:
-        found = [_LINE.decode(line) for line in lines if line.strip()]
+        found = [_LINE.decode(line) for line in data.splitlines() if line.strip()]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadArgument(
             f"${VARIABLE}, {path}, is not as product put writes it: {error}"
