@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import genlock.aio
+from genlock.cli.answers import Answers
 from genlock.cli.sample_fleet.crew import Crew
 from genlock.cli.sample_fleet.dev import Director
 from genlock.cli.sample_fleet.plan import DEV_PROJECT, DEV_ROOTS
+from genlock.cli.sample_fleet.ticker import Ticker
 from genlock.coordinator import AsyncCoordinator
 from genlock.engine.processes import start_time
 from tests.cli.terminal import shown
@@ -214,6 +216,26 @@ def test_a_reader_that_does_not_read_does_not_stop_it() -> None:
     subprocess.run([sys.executable, "-c", code], stdout=write, check=True, timeout=30)
     os.close(read)
     os.close(write)
+
+
+def test_a_result_that_is_reviewed_is_told_with_its_author(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'genlock.db'}"
+    with (
+        genlock.connect(url, session_id="s", agent_id="ada", create=True) as fleet,
+        genlock.connect(url, session_id="r", agent_id="olga") as reviewer,
+    ):
+        fleet.add_tasks(tasks=[{"id": "A-004", "human_required": True}])
+        fleet.claim_task(task_id="A-004")
+        fleet.submit_result(task_id="A-004", generation=1, result_data="plugins")
+        found = fleet.get_review(task_id="A-004")
+        reviewer.approve_review(task_id="A-004", generation=1, digest=found.digest)
+        ticker = Ticker(Answers(as_json=True))
+        lines = [ticker.line_of(happened) for happened in fleet.read_events().events]
+    assert [(line.kind, line.agent_id, line.text) for line in lines if line is not None] == [
+        ("grant", "ada", "ada is granted A-004, generation 1"),
+        ("review", "ada", "ada hands in A-004, generation 1: it waits for a review"),
+        ("result", "ada", "the result of ada for A-004 is approved, generation 1"),
+    ]
 
 
 def test_who_is_killed_is_replaced() -> None:

@@ -126,6 +126,16 @@ def test_next_says_why_nothing_is_ready_and_what_to_type(stage: Stage, case: Cas
     )
     code, lines = shown("next", cwd=stage.folder, columns=120, env=PLAIN)
     assert (code, lines) == (3, [f"nothing, NOTHING_READY: {case.detail}", f"  {case.next}"])
+    code, lines = shown("next", "--dry-run", cwd=stage.folder, columns=120, env=PLAIN)
+    assert (code, lines) == (
+        3,
+        ["would be granted: nothing", f"  {case.detail}", f"  {case.next}"],
+    )
+
+
+def test_run_says_why_nothing_is_ready(stage: Stage, case: Case) -> None:
+    ran = stage.run("run", "--next", "--", "true", as_="s9")
+    assert (ran.code, ran.out, ran.err) == (3, "", f"genlock: nothing_ready: {case.detail}\n")
 
 
 def test_ready_says_why_nothing_is_and_what_to_type(stage: Stage, case: Case) -> None:

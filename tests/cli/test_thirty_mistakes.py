@@ -133,6 +133,10 @@ MISTAKES: dict[str, tuple[int, str]] = {
             "adopt --help"
         ),
     ),
+    "setup": (
+        2,
+        "genlock: Missing argument: one of claude, codex, cursor, gemini, gptme, opencode. To see",
+    ),
     "unlock A-001-core": (4, "genlock: task 'A-001-core' is held by me (session me) until "),
     "assign A-001-core": (2, "genlock: for which agent? genlock assign A-001-core --to AGENT"),
     "reopen A-002-done": (

@@ -226,6 +226,9 @@ def test_a_session_s_card_has_what_it_holds_and_has_done(
     fleet.release_claim(task_id="b", generation=1, session_id="s-alice")
     named = {card.session_id: card.agent_id for card in fleet.get_overview().sessions}
     assert named == {"s-alice": "alice", "s-idle": ""}, "by its last result"
+    fleet.heartbeat_session(session_id="s-idle", metadata={"agent": "bob"})
+    named = {card.session_id: card.agent_id for card in fleet.get_overview().sessions}
+    assert named == {"s-alice": "alice", "s-idle": "bob"}, "or by what its session says"
     assert fleet.get_overview().sessions_count == 2
     fleet.end_session(session_id="s-idle")
     assert [card.session_id for card in fleet.get_overview().sessions] == ["s-alice"]

@@ -23,6 +23,8 @@ def explain_usage(wrong: click.ClickException, arguments: Sequence[str]) -> str:
     if isinstance(wrong, click.MissingParameter) and wrong.param is not None:
         if isinstance(wrong.param, click.Option) and wrong.param.help:
             return f"{message.rstrip('.')}: {wrong.param.help}"
+        if isinstance(wrong.param.type, click.Choice):
+            return f"Missing argument: one of {', '.join(wrong.param.type.choices)}"
         found = _WHERE_FROM.get(wrong.param.name or "")
         return f"{message.rstrip('.')}; {found}" if found else message
     if isinstance(wrong, click.NoSuchOption) and wrong.ctx is not None and not wrong.ctx.parent:

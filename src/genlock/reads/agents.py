@@ -110,7 +110,7 @@ def _idle(
     policy, now = reader.settings(scope).policy, reader.now()
     by_session = {session: agent for agent, session in project.completed or ()}
     return [
-        (_said(session, AGENT) or by_session.get(name) or name, name)
+        (said_of(session, AGENT) or by_session.get(name) or name, name)
         for name, session in project.sessions.items()
         if name not in at_work
         and is_active(
@@ -136,8 +136,8 @@ def _agent(agent: str, name: str, held: list[HeldTask], project: _Project) -> Ag
         last_heartbeat=_last(session, held, project) if session is not None else None,
         user_id=session.user if session is not None else "",
         instance_type=_type(session),
-        workspace=_said(session, WORKSPACE),
-        worktree=worktree or _said(session, WORKTREE),
+        workspace=said_of(session, WORKSPACE),
+        worktree=worktree or said_of(session, WORKTREE),
     )
 
 
@@ -154,7 +154,7 @@ def _status(
     live = [one for one in held if one.cause is None]
     if held and not live:
         return AgentStatus.LOST
-    said = _said(session, STATUS)
+    said = said_of(session, STATUS)
     if said in (AgentStatus.WAITING, AgentStatus.STOPPING):
         return AgentStatus(said)
     if live:
@@ -173,9 +173,10 @@ def _last(session: SessionRecord, held: list[HeldTask] | tuple[()], project: _Pr
 
 
 def _type(session: SessionRecord | None) -> str:
-    return "" if session is None else session.agent_type or _said(session, "agentType")
+    return "" if session is None else session.agent_type or said_of(session, "agentType")
 
 
-def _said(session: SessionRecord | None, name: str) -> str:
+def said_of(session: SessionRecord | None, name: str) -> str:
+    """A text of the session's metadata; empty if it says none."""
     value = session.metadata.get(name) if session is not None else None
     return value if isinstance(value, str) else ""

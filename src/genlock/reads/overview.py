@@ -29,6 +29,7 @@ from genlock.core.policy import Expired, Policy
 from genlock.core.reasons import FINISHED, RefusedState, Status
 from genlock.core.records.session import is_active
 from genlock.messages import command, describe_need, describe_refusal, review_causes
+from genlock.reads.agents import AGENT, said_of
 from genlock.reads.project_view import ProjectView, RefusedEntry, TaskEntry
 from genlock.reads.reader import Reader, Settings
 from genlock.reads.task_rows import Holding, holdings, own_figures, rows_of
@@ -329,7 +330,7 @@ def _card(
     tasks.sort(key=lambda task: (task.claimed_at, task.task_id), reverse=True)
     return SessionCard(
         session_id=session.id,
-        agent_id=tasks[0].agent_id if tasks else agent,
+        agent_id=tasks[0].agent_id if tasks else agent or said_of(session, AGENT),
         agent_type=session.agent_type,
         user_id=session.user,
         host=session.process.host if session.process else None,

@@ -178,8 +178,11 @@ const MOST_CARDS = 8;
 
 function Sessions({ told }: { told: Overview }) {
   const atWork = told.sessions.filter((card) => card.tasks.length > 0);
-  const idle = told.sessions.filter((card) => card.tasks.length === 0);
-  const shown = [...atWork, ...idle].slice(0, MOST_CARDS);
+  const free = told.sessions.filter((card) => card.tasks.length === 0);
+  const gone = free.filter((card) => card.process_gone);
+  const idle = free.filter((card) => !card.process_gone);
+  const shown = [...atWork, ...idle, ...gone].slice(0, MOST_CARDS);
+  const others = [idle.length && `${idle.length} idle`, gone.length && `${gone.length} gone`];
   const more = told.sessions_count - shown.length;
   return (
     <section class="card o2" aria-labelledby="sessions">
@@ -188,7 +191,7 @@ function Sessions({ told }: { told: Overview }) {
         <small>
           {told.sessions.length < told.sessions_count
             ? `${many(told.claims, "claim")}, ${many(told.sessions_count, "session")}`
-            : `${many(atWork.length, "session")}${idle.length > 0 ? `, ${idle.length} idle` : ""}`}
+            : [many(atWork.length, "session"), ...others.filter(Boolean)].join(", ")}
         </small>
         <a class="more" href={to("agents")}>
           timeline

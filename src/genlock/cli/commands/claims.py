@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from genlock.cli.suggestions import NothingReady
+    from genlock.core.reasons import ClaimReason
     from genlock.core.results import ClaimResult, Feedback, ReleaseResult, RenewalResult, TaskClaim
     from genlock.messages import Message
 
@@ -131,11 +132,16 @@ def _preview(app: App, tracks: tuple[str, ...], role: str) -> None:
 
     def text(console: Console) -> None:
         from genlock.cli.render.tables import print_commands, print_lines
+        from genlock.messages import typed
 
+        outlook = _outlook(app, found.reason, tracks)
         named = found.task.id if found.task is not None else "nothing"
-        print_lines(console, f"would be granted: {named}", *(f"  {why}" for why in found.because))
+        because = found.because if outlook is None else (outlook.detail,)
+        print_lines(console, f"would be granted: {named}", *(f"  {why}" for why in because))
         if found.task is not None:
             print_commands(console, app.command("claim", found.task.id))
+        elif outlook is not None:
+            print_commands(console, *map(typed, outlook.try_next))
 
     app.answers.give(found, text=text, bare=[found.task.id] if found.task is not None else [])
     if found.task is None:
@@ -266,7 +272,7 @@ def _claim(
         result = ask()
         if result.reason.value == "NOTHING_READY":
             note_missing(app, tracks)
-        _give(app, result, _outlook(app, result, tracks), export)
+        _give(app, result, _outlook(app, result.reason, tracks), export)
     except (KeyboardInterrupt, OSError):
         forget_stdout()
         # With an operation id the caller can ask again for the same claim.
@@ -289,11 +295,11 @@ def _claim(
         app.leave(exit_codes.ALREADY_HELD)
 
 
-def _outlook(app: App, result: ClaimResult, tracks: Collection[str]) -> NothingReady | None:
+def _outlook(app: App, reason: ClaimReason, tracks: Collection[str]) -> NothingReady | None:
     """Why nothing is ready, where that is so and somebody is to be told."""
     from genlock.cli.answers import Style
 
-    if result.reason.value != "NOTHING_READY" or app.answers.style is Style.BARE:
+    if reason.value != "NOTHING_READY" or app.answers.style is Style.BARE:
         return None
     from genlock.cli.suggestions import look_out
 

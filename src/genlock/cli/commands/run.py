@@ -137,6 +137,8 @@ def run(
         report = task_run.run(wanted)
     finally:
         command.dismiss()
+    if report.outcome == "nothing_ready":
+        report.detail = _why_nothing(app, tracks) or report.detail
     _tell(app, report, status_file)
     app.leave(report.exit_code)
 
@@ -174,6 +176,14 @@ def _environment(app: App) -> dict[str, str]:
     """What the command finds beside the claim. The session and generation are its fence, so it
     needs no secret of ours."""
     return {**os.environ, "GENLOCK_URL": app.url}
+
+
+def _why_nothing(app: App, tracks: tuple[str, ...]) -> str:
+    """As `genlock next` says it: is the plan finished, or is somebody at work?"""
+    from genlock.cli.suggestions import look_out
+
+    found = look_out(app, tracks, wait=True)
+    return "" if found is None else found.detail
 
 
 def _tell(app: App, report: Report, status_file: str | None) -> None:

@@ -46,7 +46,7 @@ def main() -> None:
         agent_id=options.agent,
         user_id=options.user,
     ) as fleet:
-        fleet.register_session(agent_type=options.kind)
+        fleet.register_session(agent_type=options.kind, metadata={"agent": options.agent})
         agent = Agent(fleet, leaving, options.steady)
         while not leaving.is_set():
             agent.work_once()

@@ -45,7 +45,7 @@ def main() -> None:
         agent_id=options.agent,
         user_id=options.user,
     ) as fleet:
-        fleet.register_session(agent_type=options.kind)
+        fleet.register_session(agent_type=options.kind, metadata={"agent": options.agent})
         coder = Coder(fleet, options.agent, Path(options.folder), options.steady, leaving)
         while not leaving.is_set():
             coder.work_once()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _COLOURS: Final = {
     "grant": "",
     "result": GOOD,
+    "review": WARNING,
     "takeover": WARNING,
     "lost": WARNING,
     "hold": WARNING,
@@ -90,7 +91,8 @@ class Ticker:
     def line_of(self, happened: FeedEvent) -> TickerLine | None:
         """What an event means to someone who watches; None for what is left out."""
         event = happened.event
-        task, agent = event.get("task_id", ""), event.get("agent_id", "")
+        task = event.get("task_id", "")
+        agent = event.get("author_agent_id") or event.get("agent_id", "")
         generation = event.get("generation")
         told = self._told(happened.event_type, event, task, agent)
         return None if told is None else TickerLine(*told, agent, task, generation)
@@ -113,9 +115,20 @@ class Ticker:
                 self._lost[task] = holder
                 why = "ran out" if kind == "CLAIM_EXPIRED" else "ended: its process is gone"
                 return "lost", f"the lease of {holder} on {task} {why}"
+            case "RESULT_ACCEPTED" if author := event.get("author_agent_id"):
+                return (
+                    "result",
+                    f"the result of {author} for {task} is approved, generation {generation}",
+                )
             case "RESULT_ACCEPTED":
                 self._lost.pop(task, None)
                 return "result", f"{agent} completes {task}, generation {generation}"
+            case "CONVERGENCE_ESCALATED":
+                self._lost.pop(task, None)
+                return (
+                    "review",
+                    f"{agent} hands in {task}, generation {generation}: it waits for a review",
+                )
             case "RESULT_REJECTED":
                 shown, now = event["submitted_generation"], event["current_generation"]
                 return "refusal", (
