@@ -12,7 +12,7 @@ import genlock
 import genlock.aio
 from genlock.errors import StoreCorrupt
 from genlock.reads.unfinished import UnfinishedCounts
-from genlock.store import Store
+from genlock.store import Page, Query, Store
 from genlock.stores.memory import MemoryStore
 from tests.servers.service import serving
 
@@ -79,6 +79,24 @@ def test_callers_that_ask_again_cost_one_count_in_a_second() -> None:
         clock.now += 0.1
         assert counts.kept(place, 1.0) is None
         assert counts.kept(place, 10.0) == UNFINISHED
+
+
+def test_a_count_that_takes_long_is_kept_for_longer() -> None:
+    clock, store = Clock(), MemoryStore()
+    find = store.find
+
+    def slow_find(query: Query, *, count_by: str | None = None) -> Page:
+        clock.now += 0.5
+        return find(query, count_by=count_by)
+
+    store.find = slow_find  # type: ignore[method-assign]
+    counts = UnfinishedCounts(store, clock)
+    place = ("default", "default")
+    assert counts.count(place) == {}
+    clock.now += 24.0
+    assert counts.kept(place, 1.0) == {}
+    clock.now += 1.0
+    assert counts.kept(place, 1.0) is None
 
 
 def test_an_error_of_the_count_is_no_error_of_the_request(
