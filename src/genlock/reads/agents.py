@@ -1,8 +1,8 @@
-"""The agent registry: who is there, and what each agent does.
+"""The agent registry: which agents exist, and what each of them does.
 
-An agent is a name within a session. Those that hold tasks are known by their claims. One that
-holds nothing is known by its session, whose metadata may say more: `agent` (its name), `status`
-(waiting and stopping are the agent's own to say), `workspace` and `worktree`. Heartbeats set them.
+An agent is a name within a session. Agents that hold tasks are known by their claims. An idle agent
+is known by its session, whose metadata may contain `agent` (its name), `status` (only the agent
+itself can report waiting or stopping), `workspace` and `worktree`. Heartbeats set them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ AGENT: Final = "agent"
 STATUS: Final = "status"
 WORKSPACE: Final = "workspace"
 WORKTREE: Final = "worktree"
-"""What the metadata of a session may say of its agent."""
+"""A key of a session's metadata: where its agent works."""
 TOLD: Final = (
     AgentStatus.STARTING,
     AgentStatus.IDLE,
@@ -35,14 +35,14 @@ TOLD: Final = (
     AgentStatus.WAITING,
     AgentStatus.STOPPING,
 )
-"""What an agent may say of itself."""
+"""The values of `status` that an agent may report."""
 
 Completed = Mapping[tuple[str, str], int]
-"""Tasks by agent and session."""
+"""The number of completed tasks by agent and session."""
 
 
 class _Project(NamedTuple):
-    """What is known of all agents of a project."""
+    """The data that all agents of a project share."""
 
     sessions: Mapping[str, SessionRecord]
     activity: Mapping[str, datetime]
@@ -50,8 +50,8 @@ class _Project(NamedTuple):
 
 
 def agents(reader: Reader, scope: Scope, *, idle: bool = False) -> tuple[AgentInfo, ...]:
-    """The agents that hold tasks. With `idle` also those of active sessions that hold none, and how
-    many tasks each has completed, which takes a look at every completed task."""
+    """Returns the agents that hold tasks. With `idle` also those of active sessions that hold none,
+    and how many tasks each has completed, which reads every completed task."""
     held: dict[tuple[str, str], list[HeldTask]] = {}
     for one in active_claims(reader, scope).held:
         held.setdefault((one.claim.agent, one.claim.session), []).append(one)
@@ -69,7 +69,7 @@ def agents(reader: Reader, scope: Scope, *, idle: bool = False) -> tuple[AgentIn
 
 
 def completed_tasks(reader: StoreReader, scope: Scope) -> Completed:
-    """How many accepted results each agent has in the plan."""
+    """Counts the accepted results of each agent in the plan."""
     records = reader.find_tasks(Query(*scope, state=Status.COMPLETED), page=PAGE)
     return Counter(
         (record.result.agent, record.result.session)
@@ -79,8 +79,8 @@ def completed_tasks(reader: StoreReader, scope: Scope) -> Completed:
 
 
 def with_people(reader: StoreReader, scope: Scope, counts: TaskCounts) -> TaskCounts:
-    """The counts of a project with its active sessions and agents, where an engine is there to
-    ask."""
+    """Adds the number of active sessions and agents to a project's counts, if the reader has an
+    engine."""
     if not isinstance(reader, Reader):
         return counts
     policy, now, acted = reader.settings(scope).policy, reader.now(), reader.activity(scope)
@@ -106,7 +106,7 @@ def with_people(reader: StoreReader, scope: Scope, counts: TaskCounts) -> TaskCo
 def _idle(
     reader: Reader, scope: Scope, project: _Project, at_work: set[str]
 ) -> list[tuple[str, str]]:
-    """The agents of the active sessions that hold nothing."""
+    """Returns the agents of active sessions that hold no task."""
     policy, now = reader.settings(scope).policy, reader.now()
     by_session = {session: agent for agent, session in project.completed or ()}
     return [
@@ -142,7 +142,7 @@ def _agent(agent: str, name: str, held: list[HeldTask], project: _Project) -> Ag
 
 
 def worktree_of(record: TaskRecord) -> str:
-    """Where the present generation works: as it has reported, else as the plan says."""
+    """Returns where the current generation works: as reported by its holder, else as planned."""
     log = record.progress
     reported = log.worktree_path if log is not None and log.generation == record.generation else ""
     return reported or record.task.worktree_path

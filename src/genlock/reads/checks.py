@@ -1,5 +1,5 @@
-"""What doctor asks of a project: claims whose holder is gone, dependencies that will never be met,
-reactions that a crash cut off, and what waits for a person."""
+"""Doctor's queries on a project: claims with a lost holder, dependencies that will never be met,
+reactions that a crash cut off, and tasks that wait for a person."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class OverdueClaim(NamedTuple):
 
 
 class MissingReaction(NamedTuple):
-    """A task that has not heard of what has happened: of a finished task that it waits for, or, if
-    none is named, of its own subtasks."""
+    """A task whose record lacks a reaction: to the named finished task that it waits for or, if
+    none is named, to its own subtasks."""
 
     task: str
     finished: str | None = None
@@ -34,7 +34,7 @@ class MissingReaction(NamedTuple):
 
 
 class ProjectScan:
-    """One pass over the tasks of a project: what the checks need, and no more."""
+    """One pass over the tasks of a project, which collects the data that the checks need."""
 
     def __init__(self, reader: StoreReader, scope: Scope) -> None:
         self.scope = scope
@@ -94,7 +94,7 @@ class ProjectScan:
         return self._reader.task(Key(*self.scope, TASK, name)).task.depends_on
 
     def missing_reactions(self) -> Iterator[MissingReaction]:
-        """Reactions that were cut off, or that are just about to be written."""
+        """Yields reactions that were cut off, or that are about to be written."""
         yield from map(MissingReaction, self.spawning)
         waiting: dict[str, list[str]] = {}
         for task, others in self.waits.items():
@@ -106,7 +106,8 @@ class ProjectScan:
                 yield from (MissingReaction(task, name, record.state) for task in waiting[name])
 
     def events_since_recovery(self) -> int:
-        """How many positions of the feed are behind the last recovery; that is nothing bad."""
+        """Returns the number of feed positions since the last recovery. A large number is no
+        fault."""
         key = Key(*self.scope, SETTLED, SETTLED)
         record = self._reader.records([key]).get(key)
         start = 0

@@ -1,7 +1,7 @@
-"""Claim spans: who held which task from when to when, read from the feed.
+"""Claim spans: who held which task in which period, read from the feed.
 
-The end of the feed is read first, and what is older only when somebody asks for it. What was read
-is kept, so a timeline that is looked at again costs what has happened since.
+The end of the feed is read first, and older events only on request. Spans are cached, so a repeated
+timeline costs only the events that have happened since.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from genlock.store import EventPage, RecordedEvent
 _PAGE: Final = 2_000
 _AT_FIRST: Final = 5_000
 _STEP: Final = 10_000
-"""Positions that are read at once, further back."""
+"""Feed positions in one step backwards."""
 _MOST_READ: Final = 100_000
-"""Positions further back that are read for one question."""
+"""The most positions that one request reads backwards."""
 _SPANS_KEPT: Final = 50_000
 _PROJECTS_KEPT: Final = 16
 _ENDS: Final = {
@@ -53,7 +53,7 @@ _TAGS: Final = frozenset(str(kind.__struct_config__.tag) for kind in (e.ClaimAcq
 
 
 class Span(Struct, frozen=True, gc=False):
-    """A claim, as far as events tell."""
+    """A claim, as far as it is known from events."""
 
     agent: str
     session: str
@@ -67,10 +67,10 @@ Spans = dict[tuple[str, int], Span]
 
 
 def spans_in(events: Iterable[RecordedEvent]) -> Spans:
-    """The claims that these events, in order, are about."""
+    """Returns the claims in these events, which must be in order."""
     spans: Spans = {}
     granted: dict[str, int | None] = {}
-    """The generation that each task was granted at last; None if no work began by that."""
+    """The generation of the last grant of each task; None if that grant began no work."""
     for recorded in events:
         if recorded.key.kind == TASK and event_type_of(recorded.body) in _TAGS:
             _apply(spans, granted, recorded.key.id, decode_event(recorded.body).event)
@@ -79,7 +79,7 @@ def spans_in(events: Iterable[RecordedEvent]) -> Spans:
 
 def _apply(spans: Spans, granted: dict[str, int | None], task: str, event: e.Event) -> None:
     if isinstance(event, e.ClaimAcquired):
-        # An adoption by an operator and a fan-in are granted no lease.
+        # An adoption by an operator and a fan-in have no lease.
         granted[task] = event.generation if event.lease_duration_seconds else None
         if event.lease_duration_seconds:
             spans[task, event.generation] = Span(event.agent_id, event.session_id, event.timestamp)
@@ -97,8 +97,8 @@ def _apply(spans: Spans, granted: dict[str, int | None], task: str, event: e.Eve
 
 
 def _ended(known: Span, end: Span) -> Span:
-    """The claim with this end. A result may count although its lease is over; a result that waited
-    for a review has ended the claim when it was handed in."""
+    """Returns the claim with this end. A result may count although its lease is over. If a result
+    waited for a review, its submission ended the claim."""
     over = known.end is not None and end.how is not ReleaseReason.COMPLETED
     if over or known.how is ReleaseReason.COMPLETED:
         return known
@@ -106,7 +106,7 @@ def _ended(known: Span, end: Span) -> Span:
 
 
 def _end(event: e.Event) -> tuple[int, Span] | None:
-    """The generation that an event has ended, and how; None if it has ended nobody's claim."""
+    """Returns the generation whose claim an event ended, and how; None if it ended no claim."""
     if type(event) not in _ENDS or (isinstance(event, e.SubtasksSpawned) and event.keep):
         return None
     how = event.release_reason if isinstance(event, e.ClaimReleased) else _ENDS[type(event)]
@@ -117,7 +117,7 @@ def _end(event: e.Event) -> tuple[int, Span] | None:
         event.timestamp,
     )
     if isinstance(event, e.ClaimExpired):
-        at = min(event.expires_at or at, at)  # noticed later, as a rule
+        at = min(event.expires_at or at, at)  # the end is usually noticed later
     if isinstance(
         event,
         e.ClaimExpired | e.ClaimOrphaned | e.ClaimSuperseded | e.TaskReset | e.TaskCancelled,
@@ -131,11 +131,11 @@ def _end(event: e.Event) -> tuple[int, Span] | None:
 
 
 def joined(older: Spans, newer: Spans) -> Spans:
-    """What both tell together."""
+    """Merges the spans of older and newer events."""
     spans = dict(older)
     for name, span in newer.items():
         known = older.get(name)
-        # The grant names its agent; not every end does.
+        # A grant names its agent; not every ending event does.
         spans[name] = span if known is None or span.start is not None else _ended(known, span)
     return spans
 
@@ -154,11 +154,11 @@ class SpanLog:
         self._cursor: str | None = None
         self.spans: Spans = {}
         self.known_since: datetime | None = None
-        """Claims that ended before are not in it; None if there were none before."""
+        """Claims that ended before this time are missing; None if the log is complete."""
 
     @contextmanager
     def current(self, reader: Reader, since: datetime) -> Iterator[SpanLog]:
-        """The log as the feed has it now, as far back as that if it is not too long."""
+        """Yields the current log, reaching back to `since` unless that is too far."""
         with self._lock:
             try:
                 self._catch_up(reader)
@@ -205,11 +205,11 @@ class SpanLog:
                 self.known_since = _time_of(events[0])
 
     def _events_before(self, reader: Reader, position: int) -> list[RecordedEvent]:
-        """A step's events up to this position."""
+        """Returns the events of one step up to this position."""
         wanted = max(0, position - _STEP)
         back = reader.feed_end(self._scope).position - wanted
         page: EventPage = reader.feed_end(self._scope, back=back)
-        while page.position > wanted:  # the feed has grown meanwhile
+        while page.position > wanted:  # the feed grew in between
             back += page.position - wanted
             page = reader.feed_end(self._scope, back=back)
         events: list[RecordedEvent] = []
@@ -231,8 +231,7 @@ class SpanLog:
 
 
 def _followed(spans: Spans, page: EventPage) -> Spans:
-    """The log after one more page. What it tells of an end goes to the claim that was granted
-    before."""
+    """Adds a page to the log. An ending event completes the claim that was granted earlier."""
     newer = spans_in(page.events)
     for name, span in newer.items():
         known = spans.get(name)
@@ -258,7 +257,7 @@ def activity(
     agent: str | None,
     limit: int,
 ) -> Activity:
-    """Who held what within a time. The view is the reader's, as it is now."""
+    """Returns who held what within a period. `view` must be current and from the same reader."""
     now = reader.now()
     with _logs_of(reader.engine).of(view.scope).current(reader, since) as log:
         known_since = since if log.known_since is None else max(since, log.known_since)
@@ -336,7 +335,7 @@ def _track_of(view: ProjectView, task: str) -> str | None:
 
 
 class _SpanLogs:
-    """The logs of the projects that were asked for last."""
+    """The logs of the most recently requested projects."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,4 +1,4 @@
-"""Claims: every active claim of a project with its session and what is wrong with it, and the last
+"""Claims: every active claim of a project, with its session and why it is overdue, and the last
 claims of each session."""
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _TAGS: Final = tuple(
 
 
 def claiming_agent(reader: StoreReader, key: Key, session: str, generation: int) -> str:
-    """The agent of a claim, live or long over; empty if this session had none at the
-    generation."""
+    """Returns the agent of a claim, even if it ended long ago; empty if this session had no claim
+    at the generation."""
     for event in reader.history(key):
         if isinstance(event, e.ClaimAcquired) and (event.session_id, event.generation) == (
             session,
@@ -64,7 +64,7 @@ class HeldTask(NamedTuple):
     cause: Cause | None
     """Why the claim is overdue, by the rules, or None while it is live."""
     last_activity: datetime
-    """Of the session: a heartbeat of its own or of any of its claims."""
+    """The session's last heartbeat, its own or one of any of its claims."""
 
 
 class ActiveClaims(NamedTuple):
@@ -82,9 +82,9 @@ def active_claims(
     most: int | None = None,
     with_expired: bool = False,
 ) -> ActiveClaims:
-    """Every active claim, overdue ones included, the oldest first: of one session, if one is named,
-    and of at most so many tasks. Those that are known to be over, and that nobody has taken over
-    yet, only with `with_expired`: no index has them, so that takes a look at every open task."""
+    """Returns every active claim, overdue ones included, the oldest first: of one session, if it is
+    named, and of at most `most` tasks. With `with_expired` also those recorded as expired whose
+    tasks have not been taken over: no index covers them, so this reads every open task."""
     query = Query(*scope, due_before=MAX_DUE) if session is None else Query(*scope, session=session)
     now = reader.now()
     outage_grace = reader.outage_grace(scope, now)
@@ -115,7 +115,8 @@ def active_claims(
 def claims_over_before(
     reader: Reader, scope: Scope, before: datetime | None
 ) -> tuple[TaskClaim, ...]:
-    """GC's `list_expired_claims`: those whose lease was over by then, found to be or not."""
+    """Returns GC's `list_expired_claims`: claims whose lease ended before that time, recorded as
+    expired or not."""
     found = active_claims(reader, scope, with_expired=True)
     instant = found.now if before is None else before
     over = [
@@ -133,7 +134,7 @@ _MAY_HAVE_EXPIRED: Final = (Status.PENDING, Status.BLOCKED, Status.HELD, Status.
 
 
 def expired_claims(reader: StoreReader, scope: Scope) -> Iterator[tuple[TaskRecord, Claim]]:
-    """The claims that were found to be over, each until somebody takes its task over."""
+    """Yields the claims recorded as expired whose tasks have not been taken over."""
     for state in _MAY_HAVE_EXPIRED:
         for record in reader.find_tasks(Query(*scope, state=state), page=PAGE):
             if record.claim is not None and record.claim.state is ClaimState.EXPIRED:
@@ -152,8 +153,8 @@ def _last_activity(
 class SessionHistories:
     """The last claims of every session of one project, read from its feed.
 
-    The feed is read once, and afterwards only what has come since: the first read takes as long as
-    the feed is, and the others no time. One thread at a time may use it.
+    The feed is read once, and afterwards only new events. So the first read takes time in
+    proportion to the feed, and later ones hardly any. Only one thread at a time may use it.
     """
 
     def __init__(self, scope: Scope) -> None:
@@ -170,11 +171,11 @@ class SessionHistories:
         """By session."""
 
     def completed(self, session: str) -> int:
-        """How many tasks a session has completed, as of the last call of `of`."""
+        """Returns how many tasks a session had completed at the last call of `of`."""
         return len(self._completed.get(session, ()))
 
     def of(self, reader: StoreReader, sessions: Iterable[str]) -> dict[str, list[ClaimHistory]]:
-        """The last claims of these sessions that are over, the oldest first."""
+        """Returns the last ended claims of these sessions, the oldest first."""
         try:
             self._catch_up(reader)
         except CursorLost:
@@ -190,7 +191,7 @@ class SessionHistories:
         while more:
             page = reader.events(self._scope, self._cursor, _PAGE)
             for recorded in page.events:
-                # Most events are none of these; looking for a few bytes is cheaper than decoding.
+                # Most events are none of these; a search for a few bytes is cheaper than decoding.
                 if recorded.key.kind == TASK and any(tag in recorded.body for tag in _TAGS):
                     self._apply(recorded.key.id, decode_event(recorded.body).event)
             self._cursor, more = page.cursor, page.more

@@ -1,7 +1,7 @@
-"""The events of a project from the newest to the oldest, those that match, by page.
+"""Searches the events of a project, from the newest to the oldest, by page.
 
-A feed is read forwards only. So windows of it are read, the last one first, and each is turned
-around. Events of one task are found by its record instead, however long ago they happened.
+A feed can only be read forwards. So this module reads windows of it, the last one first, and
+reverses each. Events of one task are found by its record instead, at any age.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from genlock.store import EventPage as StoredPage
 from genlock.store import EventQuery, Query, RecordedEvent
 
 _WINDOW: Final = 2_000
-"""Positions of a feed that are read at once."""
+"""Feed positions in one window."""
 _SLACK: Final = 100
-"""By so much a feed may grow between two looks without a window being read again."""
+"""The number of positions by which a feed may grow between two reads before a window must be read
+again."""
 _MOST_READ: Final = 20_000
-"""Events that are looked through for one page; the next page goes on there."""
+"""The most events searched for one page; the next page continues there."""
 _MOST_REFUSED: Final = 200
 _VERSIONS: Final = 500
 _BULKY: Final = "result_data"
 
 
 class EventFilter(Struct, frozen=True, kw_only=True):
-    """Which events are wanted. What is not given is not asked about."""
+    """A filter for events. A field that is not given matches everything."""
 
     task: str | None = None
     agent: str | None = None
     session: str | None = None
-    """Those by this agent or session, and those that took a claim of theirs away."""
+    """Events by this agent or session, and events that revoked a claim of theirs."""
     user: str | None = None
     types: frozenset[str] = frozenset()
 
     def needles(self) -> list[bytes]:
-        """Texts that stand in the bytes of every event that passes: most others need no
+        """Returns texts that the bytes of every matching event contain, so that most others need no
         decoding."""
         words = [word for word in (self.agent, self.session, self.user) if word is not None]
         if len(self.types) == 1:
@@ -54,7 +55,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
         return [encode_json(word) for word in words]
 
     def passes(self, event: FeedEvent) -> bool:
-        """Is it wanted? The task is not looked at."""
+        """Does the event match, apart from its task?"""
         fields = event.event
         return (
             (not self.types or event.event_type in self.types)
@@ -71,7 +72,7 @@ class EventFilter(Struct, frozen=True, kw_only=True):
 def search_events(
     reader: Reader, scope: Scope, wanted: EventFilter, limit: int, before: str | None
 ) -> EventPage:
-    """The last events up to a cursor that match, the newest first."""
+    """Returns the last matching events up to a cursor, the newest first."""
     end = reader.feed_end(scope)
     position = end.position if before is None else _position_of(reader, scope, before)
     search = _of_task if wanted.task is not None else _of_feed
@@ -98,21 +99,21 @@ def _lean(event: FeedEvent) -> FeedEvent:
     return replace(event, event=fields)
 
 
-# Of the feed
+# Searching the feed
 
 
 class _Placed(NamedTuple):
     event: RecordedEvent
     cursor: str
-    """Behind the event."""
+    """The cursor after the event."""
     before: str
-    """In front of it."""
+    """The cursor before the event."""
 
 
 class _Window(NamedTuple):
     start: int
     cursor: str
-    """Of the start."""
+    """The cursor of the window's start."""
     events: list[_Placed]
 
 
@@ -142,10 +143,10 @@ def _of_feed(
 
 
 def _window(reader: Reader, scope: Scope, position: int, size: int) -> _Window:
-    """The events of so many positions up to this one, or a few more, the oldest first."""
+    """Reads the events of `size` or a few more positions up to this one, the oldest first."""
     back = reader.feed_end(scope).position - max(0, position - size) + _SLACK
     start = reader.feed_end(scope, back=back)
-    while start.position >= position:  # the feed has grown by more than that meanwhile
+    while start.position >= position:  # the feed has meanwhile grown by more than `_SLACK`
         start = reader.feed_end(scope, back=back + start.position - position + size + _SLACK)
     return _Window(
         start.position, start.cursor, list(_events_between(reader, scope, start, position))
@@ -173,13 +174,13 @@ def _shown(placed: _Placed) -> FeedEvent:
     return event
 
 
-# Of a task
+# Searching the events of a task
 
 
 def _of_task(
     reader: Reader, scope: Scope, wanted: EventFilter, limit: int, position: int
 ) -> tuple[list[FeedEvent], str | None]:
-    """By the task's record and those of its refused results."""
+    """Searches the task's record and those of its refused results."""
     assert wanted.task is not None
     task = Key(*scope, TASK, wanted.task)
     reader.task(task)  # TaskNotFound
@@ -198,7 +199,7 @@ def _of_task(
 
 
 def _backwards(reader: Reader, key: Key) -> Iterator[RecordedEvent]:
-    """The events of a record that are kept, the newest first."""
+    """Yields the stored events of a record, the newest first."""
     stored = reader.store.load([key]).records.get(key)
     version = stored.version if stored is not None else 0
     while version > 0:
@@ -211,6 +212,6 @@ def _backwards(reader: Reader, key: Key) -> Iterator[RecordedEvent]:
 
 
 def _cursor_behind(reader: Reader, scope: Scope, position: int) -> str:
-    """The cursor behind the event at this position."""
+    """Returns the cursor after the event at this position."""
     window = _window(reader, scope, position, 1)
     return window.events[-1].cursor if window.events else window.cursor

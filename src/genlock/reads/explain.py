@@ -1,5 +1,5 @@
-"""Why a task is not ready, in words. The core decides what a claim would be answered; this module
-puts the decision into sentences."""
+"""Explains why a task is not ready. The core decides the answer to a claim; this module puts that
+decision into sentences."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from genlock.reads.reader import Reader
 _MOST_LOOKED_AT = 5000
 _MOST_ROOTS = 20
 _NOT_BEFORE = "not before "
-"""What a task waits for that is no other task begins so."""
+"""The prefix of an entry in what a task waits for if it is a time and not another task."""
 
 
 def explanation(reader: Reader, claim: ClaimTask) -> Explanation:
-    """What a claim would be answered, and why. Nothing is committed."""
+    """Returns the answer that a claim would get, and why. Nothing is committed."""
     reader.task(claim.key)
     round, item = reader.trial(), plain_item(claim)
     round.prepare([item])
@@ -63,7 +63,7 @@ def explanation(reader: Reader, claim: ClaimTask) -> Explanation:
     own = _own(before, record, outcome, claim)
     if own is not None:
         said = _because_of_holder(own, claim)
-        # What was held while it is at work may still be finished.
+        # The holder of a task that was held meanwhile may still finish it.
         because = (*because[:1], *said) if outcome.reason is ClaimReason.DENIED_HELD else said
     if cycle:
         because = (f"it waits for itself: {' → '.join(cycle)}", *because)
@@ -83,8 +83,9 @@ def explanation(reader: Reader, claim: ClaimTask) -> Explanation:
 
 
 def _cycle(below: dict[str, TaskRecord | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The cycle among these tasks, told from a task that depends on the next one, and what that
-    task depends on: a dependency can be taken away, a subtask cannot."""
+    """Returns the cycle among these tasks, starting at a task that depends on the next one, and
+    that task's dependencies. It starts there because a dependency can be removed; a subtask
+    cannot."""
     found = find_cycle({name: _unmet(record) for name, record in below.items() if record})
     for at, (waiting, other) in enumerate(pairwise(found or ())):
         record = below[waiting]
@@ -97,7 +98,7 @@ def _cycle(below: dict[str, TaskRecord | None]) -> tuple[tuple[str, ...], tuple[
 def _own(
     before: TaskRecord, record: TaskRecord, outcome: ClaimResult, command: ClaimTask
 ) -> Claim | None:
-    """The claim that the caller's own session has already, if it still stands."""
+    """Returns the claim that the caller's own session already holds, if it is still active."""
     claim = before.claim
     if claim is None or claim.session != command.by.session:
         return None
@@ -121,7 +122,7 @@ def _because_of_holder(claim: Claim, command: ClaimTask) -> tuple[str, ...]:
 
 
 def _because(outcome: ClaimResult, record: TaskRecord) -> tuple[str, ...]:
-    """Why a claim would be answered so."""
+    """Returns the reasons for the answer to a claim."""
     match outcome.reason:
         case ClaimReason.GRANTED:
             return ("a claim would be granted now",)
@@ -170,8 +171,8 @@ def _because(outcome: ClaimResult, record: TaskRecord) -> tuple[str, ...]:
 
 
 def _below(round: BatchRound, key: Key, record: TaskRecord) -> dict[str, TaskRecord | None]:
-    """The task and all that it waits for, directly or through others, nearest first; None for what
-    does not exist."""
+    """Returns the task and everything it waits for, directly or through others, nearest first; None
+    for a task that does not exist."""
     seen: dict[str, TaskRecord | None] = {key.id: record}
     todo = [record]
     while todo and len(seen) < _MOST_LOOKED_AT:
@@ -216,7 +217,7 @@ def _root(
 
 
 def _standing(record: TaskRecord, now: datetime, outage_grace: OutageGrace | None) -> str:
-    """How a task stands, in a phrase."""
+    """Describes a task's state in a phrase."""
     match record.state:
         case Status.PENDING:
             reserved = (

@@ -1,4 +1,4 @@
-"""The feed: a project's events in order, by page or as they come."""
+"""The feed: a project's events in order, by page or as they happen."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def feed_page(
     tail: bool = False,
     back: int = 0,
 ) -> Feed:
-    """A page of the project's events after a cursor, or of one record's; with `tail`, only the
-    cursor of the feed's end, or of so many positions before it."""
+    """Returns a page of the project's events after a cursor, or of one record's events. With
+    `tail`, only the cursor of the feed's end, or of the position `back` positions before it."""
     page = reader.store.read_events(
         EventQuery(
             *scope,
@@ -51,11 +51,11 @@ def follow(
     timeout: float = math.inf,
     is_left: Callable[[], bool] = lambda: False,
 ) -> Iterator[FeedEvent]:
-    """Events as they come, from a cursor or from now on, until none has come for `timeout` seconds.
-    Blocks the calling thread.
+    """Yields events as they happen, from a cursor or from now on, until none has come for `timeout`
+    seconds. Blocks the calling thread.
 
-    It ends within a second after `is_left` says that nobody reads on. It waits for a store that is
-    away until the deadline, like every read.
+    It ends within a second after `is_left` reports that the reader has gone. It waits for an
+    unavailable store until the deadline, like every read.
     """
     cursor = after if after is not None else reader.retry(lambda: reader.feed_end(scope)).cursor
     quiet_since = time.monotonic()
@@ -72,12 +72,12 @@ def follow(
         left = min(_WAIT_SECONDS, quiet_since + timeout - time.monotonic())
         if left <= 0:
             return
-        with suppress(StoreUnavailable):  # the next read waits for a store that is away
+        with suppress(StoreUnavailable):  # the next read waits for an unavailable store
             reader.wait([scope], [cursor], left)
 
 
 def feed_events(page: EventPage) -> Iterator[FeedEvent]:
-    """Events as readers see them."""
+    """Yields the events of a page in the form that readers get."""
     for at, recorded in enumerate(page.events):
         event = event_to_builtins(decode_event(recorded.body).event)
         key = recorded.key

@@ -23,7 +23,7 @@ def graph(
     depth: int = 0,
 ) -> Graph:
     """The tasks of a project and what each waits for: all of them, those of some tracks, or those
-    up to `depth` steps before and behind the task `around`."""
+    up to `depth` steps before and after the task `around`."""
     # Only this read needs it, and every start pays for an import.
     from genlock.core.graph import graph_of, node_of
 
@@ -41,7 +41,7 @@ def graph(
 
 
 def _around(reader: Reader, key: Key, depth: int) -> dict[str, tuple[TaskRecord, int]]:
-    """The task, what it waits for and what waits for it, each with its distance."""
+    """Returns the task, its dependencies and its dependents, each with its distance."""
     found = {key.id: (reader.task(key), 0)}
     for direction, step in ((-1, _before), (1, _behind)):
         edge = {key.id: found[key.id][0]}
@@ -58,7 +58,7 @@ def _around(reader: Reader, key: Key, depth: int) -> dict[str, tuple[TaskRecord,
 
 
 def _before(reader: Reader, key: Key, edge: dict[str, TaskRecord]) -> dict[str, TaskRecord]:
-    """What these wait for: dependencies and children."""
+    """Loads the tasks that these wait for: dependencies and children."""
     names = list(
         dict.fromkeys(
             other
@@ -70,7 +70,7 @@ def _before(reader: Reader, key: Key, edge: dict[str, TaskRecord]) -> dict[str, 
 
 
 def _behind(reader: Reader, key: Key, edge: dict[str, TaskRecord]) -> dict[str, TaskRecord]:
-    """What waits for these, or has waited: dependents and parents."""
+    """Loads the tasks that wait, or have waited, for these: dependents and parents."""
     found: dict[str, TaskRecord] = {}
     names = [waits_on for name in edge for waits_on in (name, MET + name)]
     for start in range(0, len(names), MOST_WAITED_ON):

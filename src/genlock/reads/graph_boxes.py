@@ -15,7 +15,7 @@ from genlock.reads.reader import Reader
 
 MOST_NODES: Final = 500
 _FOLDED_ABOVE: Final = 300
-"""Of a plan with more tasks, the tracks are drawn unless somebody asks for tasks."""
+"""For a plan with more tasks, the drawing shows tracks unless the caller asks for tasks."""
 
 
 def graph_layout(
@@ -28,7 +28,7 @@ def graph_layout(
     folded: bool | None,
     hide_finished: bool,
 ) -> GraphLayout:
-    """The drawing. The view is the reader's, as it is now."""
+    """Returns the drawing. `view` must be current and from the same reader."""
     wanted = _wanted(view, tracks, around, depth)
     if hide_finished:
         wanted = {
@@ -58,7 +58,7 @@ def graph_layout(
 def _wanted(
     view: ProjectView, tracks: frozenset[str] | None, around: str | None, depth: int
 ) -> dict[str, int]:
-    """The tasks that were asked for, each with its distance."""
+    """Returns the requested tasks, each with its distance."""
     found = dict.fromkeys(view.tasks, 0) if around is None else _around(view, around, depth)
     return {
         name: distance
@@ -93,7 +93,8 @@ def _around(view: ProjectView, name: str, depth: int) -> dict[str, int]:
 
 
 def _bounded(view: ProjectView, wanted: dict[str, int]) -> tuple[dict[str, int], Counter[str]]:
-    """As many as can be drawn: the nearest, and of those as near what is not finished."""
+    """Returns as many tasks as can be drawn: the nearest first, unfinished ones before finished
+    ones at the same distance."""
     if len(wanted) <= MOST_NODES:
         return wanted, Counter()
 

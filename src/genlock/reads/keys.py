@@ -1,6 +1,6 @@
-"""Keys and tenants: which there are, and which sessions have keys of their own.
+"""Keys and tenants, and which sessions have keys of their own.
 
-A key is a record, and whether it opens anything is decided by its record and the store's time."""
+A key is a record; whether it is valid depends on that record and the store's time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FEED: Final[Scope] = (NOWHERE, NOWHERE)
 
 
 class FoundKeys(NamedTuple):
-    """The keys among some that exist, by id, and the time by which they end."""
+    """The existing keys among some ids, and the store's time, by which they expire."""
 
     records: dict[str, KeyRecord]
     now: datetime
 
 
 def find_keys(reader: StoreReader, ids: Iterable[str]) -> FoundKeys:
-    """The keys of these ids, in one load."""
+    """Finds the keys of these ids, in one load."""
     snapshot = reader.store.load([access_key(id) for id in ids])
     records = {
         key.id: record for key, record in decoded(snapshot).items() if isinstance(record, KeyRecord)
@@ -56,7 +56,7 @@ def key_infos(
 
 
 def has_active_key(reader: StoreReader) -> bool:
-    """Is there a key that opens anything?"""
+    """Is there any valid key?"""
     now = reader.now()
     stored = reader.find(Query(*_FEED, KEY), page=PAGE)
     return any(state_of_key(_key_of(found), now) is KeyState.ACTIVE for found in stored)
@@ -80,7 +80,7 @@ def tenant_info(reader: StoreReader, key: Key) -> TenantInfo:
 
 
 def key_info(record: KeyRecord, state: KeyState) -> KeyInfo:
-    """What is shown of a key: what it opens, never what opens it."""
+    """Returns the public data of a key: its rights, never its text."""
     return KeyInfo(
         key_id=record.id,
         name=record.name,
@@ -119,33 +119,34 @@ def _key_of(stored: Stored) -> KeyRecord:
 
 
 class KeyChanges(NamedTuple):
-    """What a look has brought."""
+    """The result of one update."""
 
     now: datetime | None
-    """On the store's clock, by which keys end; None if nobody asked and no key had to be loaded."""
+    """The store's time, by which keys expire; None if it was not requested and no key had to be
+    loaded."""
     changed: frozenset[str] | None
-    """The keys that were made, rotated or revoked since the look before, by id; None: any may have
-    been."""
+    """The ids of keys that were created, rotated or revoked since the previous update; None if any
+    may have been."""
 
 
 class SessionKeys:
-    """The sessions that have keys of their own. One thread keeps it up to date; any may ask.
+    """The sessions that have keys of their own. One thread updates it; any thread may query it.
 
-    All keys are read once. From then on only what has happened to keys is read, so that it costs
-    the store the same however many keys there are. The answer says which keys were changed.
+    All keys are read once, and afterwards only the events of keys, so that the cost does not depend
+    on the number of keys. An update returns the changed keys.
     """
 
     def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._cursor: str | None = None
         self._keys: dict[TenantSession, dict[str, datetime | None]] = {}
-        """By session, when each of its keys ends; None: never. The inner mappings are replaced and
-        not changed, because other threads read them."""
+        """For each session, when each of its keys expires (None for never). The inner mappings are
+        replaced, never changed, because other threads read them."""
         self._sessions: dict[str, TenantSession] = {}
         """By key."""
 
     def has_key(self, session: TenantSession, clock: Callable[[], datetime]) -> bool:
-        """Has this session a key that is good now? The clock is read only if it has any key."""
+        """Has this session a valid key now? The clock is read only if it has any key."""
         ends = self._keys.get(session)
         if ends is None:
             return False
@@ -153,8 +154,8 @@ class SessionKeys:
         return any(end is None or now < end for end in ends.values())
 
     def catch_up(self, *, time: bool = True) -> KeyChanges:
-        """Reads what has happened, and the time. What was read when the store failed is read
-        again."""
+        """Reads new events, and the time. If the store fails midway, the next update reads the same
+        events again."""
         if self._cursor is not None:
             try:
                 return self._follow(self._cursor, time)
@@ -163,7 +164,7 @@ class SessionKeys:
         return self._begin()
 
     def _begin(self) -> KeyChanges:
-        # In this order: whatever happens while the keys are read is read again.
+        # The cursor is taken first: events that happen while the keys are read are read again.
         cursor = self._reader.feed_end(_FEED).cursor
         now = self._reader.now()
         old = set(self._sessions)

@@ -1,4 +1,4 @@
-"""What a request for a next task would be answered, and why; nothing is claimed."""
+"""Previews the answer to a request for a next task, with reasons; nothing is claimed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from genlock.reads.reader import Reader, settings_keys
 
 
 def preview_next(reader: Reader, request: NextTask) -> NextPreview:
-    """The task that would be granted, or why none would be. Decided like a claim, and not
+    """Returns the task that would be granted, or why none would be. Decided like a claim, but not
     committed."""
     scope, round = request.key.place, reader.trial()
     round.load([*settings_keys(scope), request.key.beside(SESSION, request.by.session)])
@@ -59,7 +59,8 @@ def _because(
 
 
 def overlaps_of(reader: Reader, scope: Scope, task: Task, by: Caller) -> tuple[Overlap, ...]:
-    """The work in flight that shares modules with a task, where the policy makes that matter."""
+    """Returns the work in progress that shares modules with a task, if the policy considers
+    that."""
     round = reader.trial()
     round.load([project_key(*scope), *settings_keys(scope)])
     view = round.modules_in_flight(scope)

@@ -1,5 +1,5 @@
-"""A project at a glance: counts, what needs a person, rates, sessions, what is next, and what was
-refused."""
+"""A project at a glance: counts, tasks that need a person, rates, sessions, next tasks and refused
+results."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _TASKS_ON_CARD: Final = 10
 _MINUTES: Final = 15
 _RATED_MINUTES: Final = 5
 _TAKEN_OVER_WITHIN: Final = 60.0
-"""Seconds in which a worker of a busy fleet has taken an overdue task over."""
+"""Seconds within which a worker of a busy fleet usually takes over an overdue task."""
 _URGENCY: Final = {kind: rank for rank, kind in enumerate(NeedKind)}
 _HEALTH_RANK: Final = {health: rank for rank, health in enumerate(HolderHealth)}
 
 
 def overview(reader: Reader, view: ProjectView, limit: int) -> Overview:
-    """The project as it is now. The view is the reader's, as it is now."""
+    """Returns the project's current overview. `view` must be current and from the same reader."""
     now, settings = reader.now(), reader.settings(view.scope)
     claimed = [entry for held in view.held_by.values() for entry in held.values()]
     health = holdings(reader, view, claimed, now, settings.policy)
@@ -101,11 +101,11 @@ def _tracks(
             )
 
 
-# What needs a person
+# Tasks that need a person
 
 
 class _NeedsFinder:
-    """Looks through the tasks and refused results of a view."""
+    """Searches the tasks and refused results of a view."""
 
     def __init__(
         self, view: ProjectView, health: dict[str, Holding], policy: Policy, now: datetime
@@ -116,7 +116,7 @@ class _NeedsFinder:
         )
 
     def find(self) -> Iterator[Need]:
-        """All of them, in no order."""
+        """Yields all needs, in no particular order."""
         for entry in self._view.tasks.values():
             if entry.state not in FINISHED:
                 found = self._of_task(entry)
@@ -219,7 +219,7 @@ class _NeedsFinder:
 
 
 _COMMANDS: Final = {"reopen": "reopen", "release": "unlock", "approve": "review show"}
-"""By the likeliest act. Of all others `explain` says what to type."""
+"""The command for the most likely act. For all other acts, `explain` shows the command."""
 
 
 def _refusal(refused: RefusedEntry) -> Refusal:
@@ -294,7 +294,7 @@ def _cards(
 
 
 def _last_agents(view: ProjectView) -> dict[str, str]:
-    """The agent of each session's last result."""
+    """Returns the agent of each session's last result."""
     last: dict[str, TaskEntry] = {}
     for entry in view.tasks.values():
         session = entry.done_in

@@ -21,21 +21,21 @@ _PROGRESS: Mapping[str, str] = {
 
 
 class TaskCounts(NamedTuple):
-    """What there is of one project."""
+    """Numbers of tasks, claims, sessions and agents in one project."""
 
     states: Mapping[str, int]
     """Tasks by state."""
     claims: int
     """Tasks that are claimed, including claimed tasks that are held."""
     sessions: int = 0
-    """Sessions that have not ended and were heard of within the policy's
+    """Sessions that have not ended and were active within the policy's
     `orphan_threshold_seconds`."""
     agents: int = 0
     """Agents that hold a task and are not lost."""
 
 
 def track_progress(reader: StoreReader, scope: Scope) -> dict[str, Progress]:
-    """How far each track is ("" for tasks of no track)."""
+    """Returns the progress of each track ("" for tasks without a track)."""
     progress: dict[str, Progress] = {}
     for track, states in sorted(states_by_track(reader, scope).items()):
         counts: dict[str, int] = {}
@@ -47,7 +47,7 @@ def track_progress(reader: StoreReader, scope: Scope) -> dict[str, Progress]:
 
 
 def states_by_track(reader: StoreReader, scope: Scope) -> dict[str, dict[str, int]]:
-    """Tasks by track and state."""
+    """Counts tasks by track and state."""
     counts: dict[str, dict[str, int]] = {}
     for record in reader.find_tasks(Query(*scope)):
         track = counts.setdefault(record.task.track or "", {})
@@ -61,17 +61,17 @@ def state_counts(reader: StoreReader, scope: Scope) -> dict[str, int]:
 
 
 def task_counts(reader: StoreReader, scope: Scope) -> TaskCounts:
-    """Tasks by state, and how many are claimed."""
+    """Counts tasks by state, and the claimed ones."""
     states = state_counts(reader, scope)
     claims = states.get(Status.IN_PROGRESS, 0)
     if states.get(Status.HELD):
-        # The state of a held task does not tell whether somebody is at work on it.
+        # The state of a held task does not show whether it is claimed.
         held = Query(*scope, state=Status.HELD)
         claims += sum(reader.counts(held, by="session").values())
     return TaskCounts(states, claims)
 
 
 def kept_refused_results(reader: StoreReader, scope: Scope) -> int:
-    """How many refused results are kept."""
+    """Counts the refused results that are kept."""
     query = Query(*scope, kind=REFUSED, state=RefusedState.KEPT)
     return sum(reader.counts(query).values())

@@ -1,9 +1,9 @@
-"""A view of a project: what lists and dashboards ask for, kept up to date from the feed.
+"""A view of a project: the data of lists and dashboards, kept up to date from the feed.
 
 A list of ten thousand tasks must not read ten thousand records each time. So the tasks of a project
-are read once, and afterwards only those that the feed says have changed. A view is for reads: no
-decision ever rests on it. Its `cursor` says how far it has come; records may be newer than that,
-never older.
+are read once, and afterwards only those that have changed according to the feed. A view is for
+reads: no decision ever depends on it. Its `cursor` is the feed position it has reached; records may
+be newer than that, never older.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from genlock.reads.reader import Reader
 from genlock.store import EventPage, Query
 
 _RECENT_EVENTS: Final = 5_000
-"""So much of the feed is read at first: for rates, and for when sessions were last heard of."""
+"""The number of events read at first, to compute rates and the last activity of sessions."""
 _LONG_PAGE: Final = 2_000
 _MOST_PAGES: Final = 10
-"""A view that is further behind than so many pages is read anew."""
+"""A view that is more pages behind than this is rebuilt."""
 _MINUTES_KEPT: Final = 60
 _SETTLED_KEPT: Final = 100
-"""Refused results that were adopted or discarded."""
+"""The most refused results kept after they were adopted or discarded."""
 _LONGEST_SEARCHED: Final = 2_000
-"""Characters of a description that are searched."""
+"""The number of characters of a description that a search covers."""
 _FEW: Final = 5
-"""Names that a row has of what its task waits for."""
+"""The most dependencies that a row names."""
 _TASKS_KEPT: Final = 200_000
-"""In all views of an engine together, apart from the one that is asked for."""
+"""The limit on all views of an engine together, apart from the requested one."""
 
 _CLAIMED: Final = str(e.ClaimAcquired.__struct_config__.tag)
 _ACCEPTED: Final = str(e.ResultAccepted.__struct_config__.tag)
@@ -64,16 +64,16 @@ _BY_SESSION: Final = frozenset(
         e.ResultRejected,
     )
 )
-"""What a session does itself."""
+"""Events of a session's own acts."""
 
 
 class TaskEntry(Struct, gc=False, kw_only=True):
-    """What a view keeps of a task: a record without its result, and small."""
+    """A task in a view: a small copy of its record, without the result."""
 
     id: str
     title: str
     searched: str
-    """The text that searches look in."""
+    """The text that a search covers."""
     state: Status
     priority: str
     rank: int
@@ -87,7 +87,7 @@ class TaskEntry(Struct, gc=False, kw_only=True):
     children: tuple[str, ...]
     generation: int
     claim: Claim | None
-    """The active one."""
+    """The active claim."""
     attempts: int
     failures: int
     reported: tuple[int, datetime, float | None, str] | None
@@ -110,12 +110,12 @@ class TaskEntry(Struct, gc=False, kw_only=True):
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The tasks that it waits for, or has waited for."""
+        """Returns the tasks that it waits for, or has waited for."""
         return (*self.depends_on, *self.children)
 
 
 class RefusedEntry(Struct, gc=False):
-    """What a view keeps of a refused result: all but its data."""
+    """A refused result in a view: everything but its data."""
 
     id: str
     task: str
@@ -142,9 +142,9 @@ class ProjectView:
         self.cursor: str | None = None
         self.position = 0
         self.changes = 0
-        """Rises with every change of a record."""
+        """Increases with every change of a record."""
         self._structure = 0
-        """Rises when tasks come to wait for others."""
+        """Increases when a task gets a new dependency."""
         self._cycles: tuple[int, tuple[tuple[str, ...], ...]] = (-1, ())
         self.tasks: dict[str, TaskEntry] = {}
         self.states: Counter[str] = Counter()
@@ -154,21 +154,21 @@ class ProjectView:
         self.done_in: Counter[str] = Counter()
         """Accepted results by session."""
         self.sessions: dict[str, SessionRecord] = {}
-        """Those that have not ended, and the holders of claims."""
+        """Sessions that have not ended, and all holders of claims."""
         self.refused: dict[str, RefusedEntry] = {}
         self.refused_of: Counter[str] = Counter()
         """Kept refused results by task."""
         self.refused_in: Counter[str] = Counter()
-        """The same by session."""
+        """Kept refused results by session."""
         self.heard: dict[str, datetime] = {}
         self.minutes: OrderedDict[datetime, Counter[str]] = OrderedDict()
         self.counted_since: datetime | None = None
-        """What happened before is not in `minutes`; None if nothing had happened."""
+        """Events before this time are not in `minutes`; None if there were none."""
         self._settled: deque[str] = deque()
 
     @contextmanager
     def current(self, reader: Reader) -> Iterator[ProjectView]:
-        """The view as the feed has it now. Nobody else reads it meanwhile."""
+        """Yields the current view, locked against other readers."""
         with self._lock:
             try:
                 if self.cursor is None or not self._catch_up(reader):
@@ -176,7 +176,7 @@ class ProjectView:
             except CursorLost:
                 self._read_all(reader)
             except BaseException:
-                # What was read of a page may stand here without the rest of it.
+                # The view may contain a part of a page without the rest.
                 self._clear()
                 raise
             yield self
@@ -202,7 +202,7 @@ class ProjectView:
         self.cursor, self.position = cursor, position
 
     def _catch_up(self, reader: Reader) -> bool:
-        """Reads what has changed. False if that is too much."""
+        """Reads the changes. False if there are too many."""
         cursor, position = self.cursor, self.position
         for _ in range(_MOST_PAGES):
             page = reader.events(self.scope, cursor, _LONG_PAGE)
@@ -221,13 +221,13 @@ class ProjectView:
         return False
 
     def _find_holders(self, reader: Reader) -> None:
-        """Sessions that hold something and are not known, since they have ended."""
+        """Loads sessions that hold a task and are missing because they have ended."""
         missing = sorted(self.held_by.keys() - self.sessions.keys())
         if missing:
             self.sessions |= reader.sessions(self.scope, missing)
 
     def _note_events(self, page: EventPage) -> list[Key]:
-        """Counts what happened. The records that changed."""
+        """Counts the events of a page. Returns the keys of changed records."""
         touched: dict[Key, None] = {}
         for recorded in page.events:
             kind = recorded.key.kind
@@ -326,18 +326,18 @@ class ProjectView:
                 if old is not None and old.state is not RefusedState.KEPT:
                     del self.refused[old.id]
 
-    # What readers ask for
+    # Queries
 
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """Tasks that wait for themselves. They are looked for again only when some task waits for
-        others than before."""
+        """Returns the cycles of tasks that wait for themselves. The search is repeated only after
+        dependencies have changed."""
         if self._cycles[0] != self._structure:
             awaited = {entry.id: entry.awaited for entry in self.tasks.values() if entry.awaited}
             self._cycles = self._structure, tuple(find_cycles(awaited))
         return self._cycles[1]
 
     def minutes_until(self, now: datetime, number: int) -> list[MinuteCounts]:
-        """What happened within each of the last minutes, the present one included."""
+        """Returns the counts of each of the last minutes, the current one included."""
         last = now.replace(second=0, microsecond=0)
         found = []
         for back in range(number - 1, -1, -1):
@@ -352,7 +352,7 @@ class ProjectView:
 
 
 def entry_of(record: TaskRecord) -> TaskEntry:
-    """What a view keeps of a task."""
+    """Makes a view's entry of a task's record."""
     task, claim, log, hold = record.task, record.claim, record.progress, record.hold
     held = record.state is Status.HELD
     return TaskEntry(
@@ -418,7 +418,7 @@ def _review(record: TaskRecord) -> RowReview | None:
 
 
 def few(names: Iterable[str]) -> tuple[str, ...]:
-    """The first of what a task waits for."""
+    """Returns the first few names of what a task waits for."""
     return tuple(names)[:_FEW]
 
 
@@ -426,14 +426,14 @@ def few(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class ProjectViews:
-    """The views of the projects that were asked for last."""
+    """The views of the most recently requested projects."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._views: OrderedDict[Scope, ProjectView] = OrderedDict()
 
     def of(self, scope: Scope) -> ProjectView:
-        """The view of a project; the first time, an empty one."""
+        """Returns the view of a project; an empty one at first."""
         with self._lock:
             view = self._views.setdefault(scope, ProjectView(scope))
             self._views.move_to_end(scope)

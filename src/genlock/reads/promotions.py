@@ -1,4 +1,4 @@
-"""Promotions: the products of accepted results, and how far they are."""
+"""Promotions: the products of accepted results, and their states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def promotions(
 
 
 def promotion_info(record: object) -> PromotionInfo:
-    """A promotion as it is shown."""
+    """Returns a promotion in the form that callers get."""
     assert isinstance(record, PromotionRecord)
     return PromotionInfo(
         task_id=record.task,

@@ -13,7 +13,7 @@ from genlock.reads.tasks import holder_lives
 def push_verdict(
     reader: Reader, key: Key, generation: int, commit: str, *, protected: bool
 ) -> PushVerdict:
-    """The verdict on this commit, as of now."""
+    """Returns the current verdict on this commit."""
     record = reader.task(key)
     if protected:
         return judge_protected(record, generation, commit)

@@ -1,5 +1,5 @@
-"""Readers: what every read is made of. A `StoreReader` decodes what a store has; a `Reader` knows
-what the engine knows, too."""
+"""Readers, the base of every read. A `StoreReader` decodes the content of a store; a `Reader` also
+has the engine's knowledge."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from genlock.store import EventPage, EventQuery, Query, Snapshot, Store, Stored
 T = TypeVar("T")
 
 PAGE = 500
-"""Records that are loaded at once."""
+"""Records in one load."""
 _LONG_PAGE = 2_000
 _ONE_COMMIT = 2_048
-"""More positions than one commit takes: a session is registered in the commit of its first claim,
-and may stand behind it."""
+"""More positions than one commit can take. A session is registered in the same commit as its first
+claim, and may come after it."""
 
 
 class Settings(NamedTuple):
-    """The policy and limits in force, and the records that they are from, if there are any."""
+    """The policy and limits in force, and the records that contain them, if any exist."""
 
     policy: Policy
     limits: TenantLimits
@@ -107,7 +107,7 @@ class StoreReader:
         }
 
     def is_gone(self, session: SessionRecord) -> bool:
-        """Is it known that the session's process has ended?"""
+        """Has the session's process ended, as far as is known?"""
         return gone(session.process, shared=self.store.limits.shared)
 
     def last_heard(self, session: Key) -> datetime:
@@ -122,8 +122,8 @@ class StoreReader:
         now: datetime,
         outage_grace: OutageGrace | None = None,
     ) -> list[Cause | None]:
-        """Of each claim, why it is overdue by all that is known of its holder, or None while it is
-        live."""
+        """Returns for each claim why it is overdue, from everything known about its holder, or None
+        while it is live."""
         gone = {name for name, session in sessions.items() if self.is_gone(session)}
         heard: dict[str, datetime] = {}
         causes: list[Cause | None] = []
@@ -137,12 +137,12 @@ class StoreReader:
     # Queries
 
     def find(self, query: Query, after_id: str = "", page: int = _LONG_PAGE) -> Iterator[Stored]:
-        """All pages of a query. With `after_id`, only records with a greater id, whether or not
-        there is a record of that id; the query must be of one project."""
+        """Yields the records of all pages of a query. With `after_id`, only records with a greater
+        id, even if no record has that id; the query must be limited to one project."""
         after: str | None = None
         while True:
             found = self.store.find(replace(query, after=after, limit=page))
-            # `Page.next` is opaque. That ids come in order is part of the store's contract.
+            # `Page.next` is opaque. The order by id is part of the store's contract.
             yield from (
                 (stored for stored in found.records if stored.key.id > after_id)
                 if after_id
@@ -155,11 +155,11 @@ class StoreReader:
     def find_tasks(
         self, query: Query, after_id: str = "", page: int = _LONG_PAGE
     ) -> Iterator[TaskRecord]:
-        """The same, for tasks."""
+        """Yields the tasks of all pages of a query."""
         return map(task_of, self.find(query, after_id, page))
 
     def counts(self, query: Query, by: str = "state") -> Mapping[str, int]:
-        """How many records there are, by a field."""
+        """Counts records by a field."""
         return self.store.find(query, count_by=by).counts
 
     def tenants(self) -> Iterator[str]:
@@ -174,7 +174,7 @@ class StoreReader:
                 yield stored.key.place, record
 
     def scopes(self, tenant: str) -> Iterator[Scope]:
-        """Their scopes alone."""
+        """Yields the scopes of a tenant's projects."""
         return (stored.key.place for stored in self.find(Query(tenant, kind=PROJECT), page=PAGE))
 
     def task_ids(self, scope: Scope) -> Iterator[str]:
@@ -186,15 +186,16 @@ class StoreReader:
     def events(
         self, scope: Scope, after: str | None = None, limit: int = PAGE, *, cursors: bool = False
     ) -> EventPage:
-        """A page of a project's feed, as it is stored."""
+        """Returns a page of a project's feed, as stored."""
         return self.store.read_events(EventQuery(*scope, after=after, limit=limit, cursors=cursors))
 
     def feed_end(self, scope: Scope, back: int = 0) -> EventPage:
-        """The cursor so many positions before the feed's present end, and the end's position."""
+        """Returns the cursor `back` positions before the feed's current end, and the position of
+        the end."""
         return self.store.read_events(EventQuery(*scope, tail=True, back=back))
 
     def cursor_before(self, key: Key) -> str | None:
-        """A cursor of the feed before the commit in which this record began; None, for the feed's
+        """Returns a cursor before the commit that created this record; None, for the feed's
         beginning, if that event was purged."""
         first = self.store.read_events(EventQuery(*key.place, record=key, limit=1))
         if not first.events or first.base is not None:
@@ -217,8 +218,7 @@ class StoreReader:
             after = page.events[-1].version
 
     def wait(self, scopes: Sequence[Scope], after: Sequence[str], seconds: float) -> None:
-        """Returns when one of the feeds has moved past its cursor, when the time is up, or for no
-        reason."""
+        """Returns when one of the feeds has moved past its cursor, on timeout, or spuriously."""
         self.store.wait(scopes, after, seconds)
 
 
@@ -230,12 +230,13 @@ class Reader(StoreReader):
         self._engine = engine
 
     def retry(self, function: Callable[[], T]) -> T:
-        """Calls a function that reads, and again while the store is away, until the deadline. It
-        blocks."""
+        """Calls a function that reads, and repeats it while the store is unavailable, until the
+        deadline. Blocks."""
         return self._engine.read(function)
 
     def wait(self, scopes: Sequence[Scope], after: Sequence[str], seconds: float) -> None:
-        """The same. Edits of task files by other tools become events meanwhile."""
+        """Waits as `StoreReader.wait` does. Meanwhile, edits of task files by other tools are
+        recorded as events."""
         self._engine.watch_edits(scopes)
         super().wait(scopes, after, seconds)
 
@@ -244,7 +245,7 @@ class Reader(StoreReader):
         return self.settings_in(scope, self.records(settings_keys(scope)))
 
     def settings_in(self, scope: Scope, found: Mapping[Key, Record]) -> Settings:
-        """The same, from records that have been read."""
+        """Returns the policy and limits in force, from loaded records."""
         project, tenant = found.get(project_key(*scope)), found.get(tenant_key(scope[0]))
         project = project if isinstance(project, ProjectRecord) else None
         return Settings(
@@ -256,7 +257,7 @@ class Reader(StoreReader):
 
     @property
     def engine(self) -> Engine:
-        """What has the store open. Views of projects are kept as long as it is."""
+        """The engine that has the store open. Views of projects live as long as it does."""
         return self._engine
 
     def limits(self, tenant: str) -> TenantLimits:
@@ -265,37 +266,38 @@ class Reader(StoreReader):
         return self.limits_in(self.records([key]).get(key))
 
     def limits_in(self, tenant: Record | None) -> TenantLimits:
-        """The same, from the tenant's record, if there is one."""
+        """Returns the limits from the tenant's record, if there is one."""
         return tenant.limits if isinstance(tenant, TenantRecord) else PROFILES[self.profile]
 
     @property
     def profile(self) -> str:
-        """The limits of tenants that nobody has set limits for."""
+        """The profile of tenants without limits of their own."""
         return self._engine.profile
 
     def outage_grace(self, scope: Scope, now: datetime) -> OutageGrace | None:
-        """What an outage is an excuse for in this project, if it is one."""
+        """Returns the grace period after an outage in this project, if any."""
         return self._engine.outage_grace(scope, now)
 
     def activity(self, scope: Scope) -> Mapping[str, datetime]:
-        """By session, when it last did something to a task of this project."""
+        """Returns for each session when it last acted on a task of this project."""
         return self._engine.activity.of(scope)
 
     def last_heard(self, session: Key) -> datetime:
-        """The same of one session, by its claims too."""
+        """Returns when a session last acted, including its claims."""
         return self._engine.activity.last_heard(session)
 
     def lane_depths(self) -> dict[str, tuple[int, int]]:
-        """By lane: jobs that wait to begin, and requests for a next task that wait for one."""
+        """Returns for each lane the number of queued jobs, and of requests that wait for a next
+        task."""
         return self._engine.depths()
 
     @property
     def is_broken(self) -> bool:
-        """Has a thread of the engine ended that nobody has closed? Only a new start helps."""
+        """Has a thread of the engine ended without being closed? Only a restart helps."""
         return self._engine.is_broken
 
     def trial(self) -> BatchRound:
-        """A round in which commands are decided and not committed."""
+        """Returns a round in which commands are decided but not committed."""
         return self._engine.look()
 
 
@@ -305,12 +307,12 @@ def decoded(snapshot: Snapshot) -> dict[Key, Record]:
 
 
 def settings_keys(scope: Scope) -> list[Key]:
-    """The records that have a project's policy and its tenant's limits."""
+    """Returns the keys of the records with a project's policy and its tenant's limits."""
     return [project_key(*scope), tenant_key(scope[0])]
 
 
 def task_of(stored: Stored) -> TaskRecord:
-    """The task that `find` found."""
+    """Decodes a task that `find` returned."""
     record = decode_record(TASK, stored.body)
     if not isinstance(record, TaskRecord):
         raise StoreCorrupt(f"{stored.key.id} is stored as a task and is none")

@@ -22,7 +22,7 @@ from genlock.store import Query, Stored
 
 
 def unpack(data: Raw | bytes) -> Any:
-    """The result's values."""
+    """Decodes the values of a result."""
     return msgspec.json.decode(data)
 
 
@@ -55,7 +55,8 @@ def accepted_result(reader: Reader, key: Key, record: TaskRecord) -> TaskResult:
 
 
 def data_of_result(reader: Reader, key: Key, record: TaskRecord, result: Result) -> Any:
-    """The data of a result that is not a payload; of a fan-in the references of its children."""
+    """Returns the data of a result that is not a payload; for a fan-in, the references of its
+    children."""
     if not result.fan_in:
         return unpack(result.data)
     children = reader.records([key.beside(TASK, child) for child in record.children])
@@ -151,8 +152,8 @@ def _open_payload(reader: Reader, key: Key, record: TaskRecord, digest: str) -> 
 
 
 def _payload_ids(reader: Reader, key: Key, record: TaskRecord, digest: str) -> Iterator[str]:
-    """Where the bytes of this digest may be: those of the task's result, of a refused result, or of
-    a result that was accepted before a reset."""
+    """Yields the payload ids that may have this digest: of the task's result, of a refused result,
+    or of a result that was accepted before a reset."""
     accepted = [record.result] if record.result is not None else []
     if record.review is not None:
         accepted.append(record.review.result)

@@ -16,14 +16,14 @@ from genlock.store import Query
 
 
 def reviews(reader: Reader, scope: Scope, limit: int, after_id: str) -> tuple[ReviewInfo, ...]:
-    """What waits for a review, by task id."""
+    """Returns the results that wait for a review, by task id."""
     found = reader.find_tasks(Query(*scope, state=Status.IN_REVIEW), after_id)
     waiting = (review_info(record, record.review) for record in found if record.review is not None)
     return tuple(islice(waiting, limit))
 
 
 def review_of(reader: Reader, key: Key) -> ReviewInfo:
-    """What waits for a review of this task, with the result's data unless it is large."""
+    """Returns this task's result that waits for a review, with its data unless it is large."""
     record = reader.task(key)
     review = record.review
     if review is None:
@@ -33,7 +33,7 @@ def review_of(reader: Reader, key: Key) -> ReviewInfo:
 
 
 def review_info(record: TaskRecord, review: Review, data: Any = None) -> ReviewInfo:
-    """A review as it is shown."""
+    """Returns a review in the form that callers get."""
     result, task = review.result, record.task
     return ReviewInfo(
         task_id=task.id,

@@ -1,4 +1,4 @@
-"""Sessions: which there are, what each holds, and what it has done."""
+"""Sessions: which exist, what each holds, and what it has done."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def session_memory(reader: Reader, scope: Scope, name: str) -> SessionMemory:
         for entry in log
         if entry.event == "RESULT_SUBMITTED" and entry.outcome == "ACCEPTED"
     )
-    # The loss of a claim is not an act of the session, and not every act is in the log.
+    # Losing a claim is not an act of the session, and not every act is in the log.
     acts = [event.timestamp for event in events if event.task_id and event.session_id == name]
     return SessionMemory(
         session_id=name,
@@ -142,7 +142,7 @@ def _claim_refs(held: list[tuple[TaskRecord, Claim]]) -> tuple[ClaimRef, ...]:
 
 
 def _with_tracks(reader: StoreReader, scope: Scope, log: list[TaskLogEntry]) -> list[TaskLogEntry]:
-    """The same, with the tracks of those tasks whose ids do not name theirs."""
+    """Adds to the log the tracks of tasks whose ids do not contain them."""
     names = dict.fromkeys(entry.task_id for entry in log if entry.track is None)
     tracks = {name: record.task.track for name, record in reader.tasks(scope, names).items()}
     return [
@@ -153,9 +153,9 @@ def _with_tracks(reader: StoreReader, scope: Scope, log: list[TaskLogEntry]) -> 
 
 def _events_about(reader: StoreReader, scope: Scope, session: str) -> Iterator[e.Event]:
     """The events of the feed that name a session, from the beginning of the session on."""
-    # Nothing that a session does comes before its own first event but the claim that began it.
+    # The first event of a session precedes all its acts, except the claim that began the session.
     cursor = reader.cursor_before(Key(*scope, SESSION, session))
-    needle = encode_json(session)[1:-1]  # the session's name as it stands in an event
+    needle = encode_json(session)[1:-1]  # the session's name as encoded in an event
     more = True
     while more:
         page = reader.events(scope, cursor, PAGE)
@@ -166,7 +166,7 @@ def _events_about(reader: StoreReader, scope: Scope, session: str) -> Iterator[e
 
 
 def _log_entry(session: str, event: e.Event) -> TaskLogEntry | None:
-    """GC's five words for what a session's log says."""
+    """Returns the log entry of an event, with GC's five words for acts; None for other events."""
     name: str | None = None
     outcome = reference = None
     agent = event.agent_id

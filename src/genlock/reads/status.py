@@ -1,5 +1,5 @@
-"""The status of several projects at one glance: at most so many projects and rows, however large
-the store is."""
+"""The status of several projects at a glance, with bounded numbers of projects and rows, however
+large the store is."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ MOST_ROWS: Final = 50
 MOST_EVENTS: Final = 20
 MOST_HELD: Final = 10
 _MOST_TASKS_BY_TRACK: Final = 2000
-"""A larger plan is counted as a whole: to count it by track, all of it would have to be read."""
+"""The limit for counts by track, which read every task. A larger plan is counted as a whole."""
 _LONGEST_FEED: Final = 2000
-"""A longer feed is not read from its beginning; what happens from now on is shown."""
+"""A longer feed is not read from its beginning: only new events are shown."""
 _PAGE: Final = 500
 _FOLLOWERS_KEPT: Final = 1000
 _ROUTINE: Final = (e.LeaseRenewed, e.SessionHeartbeat, e.Settled)
-"""There are so many of these events that no others would be seen."""
+"""Events that are left out because their number would hide all others."""
 
 
 class TaskBar(NamedTuple):
-    """Some tasks by state."""
+    """Numbers of tasks by state."""
 
     name: str
     purpose: str
@@ -43,7 +43,7 @@ class TaskBar(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many tasks there are."""
+        """The number of tasks."""
         return sum(self.counts.values())
 
 
@@ -67,12 +67,12 @@ class ClaimRow(NamedTuple):
     title: str
     generation: int
     left_seconds: float | None
-    """Of the lease; None: the claim has none."""
+    """The rest of the lease; None if the claim has no lease."""
     alive: bool
 
 
 class HeldRow(NamedTuple):
-    """A task that nobody is granted until an operator reopens it."""
+    """A held task: no claim is granted until an operator reopens it."""
 
     scope: Scope
     task: str
@@ -104,7 +104,7 @@ class FleetStatus(NamedTuple):
 
 
 class StatusReader:
-    """Reads the status; remembers only how far it has read each feed. One thread at a time may use
+    """Reads the status; keeps only its position in each feed. Only one thread at a time may use
     it."""
 
     def __init__(self) -> None:
@@ -113,7 +113,8 @@ class StatusReader:
     def read(
         self, reader: Reader, tenant: str | None, sees: Callable[[str, str], bool]
     ) -> FleetStatus:
-        """The status now of the projects that the caller sees: of one tenant, or of all."""
+        """Returns the current status of the projects visible to the caller: of one tenant, or of
+        all."""
         found = list(islice(projects_seen(reader, tenant, sees), MOST_PROJECTS + 1))
         shown = found[:MOST_PROJECTS]
         claims = list(
@@ -153,7 +154,7 @@ class _RecentEvents:
         self.rows: deque[EventRow] = deque(maxlen=MOST_EVENTS)
 
     def catch_up(self, reader: StoreReader) -> None:
-        """Reads what has come; if that is very much, only its end."""
+        """Reads the new events; if there are very many, only the last ones."""
         end = reader.feed_end(self._scope)
         if self._cursor is None and end.position > _LONGEST_FEED:
             self._cursor = end.cursor
@@ -178,7 +179,7 @@ class _RecentEvents:
 def projects_seen(
     reader: StoreReader, tenant: str | None, sees: Callable[[str, str], bool]
 ) -> Iterator[tuple[Scope, ProjectRecord]]:
-    """The projects of one tenant, or of all, that the caller sees."""
+    """Yields the projects of one tenant, or of all, that are visible to the caller."""
     for each in [tenant] if tenant is not None else reader.tenants():
         yield from ((scope, record) for scope, record in reader.projects(each) if sees(*scope))
 

@@ -1,4 +1,4 @@
-"""Rows of tasks: filtered, sorted and by page, from the view of a project."""
+"""Rows of tasks, filtered, sorted and paged, from the view of a project."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ SortKey = tuple[Any, ...]
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
-    """Which tasks are wanted. What is not given is not asked about."""
+    """A filter for tasks. A field that is not given matches everything."""
 
     states: frozenset[Status] = frozenset()
     tracks: frozenset[str] | None = None
     agent: str | None = None
-    """It holds the task, completed it, or has it reserved."""
+    """The agent that holds the task, completed it, or has it reserved."""
     session: str | None = None
-    """It holds the task, or completed it."""
+    """The session that holds the task, or completed it."""
     tag: str | None = None
     text: str = ""
-    """Each of its words stands in the id, the title, a tag or the description."""
+    """Words that must all occur in the id, the title, a tag or the description."""
 
     def matcher(self) -> Callable[[TaskEntry], bool]:
-        """Whether an entry passes, whatever its state."""
+        """Returns a function that tells whether an entry matches, apart from its state."""
         words = self.text.casefold().split()
         tracks, agent, session, tag = self.tracks, self.agent, self.session, self.tag
 
@@ -90,13 +90,13 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
 
 
 class Sorting(NamedTuple):
-    """In which order rows come."""
+    """The order of rows."""
 
     by: SortBy
     reverse: bool
 
     def key(self, entry: TaskEntry) -> SortKey:
-        """Unlike that of any other task."""
+        """Returns the sort key of a task, which is unique."""
         match self.by:
             case SortBy.ORDER:
                 return (entry.order, entry.id)
@@ -110,12 +110,12 @@ class Sorting(NamedTuple):
                 return (entry.id,)
 
     def token(self, entry: TaskEntry) -> str:
-        """Continues behind this task."""
+        """Returns the token that continues after this task."""
         text = encode_json([self.by, self.reverse, *self.key(entry)])
         return base64.urlsafe_b64encode(text).decode()
 
     def read_token(self, token: str) -> SortKey:
-        """The key at which a page ended; `BadArgument` if it was sorted otherwise."""
+        """Returns the key at which a page ended; `BadArgument` if that page had another order."""
         try:
             by, reverse, *key = decode(base64.urlsafe_b64decode(token.encode()), list[Any])
         except (UnicodeEncodeError, binascii.Error, ValueError) as error:
@@ -153,7 +153,7 @@ def task_page(
     limit: int,
     after: str | None,
 ) -> TaskPage:
-    """A page of the tasks that match. The view is the reader's, as it is now."""
+    """Returns a page of the matching tasks. `view` must be current and from the same reader."""
     last = None if after is None else sorting.read_token(after)
     passes = wanted.matcher()
     counts: Counter[str] = Counter()
@@ -191,7 +191,7 @@ def matching_tasks(view: ProjectView, wanted: TaskFilter) -> set[str]:
 
 
 class Holding(NamedTuple):
-    """How a holder is doing."""
+    """The health of a holder."""
 
     health: HolderHealth
     why: str
@@ -200,7 +200,7 @@ class Holding(NamedTuple):
 def holdings(
     reader: Reader, view: ProjectView, entries: Iterable[TaskEntry], now: datetime, policy: Policy
 ) -> dict[str, Holding]:
-    """Of each claimed task among these, how its holder is doing."""
+    """Returns the health of the holder of each claimed task among these."""
     claimed = [(entry.id, entry.claim) for entry in entries if entry.claim is not None]
     sessions = {
         claim.session: view.sessions[claim.session]
@@ -266,8 +266,8 @@ def rows_of(
 def task_rows(
     reader: Reader, scope: Scope, names: Iterable[str], sessions: Iterable[str] = ()
 ) -> dict[str, TaskRow]:
-    """The rows of the tasks among these that exist, and of what these sessions hold, as they are
-    now."""
+    """Returns the current rows of the existing tasks among these, and of the tasks that these
+    sessions hold."""
     with views_of(reader.engine).of(scope).current(reader) as view:
         entries = {name: view.tasks[name] for name in names if name in view.tasks}
         for session in sessions:
@@ -350,7 +350,7 @@ def _progress(view: ProjectView, entry: TaskEntry) -> RowProgress | None:
 
 
 class OwnFigures(NamedTuple):
-    """What a session reports of itself with its heartbeats."""
+    """The figures that a session reports with its heartbeats."""
 
     score: float | None = None
     context_percent: float | None = None
@@ -361,7 +361,7 @@ NOTHING_SAID: Final = OwnFigures()
 
 
 def own_figures(session: SessionRecord | None) -> OwnFigures:
-    """Whatever of it has the right type: metadata is the session's own."""
+    """Returns the figures of the right type: a session may put anything into its metadata."""
     if session is None or not session.metadata:
         return NOTHING_SAID
     said = session.metadata

@@ -28,11 +28,11 @@ from genlock.reads.reviews import review_info
 from genlock.store import MAX_DUE, Query, Stored
 
 Entry = tuple[str, Stored | TaskRecord]
-"""A ready task with its order: as the store has it, or as time has opened it."""
+"""A ready task with its order: as stored, or as opened by the passage of time."""
 
 
 def task_state(reader: Reader, key: Key, record: TaskRecord | None = None) -> TaskState:
-    """All that is known of a task now; of its record, if that has been read."""
+    """Returns the full state of a task now; `record` saves a read if it is loaded already."""
     record = reader.task(key) if record is None else record
     claim = record.claim
     active = claim if claim is not None and claim.state is ClaimState.ACTIVE else None
@@ -71,7 +71,7 @@ def task_state(reader: Reader, key: Key, record: TaskRecord | None = None) -> Ta
 
 
 def holder_lives(reader: Reader, key: Key, record: TaskRecord) -> bool:
-    """Is the claim of this task, which has one, live now?"""
+    """Is the claim of this task live now? The task must have one."""
     assert record.claim is not None
     session_key = key.beside(SESSION, record.claim.session)
     snapshot = reader.store.load([session_key])
@@ -132,7 +132,7 @@ def blocked_tasks(
     def blocked() -> Iterator[BlockedTask]:
         for record in reader.find_tasks(Query(*scope, state=Status.BLOCKED), after_id):
             waiting = waits_for(record, now)
-            # If it waited for nothing but time, and the time has come, it is ready.
+            # A task that waited only for a time that has come is ready.
             if waiting or not record.early:
                 yield BlockedTask(record.task, waiting)
 
@@ -149,8 +149,8 @@ def ready_tasks(
     *,
     lost: bool = False,
 ) -> tuple[ReadyTask, ...]:
-    """Tasks that could be claimed now, in the order in which they are offered. With `lost`, also
-    tasks whose holder is known to be gone."""
+    """Returns the tasks that could be claimed now, in the order in which they are offered. With
+    `lost`, also tasks whose holder is known to be lost."""
     snapshot = reader.store.load(settings_keys(scope), [Query(*scope, heads=limit)])
     (heads,) = snapshot.pages
     settings = reader.settings_in(scope, decoded(snapshot))
@@ -198,9 +198,10 @@ def _nearest_first(
     due: Collection[Key],
     suited: Callable[[Pool], bool],
 ) -> list[Entry]:
-    """The tasks of the features nearest to completion, as they are offered, and then the others."""
+    """Puts the tasks of the features nearest to completion first, in the order in which they are
+    offered."""
     if not any(order.startswith("0") for order, _ in entries):
-        return entries  # none is of a feature
+        return entries  # no task belongs to a feature
     workers = FeaturesInFlight(reader.store, scope).agents(now)
     alone = {agent}
     nearest = NearestFeatures(FeatureList(reader.store, scope), reader.store.find, scope, limit)
@@ -228,7 +229,7 @@ def _id_of(entry: Entry) -> str:
 
 
 class _Opened(NamedTuple):
-    """A task that time has opened."""
+    """A task that became ready by the passage of time."""
 
     key: Key
     pool: Pool
@@ -237,7 +238,7 @@ class _Opened(NamedTuple):
 
 
 def _due(reader: Reader, scope: Scope, now: datetime) -> Iterator[_Opened]:
-    """Tasks that time has opened, as a claim would find them now."""
+    """Yields tasks that became ready by the passage of time, as a claim would find them now."""
     after: str | None = None
     while True:
         page = reader.store.find(
@@ -250,14 +251,15 @@ def _due(reader: Reader, scope: Scope, now: datetime) -> Iterator[_Opened]:
 
 
 def _lost(reader: Reader, scope: Scope) -> Iterator[_Opened]:
-    """Tasks whose holder's process is gone or whose session has ended: the first few, as when a
-    session asks for a next task."""
+    """Yields the first few tasks whose holder's process or session has ended, as a request for a
+    next task does."""
     query = Query(*scope, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=PAGE)
     return _opened(reader, reader.store.find(query).records)
 
 
 def _opened(reader: Reader, found: Iterable[Stored]) -> Iterator[_Opened]:
-    """Those of these tasks that time has opened; decided, not written."""
+    """Yields those of these tasks that became ready by the passage of time; decided, but not
+    written."""
     checks = [plain_item(CheckDue(stored.key, SYSTEM)) for stored in found]
     if not checks:
         return
