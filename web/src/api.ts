@@ -1,5 +1,5 @@
 // Made by docs/web_types.py from the service's own tables. Change those, not this file.
-/** What became of one task of several, or would become of it. */
+/** The outcome for one task of several, or the outcome that a dry run predicts. */
 export interface ActOutcome {
   task_id: string;
   verdict: Verdict | null;
@@ -9,7 +9,7 @@ export interface ActOutcome {
   error: string | null;
   why: string;
 }
-/** Who has worked on what, by claims. */
+/** Which agent has worked on which task, by claims. */
 export interface Activity {
   spans: (ClaimSpan)[];
   since: string;
@@ -19,7 +19,7 @@ export interface Activity {
   cursor: string;
   now: string;
 }
-/** What an act on several tasks did to each, or would do. */
+/** The outcomes of a command on several tasks, or those that a dry run predicts. */
 export interface ActsResult {
   act: string;
   dry_run: boolean;
@@ -30,7 +30,7 @@ export interface ActsResult {
   outcomes: (ActOutcome)[];
   others: (string)[];
 }
-/** What became of one added or edited task. */
+/** The outcome for one added or edited task. */
 export interface AddResult {
   verdict: Verdict;
   task_id: string;
@@ -47,7 +47,7 @@ export interface AdoptResult {
   take_over?: boolean;
   operation_id?: string | null;
 }
-/** An agent of a session, and what it does. */
+/** An agent of a session, and its status. */
 export interface AgentInfo {
   agent_id: string;
   session_id: string;
@@ -67,7 +67,7 @@ export interface AgentRoles {
   roles?: Record<string, (string)[]>;
   edges?: Record<string, EdgeRule>;
 }
-/** What an agent does, in TD's words, and `lost`, which TD has no word for. */
+/** The status of an agent, in TD's words, and `lost`, for which TD has no word. */
 export type AgentStatus = "idle" | "lost" | "starting" | "stopping" | "waiting" | "working";
 /** The answer to a claim's heartbeat. */
 export interface ApiBeaten {
@@ -363,7 +363,7 @@ export interface CardTask {
 export interface CheckPlan {
   source: Record<string, unknown> | string | ([string, string])[];
 }
-/** One generation's story (GC 4.2.1). */
+/** The history of one generation (GC 4.2.1). */
 export interface ClaimHistory {
   id: string;
   tenant_id: string;
@@ -399,13 +399,13 @@ export interface ClaimNext {
 }
 /** The answer to a claim. */
 export type ClaimReason = "DENIED_ACTIVE_CLAIM" | "DENIED_ASSIGNED" | "DENIED_BLOCKED" | "DENIED_COMPLETED" | "DENIED_HELD" | "DENIED_LIMIT" | "DENIED_ROLE" | "GRANTED" | "NOTHING_READY";
-/** A claim of a session, in few words. */
+/** A claim of a session in brief. */
 export interface ClaimRef {
   task_id: string;
   generation: number;
   expires_at: string | null;
 }
-/** The answer to a claim. A denial says who holds the task or what it waits for. */
+/** The answer to a claim. A denial names the holder of the task or the tasks that it waits for. */
 export interface ClaimResult {
   success: boolean;
   reason: ClaimReason;
@@ -441,7 +441,7 @@ export interface ClaimSpan {
   user_id: string;
   track: string | null;
 }
-/** What state a claim is in. */
+/** The states of a claim. */
 export type ClaimState = "ACTIVE" | "EXPIRED" | "RELEASED" | "SUPERSEDED";
 export interface ClaimTask {
   agent_id?: string | null;
@@ -467,7 +467,7 @@ export interface DiffPlan {
 export interface DiscardResult {
   refused_id: string;
 }
-/** What a result of an edge needs before it counts, besides a role. */
+/** The requirements, besides a role, that a result of an edge must meet before it counts. */
 export interface EdgeRule {
   human_required: boolean;
   evaluators: (string)[];
@@ -478,7 +478,7 @@ export interface EditTask {
 }
 export interface EndSession {
 }
-/** What one evaluator found. */
+/** The verdict of one evaluator. */
 export interface Evaluation {
   passed: boolean;
   at: string;
@@ -510,7 +510,7 @@ export interface Explanation {
 export interface Failed {
   error: Problem;
 }
-/** One thing that is wrong with a plan, and where; `task` is the id of the task that it is about, if it has one. */
+/** One fault of a plan and its position. `task` is the id of the faulty task, if it has one. */
 export interface Fault {
   file: string | null;
   line: number | null;
@@ -524,7 +524,7 @@ export interface Feed {
   cursor: string;
   more: boolean;
 }
-/** One event of a project's feed; `cursor` continues behind it, `kind` and `id` name its record. */
+/** One event of a project's feed. `cursor` continues after it; `kind` and `id` name its record. */
 export interface FeedEvent {
   position: number;
   cursor: string;
@@ -533,7 +533,7 @@ export interface FeedEvent {
   event_type: string;
   event: Record<string, unknown>;
 }
-/** Why the last review ended without the result, for the next holder. */
+/** The reason why the last review did not accept the result, for the next holder. */
 export interface Feedback {
   at: string;
   generation: number;
@@ -546,13 +546,13 @@ export interface ForceRelease {
   take_over?: boolean;
   operation_id?: string | null;
 }
-/** Tasks in the order of their dependencies, and the circles among them. */
+/** Tasks in the order of their dependencies, and the cycles among them. */
 export interface Graph {
   tasks: (GraphTask)[];
   cycles: ((string)[])[];
   around: string | null;
 }
-/** `target` waits for `source`, or has waited for it. */
+/** A dependency: `target` waits for `source`, or has waited for it. */
 export interface GraphEdge {
   source: string;
   target: string;
@@ -560,7 +560,7 @@ export interface GraphEdge {
   count: number;
   bends: ([number, number])[];
 }
-/** A graph with the place of each box. */
+/** A graph with the position of each box. */
 export interface GraphLayout {
   nodes: (GraphNode)[];
   edges: (GraphEdge)[];
@@ -588,7 +588,7 @@ export interface GraphNode {
   total: number;
   states: Record<string, number>;
 }
-/** A task as a node: `waits_for` is what keeps it from being done, of what it depends on and of its children. */
+/** A task as a node. `waits_for` has its unfinished dependencies and children. */
 export interface GraphTask {
   id: string;
   title: string;
@@ -609,7 +609,7 @@ export interface HoldTask {
   reason?: string;
   operation_id?: string | null;
 }
-/** Who has the task, for those who do not. */
+/** The holder of a task, as shown to other sessions. */
 export interface Holder {
   agent: string;
   session: string;
@@ -618,15 +618,15 @@ export interface Holder {
   expires_at: string | null;
   looks_alive: boolean;
 }
-/** How the holder of a task is doing, from the best to the worst. */
+/** The health of a task's holder, from best to worst. */
 export type HolderHealth = "ENDED" | "GONE" | "OVERDUE" | "SILENT" | "STALE" | "WORKING";
 export interface ImportPlan {
   source: Record<string, unknown> | string | ([string, string])[];
   prune?: boolean;
 }
-/** How a worker keeps its files apart from others'. */
+/** The way in which a worker isolates its files from those of others. */
 export type Isolation = "container" | "none" | "worktree";
-/** A key as listed: what it opens, for whom, until when. Nothing here helps to use it. */
+/** A key in a list: its permissions, its owner and its end. Nothing here helps to use it. */
 export interface KeyInfo {
   key_id: string;
   name: string;
@@ -643,7 +643,7 @@ export interface KeyInfo {
   previous_until: string | null;
   agent_roles: (string)[];
 }
-/** Whether a key opens anything. */
+/** The states of a key. */
 export type KeyState = "ACTIVE" | "EXPIRED" | "REVOKED";
 /** GC 9.2: the generations of a task and the submissions refused along the way. */
 export interface Lineage {
@@ -651,13 +651,13 @@ export interface Lineage {
   generations: (ClaimHistory)[];
   refused: (TaskResult)[];
 }
-/** The products of one result, and where their drafts are. */
+/** The products of one result, and the place of their drafts. */
 export interface Manifest {
   agent: string;
   generation: number;
   files: (Product)[];
 }
-/** What happened within one minute. */
+/** The counts of events within one minute. */
 export interface MinuteCounts {
   at: string;
   claims: number;
@@ -665,7 +665,7 @@ export interface MinuteCounts {
   refusals: number;
   denials: number;
 }
-/** Something that does not go on without a person. */
+/** A task or result that makes no progress without a person. */
 export interface Need {
   kind: NeedKind;
   task_id: string;
@@ -682,9 +682,9 @@ export interface Need {
   acts: (string)[];
   command: (string)[];
 }
-/** Why a task or a result needs a person, the most urgent first. */
+/** The reason why a task or a result needs a person, the most urgent first. */
 export type NeedKind = "CYCLE" | "HELD" | "IN_BACKLOG" | "IN_REVIEW" | "LOST_HOLDER" | "NOT_TAKEN_OVER" | "OVERDUE" | "REFUSED_RESULT" | "WAITS_FOR_PERSON";
-/** A key that was made or rotated, with its text: it is in no store and in no other answer. */
+/** A key that was created or rotated, with its text. No store and no other answer has the text. */
 export interface NewKey {
   key: KeyInfo;
   text: string;
@@ -693,14 +693,14 @@ export interface NextId {
   parent?: string | null;
   count?: number;
 }
-/** What a request for a next task would be answered. Nothing is claimed. */
+/** The answer that a request for a next task would get. Nothing is claimed. */
 export interface NextPreview {
   reason: ClaimReason;
   task: Task | null;
   because: (string)[];
   overlaps: (Overlap)[];
 }
-/** The answer to an operator's act: the state and generation after it. */
+/** The answer to an operator's command: the state and generation after it. */
 export interface OperatorResult {
   verdict: Verdict;
   task_id: string;
@@ -733,7 +733,7 @@ export interface Overview {
   next_up: (TaskRow)[];
   refusals: (Refusal)[];
 }
-/** What importing a plan changed. */
+/** The changes made by the import of a plan. */
 export interface PlanResult {
   added: (string)[];
   changed: (string)[];
@@ -773,7 +773,7 @@ export interface Product {
   sha256: string;
   size: number;
 }
-/** How far a track is. */
+/** The progress of a track. */
 export interface Progress {
   completed: number;
   in_progress: number;
@@ -781,7 +781,7 @@ export interface Progress {
   blocked: number;
   other: number;
 }
-/** What a worker has written about its work, for operators and for its successors. */
+/** A worker's note about its work, for operators and for the next holders. */
 export interface ProgressNote {
   at: string;
   generation: number;
@@ -799,7 +799,7 @@ export interface ProgressResult {
 }
 /** A refusal: the answer, and a problem's members. */
 export type ProgressResultRefused = ProgressResult & { type: string; title: string; status: number; detail: string; message: string; try_next: ((string)[])[] };
-/** The products of an accepted result, and how far they are. */
+/** The products of an accepted result, and the state of their promotion. */
 export interface PromotionInfo {
   task_id: string;
   generation: number;
@@ -811,9 +811,9 @@ export interface PromotionInfo {
   reason: string;
   superseded: (string)[];
 }
-/** How far the products of an accepted result are. */
+/** The states of a promotion of an accepted result's products. */
 export type PromotionState = "FAILED" | "PENDING" | "PROMOTED";
-/** The answer to a git repository that asks whether to take a push. */
+/** The answer to a git repository that asks whether to accept a push. */
 export type PushReason = "ALLOWED" | "CLAIM_OVERDUE" | "FROZEN" | "FUTURE_GENERATION" | "NOT_ACCEPTED" | "NO_CLAIM" | "STALE_GENERATION" | "UNKNOWN_TASK";
 /** May a git repository take this commit? */
 export interface PushVerdict {
@@ -826,7 +826,7 @@ export interface PushVerdict {
   commit: string;
   held_by: string;
 }
-/** What has happened of late. The figures are per minute, over `seconds`. */
+/** The recent activity. The figures are per minute, over `seconds`. */
 export interface Rates {
   claims: number;
   completions: number;
@@ -842,7 +842,7 @@ export interface ReadyTask {
   state: Status;
   generation: number;
 }
-/** A result that was refused: what a session handed in after its claim was over. */
+/** A refused result: a session submitted it after its claim was over. */
 export interface Refusal {
   refused_id: string;
   task_id: string;
@@ -856,7 +856,7 @@ export interface Refusal {
   size: number;
   state: RefusedState;
 }
-/** What became of a refused result. */
+/** The states of a refused result. */
 export type RefusedState = "ADOPTED" | "DISCARDED" | "KEPT";
 export interface RegisterSession {
   session_id?: string | null;
@@ -880,7 +880,7 @@ export interface ReleaseClaim {
   note?: string;
   operation_id?: string | null;
 }
-/** How a claim ended. */
+/** The ways in which a claim ends. */
 export type ReleaseReason = "COMPLETED" | "ERROR" | "EXPIRED" | "ORPHANED" | "SPAWNED" | "SUPERSEDED" | "VOLUNTARY";
 /** The answer to a release. */
 export interface ReleaseResult {
@@ -935,7 +935,7 @@ export interface ResetTask {
   take_over?: boolean;
   operation_id?: string | null;
 }
-/** Why a result waits for a review. */
+/** The reason why a result waits for a review. */
 export type ReviewCause = "EVALUATORS" | "HUMAN_REQUIRED" | "OUTSIDE_ROLE";
 /** A result that waits for a review. */
 export interface ReviewInfo {
@@ -960,7 +960,7 @@ export interface ReviewInfo {
   reference: string;
   manifest: Manifest | null;
 }
-/** The answer to a reviewer's or an evaluator's act. */
+/** The answer to a reviewer or an evaluator. */
 export type ReviewReason = "APPROVED" | "CHILDREN_UNFINISHED" | "EVALUATED" | "FOUR_EYES" | "REJECTED" | "STALE_REVIEW";
 /** The answer to an approval, a rejection or an evaluation: the task after it. */
 export interface ReviewResult {
@@ -980,9 +980,9 @@ export interface ReviewResult {
 export type ReviewResultRefused = ReviewResult & { type: string; title: string; status: number; detail: string; message: string; try_next: ((string)[])[] };
 export interface RevokeKey {
 }
-/** What a key is for. Each may do what the one before it may, and more. */
+/** The role of a key. Each has the permissions of the one before it, and more. */
 export type Role = "admin" | "agent" | "observer" | "operator";
-/** A task at the bottom of what another waits for: it waits for no third one. `state` is None if there is no such task. */
+/** A root of a task's waiting: a task that itself waits for no other. `state` is None if there is no such task. */
 export interface Root {
   task_id: string;
   state: Status | null;
@@ -993,7 +993,7 @@ export interface RotateKey {
   expires_in_seconds?: number | string | null;
   expires_at?: string | null;
 }
-/** Who holds a task, and how that is going. */
+/** The holder of a task, and its health. */
 export interface RowHolder {
   agent_id: string;
   session_id: string;
@@ -1005,7 +1005,7 @@ export interface RowHolder {
   health: HolderHealth;
   why: string;
 }
-/** What was reported last of the work on a task. */
+/** The last report of the work on a task. */
 export interface RowProgress {
   generation: number;
   updated_at: string;
@@ -1026,7 +1026,7 @@ export interface RowReview {
   causes: (ReviewCause)[];
   missing_evaluators: (string)[];
 }
-/** A session, as a card. */
+/** A session as a card of the dashboard. */
 export interface SessionCard {
   session_id: string;
   agent_id: string;
@@ -1048,12 +1048,12 @@ export interface SessionCard {
   last_sign: string;
   metadata: Record<string, unknown>;
 }
-/** What ending a session released. */
+/** The answer to the end of a session: the claims it released. */
 export interface SessionEnd {
   session_id: string;
   released: (string)[];
 }
-/** A session as listed. */
+/** A session in a list. */
 export interface SessionInfo {
   session_id: string;
   tenant_id: string;
@@ -1070,7 +1070,7 @@ export interface SessionInfo {
   claims: (ClaimRef)[];
   metadata: Record<string, unknown>;
 }
-/** GC 3.5: what a session has done and holds. */
+/** GC 3.5: the tasks that a session has done and holds. */
 export interface SessionMemory {
   session_id: string;
   tenant_id: string;
@@ -1110,7 +1110,7 @@ export interface SettlePromotion {
   failure?: string;
   superseded?: (string)[];
 }
-/** How spawned subtasks follow each other. */
+/** The order in which spawned subtasks run. */
 export type SpawnMode = "fan-out-fan-in" | "parallel" | "sequential";
 /** The answer to a spawn: the same fence as a submission's. */
 export interface SpawnResult {
@@ -1130,7 +1130,7 @@ export interface SpawnSubtasks {
   agent_id?: string | null;
   operation_id?: string | null;
 }
-/** What state a task is in. */
+/** The states of a task. */
 export type Status = "BACKLOG" | "BLOCKED" | "CANCELLED" | "COMPLETED" | "HELD" | "IN_PROGRESS" | "IN_REVIEW" | "PENDING";
 /** The answer to a submission. A refused result with content is kept: see `list_refused_results`. */
 export interface SubmissionResult {
@@ -1160,7 +1160,7 @@ export interface SubmitResult {
 }
 export interface Sweep {
 }
-/** What a sweep found and did. */
+/** The findings and changes of a sweep. */
 export interface SweepResult {
   expired: number;
   orphaned: number;
@@ -1244,7 +1244,7 @@ export interface TaskPage {
   cursor: string;
   now: string;
 }
-/** What was reported of the work on a task. */
+/** The reported progress of a task. */
 export interface TaskProgress {
   generation: number;
   updated_at: string;
@@ -1308,7 +1308,7 @@ export interface TaskRow {
   created_at: string;
   updated_at: string;
 }
-/** All that is known of a task now. */
+/** The complete present state of a task. */
 export interface TaskState {
   task: Task;
   state: Status;
@@ -1330,7 +1330,7 @@ export interface TaskState {
   created_at: string;
   updated_at: string;
 }
-/** A tenant as listed: its profile, and its limits one by one (None is unlimited). */
+/** A tenant in a list: its profile and its limits (None is unlimited). */
 export interface TenantInfo {
   tenant_id: string;
   profile: string;
@@ -1338,7 +1338,7 @@ export interface TenantInfo {
   created_at: string;
   updated_at: string;
 }
-/** The tasks of one track, "" for those of none. */
+/** The tasks of one track; the track "" has the tasks without a track. */
 export interface TrackCounts {
   track: string;
   purpose: string;
@@ -1346,7 +1346,7 @@ export interface TrackCounts {
   total: number;
   agents: (string)[];
 }
-/** The answer to an operator's act, or to a reaction. */
+/** The answer to an operator's command, or to a reaction. */
 export type Verdict = "DONE" | "UNCHANGED";
 /** A task to be added, and the state it starts in. */
 export interface WireDefinition {

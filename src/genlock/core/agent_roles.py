@@ -1,16 +1,15 @@
-"""Agents' roles: the edges that each role may converge, and who may take which task.
+"""Agents' roles: the edges that each role may converge, and the tasks that it may take.
 
-The table is `agent_roles.yml`, kept in the project's record. It may also say of an edge what must
-have happened before a result of it counts: that a person has looked at it, or that evaluators have
-passed.
+The table is `agent_roles.yml`, kept in the project's record. For an edge, it may also require
+something before a result counts: a review by a person, or evaluators that passed.
 
-1. Where the table has no roles, roles limit nobody's results.
+1. If the table has no roles, no result is limited by them.
 2. With roles, work on an edge counts only under a claim whose role may converge that edge. A claim
    without a role, or with one that the table does not have, may converge no edge. A task without an
    edge has nothing to converge.
-3. A task that names roles is for those roles. A role that may converge all edges may take any task:
-   with it a lone agent works on a plan that was made for many. Where the policy `agents` is
-   `single`, `full_stack` is such a role, unless the table says otherwise.
+3. A task that names roles is for those roles. A role that may converge all edges may take any task,
+   so a lone agent can work on a plan that was made for many. If the policy `agents` is `single`,
+   `full_stack` is such a role, unless the table says otherwise.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ ALL: Final = "all"
 """In `converge_edges`: every edge."""
 LONGEST_ROLE: Final = 64
 _MOST: Final = 64
-"""Roles of a table, edges of a role, evaluators of an edge."""
+"""The limit for the roles of a table, the edges of a role and the evaluators of an edge."""
 _MOST_BYTES: Final = 16 * 1024
 
 
 class EdgeRule(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a result of an edge needs before it counts, besides a role."""
+    """The requirements, besides a role, that a result of an edge must meet before it counts."""
 
     human_required: bool = False
     evaluators: tuple[str, ...] = ()
@@ -44,28 +43,28 @@ class AgentRoles(Struct, frozen=True, gc=False, omit_defaults=True):
     """A project's table of roles."""
 
     roles: dict[str, tuple[str, ...]] = {}
-    """By role, the edges it may converge."""
+    """The edges that each role may converge."""
     edges: dict[str, EdgeRule] = {}
 
     def may_converge(self, role: str, edge: str | None) -> bool:
-        """Rules 1 and 2."""
+        """May this role converge the edge? Rules 1 and 2."""
         if not self.roles or edge is None:
             return True
         edges = self.edges_of(role)
         return edge in edges or ALL in edges
 
     def may_take(self, role: str, wanted: Collection[str]) -> bool:
-        """Rule 3."""
+        """May this role take a task that is for the roles in `wanted`? Rule 3."""
         return not wanted or role in wanted or ALL in self.edges_of(role)
 
     def edges_of(self, role: str) -> tuple[str, ...]:
-        """The edges that a role may converge."""
+        """Returns the edges that a role may converge."""
         return self.roles.get(role, ())
 
 
 class LoneAgentRoles(AgentRoles, frozen=True, gc=False):
-    """A project's table where one agent works alone. Its role may converge every edge and take
-    every task, unless the table says otherwise."""
+    """A project's table when one agent works alone. Its role may converge every edge and take every
+    task, unless the table says otherwise."""
 
     def edges_of(self, role: str) -> tuple[str, ...]:
         return self.roles.get(role, (ALL,) if role == LONE_ROLE else ())
@@ -75,13 +74,14 @@ NO_ROLES: Final = AgentRoles()
 
 
 def roles_in_force(table: AgentRoles | None, policy: Policy) -> AgentRoles:
-    """The table of roles that claims and results are decided by."""
+    """Returns the table of roles by which claims and results are decided."""
     table = table or NO_ROLES
     return table if policy.lone_agent is None else LoneAgentRoles(table.roles, table.edges)
 
 
 def check_role_name(name: str, value: object) -> str:
-    """The name of a role, an edge or an evaluator: printable, without a comma or a slash."""
+    """Returns the name of a role, an edge or an evaluator if it is printable and has no comma or
+    slash."""
     text = check_length(name, value, LONGEST_ROLE)
     for at, character in enumerate(text):
         if character in ",/" or not character.isprintable():
@@ -93,7 +93,8 @@ def check_role_name(name: str, value: object) -> str:
 
 
 def check_agent_roles(value: object) -> AgentRoles:
-    """The table from what `agent_roles.yml` holds, or BadArgument that names what is wrong."""
+    """Reads the table from the content of `agent_roles.yml`. Raises BadArgument that names the
+    fault."""
     table = _mapping("agent_roles", value, ("roles", "edges"))
     roles = {}
     for name, role in _entries("roles", table.get("roles")):
@@ -116,7 +117,7 @@ def check_agent_roles(value: object) -> AgentRoles:
 
 
 def as_document(table: AgentRoles) -> dict[str, Any]:
-    """The table as `agent_roles.yml` has it."""
+    """Returns the table as it stands in `agent_roles.yml`."""
     document: dict[str, Any] = {
         "roles": {name: {"converge_edges": list(edges)} for name, edges in table.roles.items()}
     }
@@ -151,7 +152,7 @@ def _entries(what: str, value: object) -> list[tuple[str, object]]:
 
 
 def check_role_names(what: str, value: object) -> tuple[str, ...]:
-    """Several names, each once."""
+    """Returns several names without duplicates."""
     if value is None:
         return ()
     if not isinstance(value, (list, tuple)) or len(value) > _MOST:

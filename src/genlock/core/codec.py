@@ -1,11 +1,11 @@
-"""Bytes of records and events, with the number of their format in front, and the chain of digests.
+"""The bytes of records and events, prefixed with their format number, and the chain of digests.
 
     1{"task":{…},"state":"PENDING",…}                    a record
     1{"version":3,"previous":"ab12…","event":{…}}        an event in its envelope
 
-An event carries the digest of its predecessor in the same record; the record is swapped by the
-digest of its last. Encoding is deterministic: the fold of the events, encoded, is the stored record
-to the byte.
+An event carries the digest of the event before it in the same record. A store compares the digest
+of the last event when it swaps a record. Encoding is deterministic: the encoded fold of the events
+is the stored record, byte for byte.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from genlock.typed_json import decoder
 
 
 def _load_digest(data: bytes) -> bytes:
-    """Takes its own place at the first call: who only reads need not load OpenSSL. A copied hash is
-    had sooner than a new one."""
+    """Replaces itself at the first call, so that callers that only read need not load OpenSSL.
+    Copying a hash is faster than creating one."""
     global digest_of
     from hashlib import sha256
 
@@ -42,12 +42,12 @@ def _load_digest(data: bytes) -> bytes:
 
 
 digest_of: Callable[[bytes], bytes] = _load_digest
-"""SHA-256. To be called by the module's name: the function changes."""
+"""SHA-256. Call it as `codec.digest_of`: the first call replaces the function."""
 
 FORMAT = b"1"
 _START = FORMAT + b"{"
 _SHORT = 4096
-"""Of fewer bytes than these, as nearly all have, a copy is made sooner than a view."""
+"""Below this size, which nearly all records have, a copy is faster than a view."""
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ encode_json = _encoder.encode
 
 
 class Envelope(Struct, frozen=True, gc=False):
-    """An event with its place in its record's chain."""
+    """An event with its position in its record's chain."""
 
     version: int
     previous: str
@@ -64,8 +64,8 @@ class Envelope(Struct, frozen=True, gc=False):
 
 
 class EventSummary(Struct, frozen=True, gc=False):
-    """Of an event only what it is, when it was and whose, for those who go through many: to read no
-    more takes a third of the time."""
+    """Only the type, time and author of an event, for callers that scan many: decoding no more
+    takes a third of the time."""
 
     event_type: str
     timestamp: datetime
@@ -77,14 +77,14 @@ class _Glanced(Struct, frozen=True, gc=False):
 
 
 class Base(Struct, frozen=True):
-    """A record folded up to a version, in place of the events that are no longer kept."""
+    """A record folded up to a version. It replaces the events that are no longer kept."""
 
     version: int
     digest: str
     record: Raw
     sum: str
-    """Of the three: the fold forgets much of a base, so nothing else would show that it is not what
-    was written."""
+    """A checksum of the other three fields. The fold forgets much of a base, so nothing else would
+    reveal a change to it."""
 
 
 class EncodedEvent(NamedTuple):
@@ -95,7 +95,7 @@ class EncodedEvent(NamedTuple):
     body: bytes
 
 
-_sealed = partial(tuple.__new__, EncodedEvent)  # half of what the class itself takes
+_sealed = partial(tuple.__new__, EncodedEvent)  # takes half the time of the class itself
 
 _RECORDS: Final[dict[str, type[model.Record]]] = {
     keys.TASK: model.TaskRecord,
@@ -113,12 +113,12 @@ _RECORDS: Final[dict[str, type[model.Record]]] = {
 
 
 def encode_record(record: model.Record) -> bytes:
-    """The record's bytes."""
+    """Encodes a record."""
     return FORMAT + encode_json(record)
 
 
 def decode_record(kind: str, body: bytes) -> model.Record:
-    """The record of these bytes."""
+    """Decodes a record."""
     record = _RECORDS.get(kind)
     if record is None:
         raise StoreCorrupt(f"there is no kind of record {kind!r}")
@@ -126,18 +126,18 @@ def decode_record(kind: str, body: bytes) -> model.Record:
 
 
 def encode_event(event: Event, version: int, previous: bytes) -> EncodedEvent:
-    """The event's bytes and digest, chained to its predecessor."""
+    """Encodes an event and computes its digest, chained to the event before it."""
     body = FORMAT + encode_json(Envelope(version, previous.hex(), event))
     return _sealed((version, digest_of(body), body))
 
 
 def decode_event(body: bytes) -> Envelope:
-    """The event of these bytes."""
+    """Decodes an event."""
     return _decode(decoder(Envelope), body)
 
 
 def glance_at_event(body: bytes) -> EventSummary:
-    """The event of these bytes, at a glance."""
+    """Decodes only the summary of an event."""
     return _decode(decoder(_Glanced), body).event
 
 
@@ -145,14 +145,14 @@ _TYPE = b'"event_type":"'
 
 
 def event_type_of(body: bytes) -> str:
-    """The type of the event of these bytes, without reading the rest. It comes first in an
+    """Returns the type of an encoded event without reading the rest. The type comes first in an
     event."""
     start = body.find(_TYPE) + len(_TYPE)
     return body[start : body.find(b'"', start)].decode()
 
 
 def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
-    """The base's bytes."""
+    """Encodes a base."""
     body = encode_json(record)
     return FORMAT + encode_json(
         Base(version, digest.hex(), Raw(body), _sum_of(version, digest.hex(), body))
@@ -160,7 +160,7 @@ def encode_base(version: int, digest: bytes, record: model.Record) -> bytes:
 
 
 def decode_base(kind: str, body: bytes) -> tuple[int, bytes, model.Record]:
-    """Version, digest and record of a base."""
+    """Returns the version, digest and record of a base."""
     base = _decode(decoder(Base), body)
     try:
         digest = bytes.fromhex(base.digest)
@@ -176,7 +176,7 @@ def _sum_of(version: int, digest: str, record: bytes) -> str:
 
 
 def event_to_builtins(event: Event) -> dict[str, Any]:
-    """The event as plain JSON values, for feeds and logs."""
+    """Returns the event as plain JSON values, for feeds and logs."""
     plain: dict[str, Any] = msgspec.json.decode(encode_json(event))
     return plain
 

@@ -1,4 +1,4 @@
-"""The commands: what can be asked of one record, in the imperative. Each names the record by its
+"""The commands: all requests to change one record, in the imperative. Each names its record by
 key."""
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ DEFAULT_LEASE_SECONDS = 300.0
 
 
 class Caller(Struct, frozen=True, gc=False):
-    """Who asks: the session and agent that fence, and the actor behind them."""
+    """The caller: the session and agent, by which it is fenced, and the actor behind them."""
 
     session: str = ""
     agent: str = ""
     actor: Actor = NOBODY
     process: Process | None = None
     orphan_seconds: float | None = None
-    """What a session that it registers is remembered with."""
+    """The `orphan_seconds` of a session that the caller registers."""
 
 
 NO_CALLER = Caller()
 
 
 class Command(Struct, frozen=True, gc=False):
-    """What all commands have."""
+    """The fields of all commands."""
 
     key: Key
     by: Caller = NO_CALLER
 
 
 class Content(Struct, frozen=True, gc=False):
-    """A result as submitted: its canonical bytes, or the digest and name under which they lie among
-    the payloads."""
+    """A result as submitted: its canonical bytes, or the digest and name under which they are
+    stored as a payload."""
 
     digest: str
     size: int
@@ -50,13 +50,13 @@ class Content(Struct, frozen=True, gc=False):
     empty: bool = False
     payload_id: str = ""
     reference: str = ""
-    """Where the work lies, in the author's words: a commit, a file, an address."""
+    """The location of the work, in the author's words: a commit, a file, an address."""
     manifest: Manifest | None = None
     """Its products. The digest covers them."""
 
 
 EMPTY_RESULTS = frozenset({b"{}", b"[]", b'""', b"null"})
-"""Data that says nothing: it is not kept when it is refused."""
+"""Data without content: it is not kept when it is refused."""
 
 
 # Tasks: definition
@@ -66,36 +66,36 @@ class AddTask(Command, frozen=True):
     task: Task = Task(id="")
     backlog: bool = False
     announced: bool = False
-    """Its parent has announced it, or was split into it. If the id belongs to a task of somebody
-    else by now, the parent is told."""
+    """The parent announced this child or was split into it. If the id belongs to an unrelated task
+    by now, the parent is notified."""
     finished: Status | None = None
-    """COMPLETED or CANCELLED: the work was ended elsewhere. If the task exists already and nobody
-    has begun it, it is finished too."""
+    """COMPLETED or CANCELLED: the work ended elsewhere. If the task exists already and no work on
+    it has begun, it is finished too."""
     content: Content = Content("", 0)
     """The result of a task that is added as completed."""
 
 
 class AnnounceChildren(Command, frozen=True):
-    """Of a parent: it waits for these children from now on. They are created after it, so that a
-    kill in between leaves it blocked."""
+    """Makes a parent wait for these children. They are created after this command, so that a crash
+    in between leaves the parent blocked."""
 
     children: tuple[Task, ...] = ()
     backlog: tuple[str, ...] = ()
-    """The ids of those that begin in the backlog."""
+    """The ids of the children that start in the backlog."""
 
 
 class EditTask(Command, frozen=True):
     changes: dict[str, Any] = {}
     operation: str = ""
     backlog: bool | None = None
-    """Whether a plan has it in the backlog; None if the plan does not say."""
+    """Does a plan put the task in the backlog? None if the plan does not say."""
 
 
 class ReorderTask(Command, frozen=True):
     order: Order = Order.TRACK
 
 
-# Tasks: fenced acts of workers
+# Tasks: fenced commands of workers
 
 
 class ClaimTask(Command, frozen=True):
@@ -104,7 +104,7 @@ class ClaimTask(Command, frozen=True):
     role: str = ""
     metadata: dict[str, Any] = {}
     next: bool = False
-    """Of claim_next: a task that the session holds is not handed out to it again."""
+    """Set by claim_next: a task that the session already holds is not granted to it again."""
 
 
 class RenewLease(Command, frozen=True):
@@ -117,10 +117,10 @@ class ReportProgress(Command, frozen=True):
     fraction: float | None = None
     note: str = ""
     cost: dict[str, float] = {}
-    """What this generation has cost up to now. Not what was added since the last report: a repeat
-    then counts nothing twice."""
+    """The total cost of this generation so far, not the increase since the last report. So a
+    repeated report counts nothing twice."""
     worktree_path: str | None = None
-    """Where this generation works; "" if its worktree is gone, None if that was not reported."""
+    """The worktree of this generation; "" if it is gone, None if it was not reported."""
 
 
 class ReleaseClaim(Command, frozen=True):
@@ -128,11 +128,12 @@ class ReleaseClaim(Command, frozen=True):
     reason: ReleaseReason = ReleaseReason.VOLUNTARY
     operation: str = ""
     note: str = ""
-    """What the next holder should know."""
+    """A message to the next holder."""
     stated: str = ""
-    """The reason in the holder's own words, if they are not just the kind."""
+    """The reason in the holder's own words, if they differ from the kind."""
     renewals: int | None = None
-    """Only if the claim was renewed exactly so often: for grants that nobody was told of."""
+    """Release only if the claim was renewed exactly this many times. For grants that never reached
+    their caller."""
 
 
 class SubmitResult(Command, frozen=True):
@@ -140,12 +141,12 @@ class SubmitResult(Command, frozen=True):
     content: Content = Content("", 0)
     operation: str = ""
     evaluations: dict[str, bool] = {}
-    """Which evaluators have passed, by name."""
+    """By name of evaluator: did it pass?"""
 
 
 class SpawnSubtasks(Command, frozen=True):
-    """With a generation: by the holder, fenced. Without: by a planner, of a task that nobody
-    holds."""
+    """With a generation, the holder spawns, and is fenced. Without one, a planner spawns, and the
+    task must have no holder."""
 
     generation: int | None = 0
     children: tuple[Task, ...] = ()
@@ -153,13 +154,15 @@ class SpawnSubtasks(Command, frozen=True):
     keep: bool = False
     operation: str = ""
     arguments: str = ""
-    """A digest of what was asked, whatever names the children were given that came without one."""
+    """A digest of the request. It does not depend on the names given to children that came without
+    one."""
 
 
 class AdoptResult(Command, frozen=True):
-    """With a generation: by the holder, fenced. Without: by an operator, who takes the right first.
+    """With a generation, the holder adopts, and is fenced. Without one, an operator adopts, and
+    takes the claim first.
 
-    A live claim is taken away only with `take_over`, here and in the acts of operators below."""
+    A live claim is superseded only with `take_over`, here and in the operators' commands below."""
 
     refused: str = ""
     generation: int | None = None
@@ -171,7 +174,7 @@ class AdoptResult(Command, frozen=True):
     take_over: bool = False
 
 
-# Tasks: acts of operators
+# Tasks: operators' commands
 
 
 class ForceRelease(Command, frozen=True):
@@ -189,8 +192,8 @@ class AssignTask(Command, frozen=True):
 class ResetTask(Command, frozen=True):
     operation: str = ""
     if_completed: bool = False
-    """Only if it is completed, as a cascade wants it: whoever has begun anew meanwhile is not
-    disturbed."""
+    """Reset only a completed task, as a cascade does. Work that has started again in the meantime
+    is not disturbed."""
     take_over: bool = False
 
 
@@ -210,10 +213,10 @@ class ReopenTask(Command, frozen=True):
 
 
 SHORTEST_DIGEST = 12
-"""So many characters of a digest name a result well enough."""
+"""The fewest characters of a digest that may name a result."""
 
 
-# Tasks: reviews. Each names the result that its caller has looked at.
+# Tasks: reviews. Each names the result that its caller has read.
 
 
 class ApproveReview(Command, frozen=True):
@@ -235,33 +238,32 @@ class ReportEvaluation(Command, frozen=True):
     note: str = ""
 
 
-# Tasks: what time and others bring
+# Tasks: effects of time and of other records
 
 
 class CheckDue(Command, frozen=True):
-    """Writes what time or a vanished holder has already made true: expiry, hold, lapse of a
-    reservation, stale mark."""
+    """Records what time or the loss of a holder has already made true: an expiry, the end of a
+    hold, the lapse of a reservation, a stale mark."""
 
 
 class ObserveTask(Command, frozen=True):
-    """Look at the task's files again: another tool has changed them."""
+    """Read the task's files again: another tool has changed them."""
 
 
 class CheckRelated(Command, frozen=True):
-    """Look at these other tasks again: something happened to them, at least up to the version
-    beside each."""
+    """Check these other tasks again: they have changed, at least up to the version beside each."""
 
     others: tuple[tuple[str, int], ...] = ()
     reset: bool = False
-    """One of them was reset: that is noted even by who did not know it done, so that news still
-    under way from before finds a changed record and is decided again."""
+    """One of them was reset. This is recorded even if the record did not know that task as done.
+    Older news that is still under way then finds a changed record and is decided again."""
 
 
 # Other records
 
 
 class CountTasks(CheckRelated, frozen=True):
-    """Of a feature: look at these of its tasks again. `reset` says nothing here."""
+    """Checks these tasks of a feature again. `reset` has no meaning here."""
 
 
 class KeepRefused(Command, frozen=True):
@@ -272,7 +274,7 @@ class KeepRefused(Command, frozen=True):
     content: Content = Content("", 0)
     work_product_ref: str = ""
     claimed_at: datetime | None = None
-    """When its session had claimed the task, if that is known."""
+    """The time at which its session claimed the task, if known."""
 
 
 class MarkAdopted(Command, frozen=True):
@@ -284,7 +286,7 @@ class DiscardRefused(Command, frozen=True):
 
 
 class RequestPromotion(Command, frozen=True):
-    """The result of a task was accepted with these products."""
+    """Requests the promotion of products: a task's result was accepted with them."""
 
     task: str = ""
     generation: int = 0
@@ -293,12 +295,12 @@ class RequestPromotion(Command, frozen=True):
 
 
 class SettlePromotion(Command, frozen=True):
-    """The products were promoted, or cannot be."""
+    """Records that the products were promoted, or cannot be."""
 
     digest: str = ""
-    """Of the manifest that the promoter has worked on."""
+    """The digest of the manifest that the promoter worked on."""
     failure: str = ""
-    """Why they cannot be promoted; empty if they were."""
+    """The reason why the products cannot be promoted; empty if they were promoted."""
     superseded: tuple[str, ...] = ()
 
 
@@ -306,9 +308,9 @@ class RegisterSession(Command, frozen=True):
     agent_type: str = ""
     metadata: dict[str, Any] = {}
     implied: bool = False
-    """By a granted claim: only if nobody has registered it meanwhile."""
+    """Caused by a granted claim: registers the session only if it is not registered yet."""
     named: Process | None = None
-    """The process that the session is, if the caller speaks for another process than its own."""
+    """The process of the session, if the caller acts for a process other than its own."""
 
 
 class HeartbeatSession(Command, frozen=True):
@@ -325,7 +327,7 @@ class TakeIds(Command, frozen=True):
 
 
 class ChangeProject(Command, frozen=True):
-    """With nothing set: make sure that it exists."""
+    """Changes a project. With nothing set, it only makes sure that the project exists."""
 
     policy: dict[str, Any] | None = None
     tracks: dict[str, str] | None = None
@@ -333,11 +335,12 @@ class ChangeProject(Command, frozen=True):
 
 
 class NoteEpoch(Command, frozen=True):
-    """Of a project: the store is in a later epoch than the project has heard of."""
+    """Tells a project of an epoch of the store that is later than the last one it knows."""
 
 
 class ChangeTenant(Command, frozen=True):
-    """With nothing set: make sure that it exists, with the `initial` profile."""
+    """Changes a tenant. With nothing set, it only makes sure that the tenant exists, with the
+    `initial` profile."""
 
     initial: str = "local"
     profile: str | None = None
@@ -345,7 +348,7 @@ class ChangeTenant(Command, frozen=True):
 
 
 class Denial(Struct, frozen=True, gc=False):
-    """One merged line of denials."""
+    """Denials of one kind, merged into one entry."""
 
     task: str
     session: str
@@ -364,13 +367,13 @@ class NoteDenials(Command, frozen=True):
 class MoveSettled(Command, frozen=True):
     cursor: str = ""
     seen: str = ""
-    """The cursor that the caller started from; if it is another by now, someone else has settled
-    meanwhile."""
+    """The cursor from which the caller started. If the record has another one by now, another
+    coordinator has settled in the meantime."""
 
 
 class CreateKey(Command, frozen=True):
-    """It ends `expires_in_seconds` from now or at `expires_at`, if either is given. Of the secret
-    only the digest comes this far."""
+    """Creates a key. It ends `expires_in_seconds` from now or at `expires_at`, if either is given.
+    Only the digest of the secret is passed on."""
 
     name: str = ""
     tenant: str = ""
@@ -384,8 +387,8 @@ class CreateKey(Command, frozen=True):
 
 
 class RotateKey(Command, frozen=True):
-    """Another secret for the same key. `tenant` is whose key it must be, or `*`; without an end of
-    its own the key keeps the one it has."""
+    """Gives a key a new secret. The key must belong to `tenant`, unless that is `*`. Without a new
+    end the key keeps its old one."""
 
     tenant: str = ""
     digest: str = ""
@@ -395,7 +398,8 @@ class RotateKey(Command, frozen=True):
 
 
 class RevokeKey(Command, frozen=True):
-    """The key opens nothing any more. `tenant` is whose key it must be, or `*`."""
+    """Revokes a key: it opens nothing any more. The key must belong to `tenant`, unless that is
+    `*`."""
 
     tenant: str = ""
 

@@ -1,7 +1,7 @@
-"""The answers that lists and dashboards are made of: rows of tasks, and a project at a glance.
+"""The answers behind lists and dashboards: rows of tasks, and a project at a glance.
 
-They say how things stand at one cursor of the project's feed. Who shows them follows the feed from
-that cursor on, and misses nothing.
+They describe the project at one cursor of its feed. A client that follows the feed from that cursor
+on misses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genlock.core.results import FeedEvent, Holder
 
 
 class HolderHealth(StrEnum):
-    """How the holder of a task is doing, from the best to the worst."""
+    """The health of a task's holder, from best to worst."""
 
     WORKING = "WORKING"
     STALE = "STALE"
@@ -38,7 +38,7 @@ LOST: Final = frozenset({HolderHealth.SILENT, HolderHealth.ENDED, HolderHealth.G
 
 
 class RowHolder(Struct, frozen=True, gc=False, kw_only=True):
-    """Who holds a task, and how that is going."""
+    """The holder of a task, and its health."""
 
     agent_id: str
     session_id: str
@@ -50,18 +50,18 @@ class RowHolder(Struct, frozen=True, gc=False, kw_only=True):
     lease_seconds: float
     health: HolderHealth
     why: str = ""
-    """In words, why the health is not WORKING."""
+    """The reason, in words, why the health is not WORKING."""
 
 
 class RowProgress(Struct, frozen=True, gc=False, kw_only=True):
-    """What was reported last of the work on a task."""
+    """The last report of the work on a task."""
 
     generation: int
     updated_at: datetime
     fraction: float | None = None
     note: str = ""
     score: float | None = None
-    """Score, context and phase are those that the holder's session has reported of itself."""
+    """The holder's session reported score, context and phase of itself."""
     context_percent: float | None = None
     phase: str = ""
 
@@ -93,24 +93,24 @@ class TaskRow(Struct, frozen=True, gc=False, kw_only=True):
     parent: str | None
     generation: int
     holder: RowHolder | None
-    """Whoever has an active claim, overdue or not."""
+    """The holder of an active claim, overdue or not."""
     attempts: int
-    """How often it was granted since it was added or reset."""
+    """The number of grants since the task was added or reset."""
     failures: int
-    """Claims in a row that came to nothing."""
+    """The number of claims in a row that failed."""
     progress: RowProgress | None
     waits_for: tuple[str, ...]
-    """The first few of what keeps it blocked: dependencies, children, a time, or a text."""
+    """The first few things that keep it blocked: dependencies, children, a time, or a text."""
     waits_for_count: int
     refused_results: int
-    """Those that are still kept."""
+    """The number that is still kept."""
     inputs_changed: tuple[str, ...]
     hold_reason: str | None
     hold_until: datetime | None
     review: RowReview | None
-    """Of a task that is IN_REVIEW."""
+    """Set for a task that is IN_REVIEW."""
     feedback: str | None
-    """Why the last review ended without the result."""
+    """The reason why the last review did not accept the result."""
     assigned_to: str | None
     human_required: bool
     done_by: str | None
@@ -124,90 +124,90 @@ class TaskPage(Struct, frozen=True, gc=False, kw_only=True):
 
     tasks: tuple[TaskRow, ...]
     total: int
-    """Tasks that match all filters."""
+    """The number of tasks that match all filters."""
     counts: Mapping[str, int]
-    """By state, the tasks that match the filters other than the states."""
+    """By state, the number of tasks that match the filters other than the states."""
     next: str | None
     """`after` of the next page; None on the last one."""
     cursor: str
-    """Of the feed: everything up to it is in this answer."""
+    """The cursor of the feed: this answer includes everything up to it."""
     now: datetime
 
 
 class SortBy(StrEnum):
-    """What a list of tasks is sorted by."""
+    """The order of a list of tasks."""
 
     ORDER = "order"
-    """As they would be handed out."""
+    """The order in which they would be granted."""
     PRIORITY = "priority"
     UPDATED = "updated"
-    """What has changed last comes first."""
+    """The last change first."""
     STATE = "state"
-    """What needs somebody first, then what moves, what is ready, blocked, and finished."""
+    """First the tasks that need a person, then those in progress, ready, blocked and finished."""
     ID = "id"
 
 
 class NeedKind(StrEnum):
-    """Why a task or a result needs a person, the most urgent first."""
+    """The reason why a task or a result needs a person, the most urgent first."""
 
     LOST_HOLDER = "LOST_HOLDER"
     """Its holder's process is gone, its session has ended, or it has been silent for too long."""
     OVERDUE = "OVERDUE"
-    """Its lease is over, and the policy leaves it to a person what becomes of that."""
+    """Its lease is over, and the policy leaves the decision to a person."""
     NOT_TAKEN_OVER = "NOT_TAKEN_OVER"
-    """Its lease has been over for more than a minute, and nobody has taken it over."""
+    """Its lease has been over for more than a minute, and no agent has taken it over."""
     HELD = "HELD"
-    """Nobody is granted it until it is reopened."""
+    """It is not granted until it is reopened."""
     IN_REVIEW = "IN_REVIEW"
     """Its result waits for a review."""
     REFUSED_RESULT = "REFUSED_RESULT"
     """A result was refused and is kept."""
     CYCLE = "CYCLE"
-    """It waits for itself, through others."""
+    """It waits for itself through other tasks."""
     IN_BACKLOG = "IN_BACKLOG"
-    """Others wait for it, and nobody is offered it."""
+    """Other tasks wait for it, and it is not offered to any agent."""
     WAITS_FOR_PERSON = "WAITS_FOR_PERSON"
-    """It waits for something that is no task."""
+    """It waits for something that is not a task."""
 
 
 class Need(Struct, frozen=True, gc=False, kw_only=True):
-    """Something that does not go on without a person."""
+    """A task or result that makes no progress without a person."""
 
     kind: NeedKind
     task_id: str
     title: str
     state: Status
     generation: int
-    """Of the task; of a refused result, the one that it was handed in at."""
+    """The generation of the task; for a refused result, the one under which it was submitted."""
     since: datetime
     why: str
     waited_for_by: int
-    """How many tasks wait for it directly."""
+    """The number of tasks that wait for it directly."""
     agent_id: str | None = None
     session_id: str | None = None
     refused_id: str | None = None
     size: int | None = None
-    """Bytes of the refused result."""
+    """The size of the refused result in bytes."""
     acts: tuple[str, ...] = ()
-    """What could be done, the likeliest first: release, hold, reopen, edit, adopt, discard,
+    """The possible actions, the likeliest first: release, hold, reopen, edit, adopt, discard,
     approve or reject."""
     command: tuple[str, ...] = ()
-    """The first of them as it is typed."""
+    """The first action as a command to type."""
 
 
 class TrackCounts(Struct, frozen=True, gc=False, kw_only=True):
-    """The tasks of one track, "" for those of none."""
+    """The tasks of one track; the track "" has the tasks without a track."""
 
     track: str
     purpose: str
     states: Mapping[str, int]
     total: int
     agents: tuple[str, ...]
-    """Who works on it now."""
+    """The agents that work on it now."""
 
 
 class MinuteCounts(Struct, frozen=True, gc=False):
-    """What happened within one minute."""
+    """The counts of events within one minute."""
 
     at: datetime
     claims: int = 0
@@ -217,7 +217,7 @@ class MinuteCounts(Struct, frozen=True, gc=False):
 
 
 class Rates(Struct, frozen=True, gc=False, kw_only=True):
-    """What has happened of late. The figures are per minute, over `seconds`."""
+    """The recent activity. The figures are per minute, over `seconds`."""
 
     claims: float
     completions: float
@@ -225,9 +225,9 @@ class Rates(Struct, frozen=True, gc=False, kw_only=True):
     denials: float
     seconds: float
     since: datetime
-    """What happened before this is not counted in `minutes`."""
+    """Events before this time are not counted in `minutes`."""
     minutes: tuple[MinuteCounts, ...]
-    """The oldest first; a minute in which nothing happened is there, too."""
+    """The oldest first, including minutes in which nothing happened."""
 
 
 class CardTask(Struct, frozen=True, gc=False, kw_only=True):
@@ -248,11 +248,12 @@ class CardTask(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SessionCard(Struct, frozen=True, gc=False, kw_only=True):
-    """A session, as a card."""
+    """A session as a card of the dashboard."""
 
     session_id: str
     agent_id: str
-    """The agent that works in it, or has handed in a result last; "" if tasks tell of none."""
+    """The agent that works in it, or the one that submitted a result last; "" if no task names
+    one."""
     agent_type: str
     user_id: str
     host: str | None
@@ -261,12 +262,12 @@ class SessionCard(Struct, frozen=True, gc=False, kw_only=True):
     """Neither ended, nor gone, nor silent for longer than the policy allows."""
     process_gone: bool
     health: HolderHealth | None
-    """The worst of its tasks'; None if it holds none."""
+    """The worst health among its tasks; None if it holds none."""
     tasks: tuple[CardTask, ...]
-    """What it holds, claimed last first; at most ten."""
+    """The tasks that it holds, the last claimed first; at most ten."""
     tasks_held: int
     tasks_done: int
-    """Tasks whose accepted result is this session's."""
+    """The number of tasks whose accepted result came from this session."""
     refused_results: int
     score: float | None = None
     context_percent: float | None = None
@@ -277,7 +278,7 @@ class SessionCard(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, gc=False, kw_only=True):
-    """A result that was refused: what a session handed in after its claim was over."""
+    """A refused result: a session submitted it after its claim was over."""
 
     refused_id: str
     task_id: str
@@ -286,7 +287,7 @@ class Refusal(Struct, frozen=True, gc=False, kw_only=True):
     session_id: str
     generation: int
     current_generation: int
-    """Of the task, when it was refused."""
+    """The generation of the task when the result was refused."""
     reason: str
     why: str
     size: int
@@ -300,27 +301,27 @@ class Overview(Struct, frozen=True, gc=False, kw_only=True):
     project_id: str
     now: datetime
     cursor: str
-    """Of the feed: everything up to it is in this answer."""
+    """The cursor of the feed: this answer includes everything up to it."""
     total: int
     states: Mapping[str, int]
     tracks: tuple[TrackCounts, ...]
     claims: int
     """Active claims, overdue ones included."""
     refused_results: int
-    """Those that are still kept."""
+    """The number that is still kept."""
     needs: tuple[Need, ...]
     """The most urgent first; at most `limit`."""
     needs_counts: Mapping[str, int]
-    """All of them, by kind."""
+    """The number of all needs, by kind."""
     rates: Rates
     sessions: tuple[SessionCard, ...]
-    """Those that hold something first, then those heard of last; at most `limit`."""
+    """Sessions that hold a task first, then the most recently active; at most `limit`."""
     sessions_count: int
-    """All that have not ended."""
+    """The number of sessions that have not ended."""
     next_up: tuple[TaskRow, ...]
-    """What would be handed out next."""
+    """The tasks that would be granted next."""
     refusals: tuple[Refusal, ...]
-    """The last ones, the newest first."""
+    """The last refusals, the newest first."""
 
 
 class EventPage(Struct, frozen=True, gc=False, kw_only=True):
@@ -329,12 +330,13 @@ class EventPage(Struct, frozen=True, gc=False, kw_only=True):
     events: tuple[FeedEvent, ...]
     """Without `result_data`. Those of one task have no `cursor` of their own."""
     sentences: tuple[str, ...]
-    """What each of them says, in words."""
+    """Each event as a sentence."""
     next: str | None
-    """`before` of the next page; None when the oldest event that is kept was reached. A page may
-    have fewer events than asked for, and still not be the last."""
+    """`before` of the next page; None when the page reaches the oldest event that is kept. A page
+    may have fewer events than requested and still not be the last."""
     cursor: str
-    """Of the feed: everything up to it that matches is in this page and those after it."""
+    """The cursor of the feed: this page and the pages after it have every matching event up to
+    it."""
 
 
 class ClaimSpan(Struct, frozen=True, gc=False, kw_only=True):
@@ -345,101 +347,101 @@ class ClaimSpan(Struct, frozen=True, gc=False, kw_only=True):
     task_id: str
     generation: int
     start: datetime | None
-    """None: before what was read of the feed."""
+    """None: it began before the part of the feed that was read."""
     end: datetime | None
     """None: it has not ended."""
     ended: ReleaseReason | None
     health: HolderHealth | None = None
-    """Of a claim that has not ended."""
+    """Set for a claim that has not ended."""
     user_id: str = ""
-    """Of its session; "" if that is no longer known, or has none."""
+    """The user of its session; "" if the session is no longer known or has no user."""
     track: str | None = None
-    """Of its task, as it is now."""
+    """The present track of its task."""
 
 
 class Activity(Struct, frozen=True, gc=False, kw_only=True):
-    """Who has worked on what, by claims."""
+    """Which agent has worked on which task, by claims."""
 
     spans: tuple[ClaimSpan, ...]
-    """By agent, then by start."""
+    """Sorted by agent, then by start."""
     since: datetime
     until: datetime
     known_since: datetime
-    """Claims that ended before this are not in it, if it is later than `since`."""
+    """Claims that ended before this time are missing, if it is later than `since`."""
     left_out: int
-    """Spans beyond the limit: the shortest ones are left out."""
+    """The number of spans beyond the limit. The shortest ones are left out."""
     cursor: str
     now: datetime
 
 
 class ActOutcome(Struct, frozen=True, gc=False, kw_only=True):
-    """What became of one task of several, or would become of it."""
+    """The outcome for one task of several, or the outcome that a dry run predicts."""
 
     task_id: str
     verdict: Verdict | None = None
     """None: it was refused."""
     state: Status | None = None
-    """After the act."""
+    """The state of the task after the command."""
     generation: int | None = None
     superseded: Holder | None = None
-    """Whose claim it takes away."""
+    """The holder whose claim is superseded."""
     error: str | None = None
     why: str = ""
 
 
 class ActsResult(Struct, frozen=True, gc=False, kw_only=True):
-    """What an act on several tasks did to each, or would do."""
+    """The outcomes of a command on several tasks, or those that a dry run predicts."""
 
     act: str
     dry_run: bool
-    """Nothing was done; this is what would be."""
+    """True: nothing was changed; the outcomes are a prediction."""
     matched: int
     done: int
     unchanged: int
     refused: int
     outcomes: tuple[ActOutcome, ...]
-    """One for each task that matches, at most `limit`."""
+    """One outcome for each matching task, at most `limit`."""
     others: tuple[str, ...] = ()
-    """Those of the named tasks that do not exist or do not match."""
+    """The named tasks that do not exist or do not match."""
 
 
 class GraphNode(Struct, frozen=True, gc=False, kw_only=True):
     """A box: a task, or all tasks of a track."""
 
     id: str
-    """Of the task; of a track, its name, "" for the tasks of none."""
+    """The id of the task, or the name of the track; "" for the tasks without a track."""
     kind: str
     """`task` or `track`."""
     title: str
     track: str | None
     x: float
-    """The layer, from 0: everything stands behind all that it waits for."""
+    """The layer, from 0: each box stands behind all boxes that it waits for."""
     y: float
     """The row, from 0; a box is one row high."""
     state: Status | None = None
     generation: int = 0
     agent_id: str | None = None
     distance: int = 0
-    """Around a task: how far away, negative towards what it waits for."""
+    """In a graph around a task: the distance from it, negative towards its dependencies."""
     total: int = 1
     states: Mapping[str, int] = {}
-    """Of a track, its tasks by state."""
+    """For a track: the number of its tasks by state."""
 
 
 class GraphEdge(Struct, frozen=True, gc=False, kw_only=True):
-    """`target` waits for `source`, or has waited for it."""
+    """A dependency: `target` waits for `source`, or has waited for it."""
 
     source: str
     target: str
     met: bool
     count: int = 1
-    """Between tracks: for how many dependencies it stands."""
+    """Between tracks: the number of dependencies that the edge stands for."""
     bends: tuple[tuple[float, float], ...] = ()
-    """Points on its way, as x and y, so that it runs under no box."""
+    """Points on its way, as x and y, that keep it from running under a box."""
 
 
 class GraphLayout(Struct, frozen=True, gc=False, kw_only=True):
-    """A graph with the place of each box."""
+    """A graph with the position of each box."""
 
     nodes: tuple[GraphNode, ...]
     edges: tuple[GraphEdge, ...]
@@ -448,9 +450,9 @@ class GraphLayout(Struct, frozen=True, gc=False, kw_only=True):
     folded: bool
     """Is each box a track?"""
     total: int
-    """Tasks that were asked for."""
+    """The number of tasks that were requested."""
     left_out: Mapping[str, int]
-    """By state, those for which there are too many to draw; 500 boxes are drawn at most."""
+    """By state, the number of tasks that are not drawn. At most 500 boxes are drawn."""
     around: str | None
     cursor: str
     now: datetime

@@ -1,4 +1,4 @@
-"""What a decision is made of, and how one is drawn up."""
+"""Decisions: their parts, and the draft in which one is built."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ R = TypeVar("R", bound=Record)
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """The answer, what happened, what the record is after it, and what is asked of other
-    records."""
+    """The answer, the events, the record after them, and the commands to other records."""
 
     outcome: Any
     events: tuple[Event, ...] = ()
@@ -30,8 +29,8 @@ class Decision(Struct, frozen=True, gc=False):
 
 
 class Draft(Generic[R]):
-    """A decision being drawn up: each event is folded in as it is added, so later rules see what
-    earlier ones brought."""
+    """A decision under construction. Each event is folded in when it is added, so later rules see
+    the effects of earlier ones."""
 
     __slots__ = ("at", "command", "events", "facts", "followups", "record")
 
@@ -41,13 +40,13 @@ class Draft(Generic[R]):
         self.facts = facts
         self.events: list[Event] = []
         self.followups: list[Command] = []
-        # Event times never run back, whatever the clock does; lease arithmetic uses facts.now as it
-        # is.
+        # Event times never run backwards, whatever the clock does. Lease arithmetic uses facts.now
+        # unchanged.
         at = facts.now
         self.at = at if record is None or at >= record.updated_at else record.updated_at
 
     def common(self) -> dict[str, Any]:
-        """The fields every event has."""
+        """Returns the fields that every event has."""
         key, by = self.command.key, self.command.by
         return {
             "timestamp": self.at,
@@ -59,7 +58,7 @@ class Draft(Generic[R]):
         }
 
     def decided(self, outcome: Any) -> Decision:
-        """The decision as it stands."""
+        """Returns the decision built so far."""
         return Decision(outcome, tuple(self.events), self.record, tuple(self.followups))
 
 
@@ -72,8 +71,8 @@ def decide_one(
     outcome: Any = None,
     **fields: Any,
 ) -> Decision:
-    """A decision of exactly one event; without an outcome of its own it is answered with the record
-    after it."""
+    """Returns a decision of exactly one event. Without an explicit outcome, the answer is the
+    record after the event."""
     draft: Draft[Any] = Draft(record, command, facts)
     event = kind(**(draft.common() | fields))
     folded = fold(record, event)
@@ -81,7 +80,7 @@ def decide_one(
 
 
 def require(record: R | None, error: GenlockError) -> R:
-    """The record, or `error` if there is none."""
+    """Returns the record. Raises `error` if there is none."""
     if record is None:
         raise error
     return record
@@ -90,7 +89,7 @@ def require(record: R | None, error: GenlockError) -> R:
 __all__ = ["Decision", "Draft", "Occurrence", "decide_one", "require"]
 
 
-# The registration of a kind of record: all that the rest of Genlock must know of it.
+# The registration of a kind of record: all that the rest of Genlock must know about it.
 
 
 _NO_INDEX: Final = Index()
@@ -104,7 +103,7 @@ class Reaction(NamedTuple):
 
 
 def no_index(record: Any) -> Index:
-    """The index of a record that is only ever loaded by its key."""
+    """Returns the index of a record that is only loaded by its key."""
     return _NO_INDEX
 
 
@@ -117,15 +116,16 @@ class RecordKind(NamedTuple):
     begins: type[Occurrence]
     """The event that creates the record."""
     folds: Mapping[type[Occurrence], Callable[[Any, Any], Record]]
-    """What the record is after each of its events."""
+    """The function that folds each event into the record."""
     index_of: Callable[[Any], Index] = no_index
     reactions: Mapping[type[Occurrence], Callable[[Key, Any, Any, int], list[Reaction]]] = (
         MappingProxyType({})
     )
-    """What an event, the one numbered `version` of the record, asks of other records."""
+    """Returns the commands that an event, number `version` of the record, causes on other
+    records."""
 
     def evolve(self, record: Any, event: Occurrence) -> Record:
-        """What the record is after this event."""
+        """Returns the record after this event."""
         fold = self.folds.get(type(event))
         if fold is None or (record is None and type(event) is not self.begins):
             name = type(event).__name__

@@ -1,15 +1,15 @@
 """One task as a user gives it, checked field by field and made into a `Task`.
 
-1. The id says track, sequence, feature, edge, parent and depth; a track, feature or parent may be
-   given only where the id has none.
-2. Every field is looked at, whatever is wrong with the others; a fault names its field, what was
-   given and what is wanted.
-3. `None` is what YAML makes of an empty value: the field was not given.
-4. What comes out holds plain types only, each of which reads back from its own JSON as itself. A
-   definition is compared
-   with the stored one when it is added again, and a record with the fold of its events to the byte.
-5. Keys that are no field's are kept in `metadata`; but one that surely means `depends_on` is a
-   fault, for with it the order would be lost.
+1. The id gives track, sequence, feature, edge, parent and depth. A track, feature or parent may be
+   given only if the id has none.
+2. Every field is checked, whatever is wrong with the others. A fault names its field, the value
+   given and the value expected.
+3. `None` means that the field was not given: YAML reads an empty value as `None`.
+4. The definition holds only plain types, each of which survives a round trip through JSON
+   unchanged. A definition is compared with the stored one when it is added again, and a record with
+   the fold of its events, byte for byte.
+5. Unknown keys are kept in `metadata`. A key that clearly means `depends_on` is a fault, because
+   the order would be lost with it.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ class Definition(NamedTuple):
     task: Task
     backlog: bool = False
     finished: Status | None = None
-    """COMPLETED or CANCELLED: it is added as finished, and nobody is ever granted it."""
+    """COMPLETED or CANCELLED: the task is added as finished and never granted."""
 
 
 class Complaint(NamedTuple):
-    """What is wrong with a task, and at which of its keys: `("depends_on", 2)`, or `()` for the
-    task as a whole."""
+    """A fault of a task, and the path of its key: `("depends_on", 2)`, or `()` for the task as a
+    whole."""
 
     text: str
     at: tuple[str | int, ...] = ()
 
 
 def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Definition:
-    """The task that these fields define, or BadArgument with everything that is wrong with them.
+    """Returns the task that these fields define. Raises BadArgument with all their faults.
 
     The fields are those of `Task`, and `requires` for `depends_on`. A task with an explicit parent
-    gets depth 1: only its caller can look the parent up. `hierarchical` says that the project
-    counts `ids: hierarchical`.
+    gets depth 1: only its caller can read the parent. `hierarchical` says that the project's policy
+    is `ids: hierarchical`.
     """
     definition, faults, _ = examine_task(fields, hierarchical=hierarchical)
     if definition is None:
@@ -80,10 +80,10 @@ def define_task(fields: Mapping[str, Any], *, hierarchical: bool = False) -> Def
 
 
 def in_sequence(definitions: Sequence[Definition]) -> Sequence[Definition]:
-    """The tasks, with children of a parent that has `coordination_mode: sequential` each depending
-    on the one before.
+    """Returns the tasks. Each child of a parent with `coordination_mode: sequential` depends on the
+    child before it.
 
-    Where one of them depends on another already, as in an exported plan, their order is given.
+    If one of the children already depends on another, as in an exported plan, their order is given.
     """
     sequential = {
         task.id for task, *_ in definitions if task.coordination_mode is SpawnMode.SEQUENTIAL
@@ -113,11 +113,10 @@ def in_sequence(definitions: Sequence[Definition]) -> Sequence[Definition]:
 
 
 class Examined(NamedTuple):
-    """What became of a task's fields: the definition and no fault, or no definition and every
-    fault.
+    """The outcome of checking a task's fields: the definition without faults, or all faults without
+    a definition.
 
-    `outline` is what can be said of a faulty task's place all the same: its id, its parent, what it
-    depends on.
+    `outline` is the known part of a faulty task's place: its id, its parent and its dependencies.
     """
 
     definition: Definition | None
@@ -128,9 +127,9 @@ class Examined(NamedTuple):
 def examine_task(
     fields: object, *, hierarchical: bool = False, known: dict[str, TaskId] | None = None
 ) -> Examined:
-    """`define_task` for those who collect faults.
+    """Does the same as `define_task`, for callers that collect faults.
 
-    Who reads many tasks passes the same `known` each time: the ids that were read before, since
+    A caller that reads many tasks passes the same `known` each time: the ids read before, because
     most are named again.
     """
     if not isinstance(fields, Mapping):
@@ -168,10 +167,10 @@ _SIMPLE_LISTS: Final = ("depends_on", "tags", "modules")
 def _define_simple(
     fields: dict[str, Any], hierarchical: bool, known: dict[str, TaskId]
 ) -> Definition | None:
-    """The same definition by a shorter way, for a task without a fault; None says that it must be
-    looked at field by field."""
+    """Returns the same definition faster, for a task without faults. None means that the task must
+    be checked field by field."""
     for name in _SIMPLE_LISTS:
-        # A set would be taken too, in an order that differs from run to run.
+        # A set would be accepted too, in an order that differs from run to run.
         if type(fields.get(name, [])) is not list:
             return None
     try:
@@ -201,13 +200,13 @@ def _define_simple(
         )
         check_size(task)
     except (msgspec.ValidationError, BadArgument, UnicodeEncodeError, TypeError):
-        # TypeError: a subclass of str, which is not written as it is.
+        # TypeError: a subclass of str, which msgspec does not encode.
         return None
     return Definition(task)
 
 
 class _Examination:
-    """One task's fields, read in turn; a fault is noted and the reading goes on."""
+    """The check of one task's fields in turn. A fault is recorded, and the check continues."""
 
     __slots__ = ("_given", "_hierarchical", "_known", "_unknown", "faults", "outline")
 
@@ -235,7 +234,8 @@ class _Examination:
             elif value is not None:
                 self._given[str.__str__(key)] = value
         if "state" not in fields and is_state(self._unknown.get("status")):
-            # Some tools call it so; where it is no state of a task it is a key of the user's own.
+            # Some tools use this name. If the value is not a task state, it is the user's own
+            # key.
             self._given["state"] = self._unknown.pop("status")
 
     def definition(self) -> Definition | None:
@@ -266,7 +266,7 @@ class _Examination:
         return None if self.faults else Definition(task, start.backlog, start.finished)
 
     def _start(self) -> StartState:
-        """Where the task begins."""
+        """Returns the state in which the task starts."""
         if "state" not in self._given:
             return StartState()
         return self._attempt(("state",), check_state, "state", self._given["state"]) or StartState()
@@ -305,7 +305,8 @@ class _Examination:
         return found
 
     def _place(self, task_id: TaskId | None) -> dict[str, Any]:
-        """Where the task stands: what the id says, or what was given where the id says nothing."""
+        """Returns the task's place: from the id, or from the given fields if the id has no such
+        part."""
         given = self._given
         track = self._attempt(("track",), check_track, given["track"]) if "track" in given else None
         feature = (
@@ -384,7 +385,7 @@ class _Examination:
             )
             return {}
         plain = PlainJson()
-        # An unknown key that also stands in the metadata is theirs.
+        # If an unknown key is also in the metadata, the metadata wins.
         unknown = {key: value for key, value in self._unknown.items() if key not in explicit}
         return (self._attempt((), plain.members, "", unknown) or {}) | (
             self._attempt(("metadata",), plain.members, "metadata", explicit) or {}
@@ -394,7 +395,7 @@ class _Examination:
 _KEYS: Final = frozenset(Task.__struct_fields__) | {"requires", "state"}
 
 _WAITS_FOR_SOMEBODY: Final = "somebody, as it was imported"
-"""What a task waits for that came with `state: waiting` and nothing more."""
+"""The text that a task waits for if it came with `state: waiting` and nothing more."""
 
 
 _SYNONYMS: Final = frozenset(
@@ -406,13 +407,13 @@ _SYNONYMS: Final = frozenset(
         "prerequisites", "require", "runafter", "runsafter", "waiton", "waitsfor", "waitson",
     }
 )  # fmt: skip
-"""What other tools call it, in small letters alone."""
+"""The names that other tools use, reduced to lowercase letters."""
 
 
 @lru_cache(maxsize=1024)
 def means_dependencies(key: str) -> bool:
-    """Is this key, which is no field's, surely meant for `depends_on`: another tool's word for it,
-    or the same word mistyped?"""
+    """Does this unknown key clearly mean `depends_on`: another tool's word for it, or a
+    misspelling?"""
     plain = "".join(filter(str.isalpha, key[:40].lower()))
     if key[:2].lower() in ("x-", "x_"):
         return False
@@ -427,7 +428,7 @@ _NEAR = 0.85
 
 
 def guess_field(key: str) -> str | None:
-    """The field that this key, which is none, was perhaps meant to be."""
+    """Returns the field that this unknown key was perhaps meant to be."""
     from difflib import get_close_matches
 
     plain = key.lower().replace("-", "_")

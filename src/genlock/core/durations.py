@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `90s`, `5m`, `1h30m`, or a bare number."""
+"""Durations as people write them: `90s`, `5m`, `1h30m`, or a bare number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from genlock.errors import BadArgument
 
 Seconds: TypeAlias = float | str
-"""A length of time as callers give it: a number of seconds, or a text as people write it."""
+"""A duration as callers give it: a number of seconds, or a text."""
 
 FORMS: Final = "90s, 5m, 1h30m or 2d"
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -20,7 +20,7 @@ _WHOLE = re.compile(rf"(?:{_NUMBER}[smhd])+")
 
 
 def read_duration(text: str, what: str = "", *, unit_seconds: int = 1) -> float:
-    """A length of time in seconds; a bare number counts in units of so many seconds."""
+    """Reads a duration in seconds. A bare number counts in units of `unit_seconds`."""
     plain = text.strip().lower()
     if _BARE.fullmatch(plain):
         return float(plain) * unit_seconds
@@ -32,12 +32,12 @@ def read_duration(text: str, what: str = "", *, unit_seconds: int = 1) -> float:
 
 
 def is_duration(text: str) -> bool:
-    """Is this a length of time with its units?"""
+    """Is this a duration with units?"""
     return _WHOLE.fullmatch(text.strip().lower()) is not None
 
 
 def read_seconds(name: str, value: Any, least: float, most: float) -> float:
-    """A length of time in seconds between two bounds, from a number or a text."""
+    """Reads a duration in seconds, from a number or a text, and checks its bounds."""
     seconds = read_duration(value, name) if isinstance(value, str) else value
     if (
         isinstance(seconds, bool)
@@ -49,12 +49,12 @@ def read_seconds(name: str, value: Any, least: float, most: float) -> float:
             f"{name} is a number from {least:g} to {most:g}, or a length of time as {FORMS}, not "
             f"{value!r:.60}"
         )
-    # Always a float: what is stored must read back as the same bytes.
+    # Always a float: a stored value must encode to the same bytes after it is read.
     return float(seconds)
 
 
 def lease_bounds(asked: float | str, least: float, most: float | None) -> str:
-    """How long a lease may last, for whoever asked for another length."""
+    """Describes how long a lease may last, for the error about another length."""
     lower = f"at least {least:g} s" if least else "over 0 s"
     upper = "" if most is None else f" and at most {most:.0f} s"
     shown = f"{asked:g} s" if isinstance(asked, (int, float)) else repr(asked)

@@ -1,8 +1,8 @@
-"""The events: what has happened to one record, in the past tense. On the wire `event_type` has the
+"""The events: all changes of one record, in the past tense. On the wire, `event_type` has the
 upper-case name.
 
-Every event has GC 8.2's fields and its actor from the first day: what an immutable log lacks it
-lacks for ever.
+Every event has GC 8.2's fields and its actor from the first day: an immutable log can never gain a
+field that it lacks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Occurrence(
     tag_field="event_type",
     tag=_tag,
 ):
-    """What all events have."""
+    """The fields of all events."""
 
     timestamp: datetime
     tenant_id: str
@@ -58,27 +58,28 @@ class Occurrence(
 
 
 class OperatorEvent(Occurrence, frozen=True, kw_only=True):
-    """What the acts have in common that no claim, release or result remembers: what their repeats
-    are known by."""
+    """The common part of operations that no claim, release or result remembers. Their repeats are
+    recognised by it."""
 
     operation: str = ""
     remembers: int = 0
-    """How many acts before this one the record still knows; none if the event is from before they
-    were kept."""
+    """The number of earlier operations that the record still remembers; 0 if the event is from
+    before they were kept."""
 
 
 class RightTaken(OperatorEvent, frozen=True, kw_only=True):
-    """What the acts have in common that may take a claim away."""
+    """The common part of operations that may supersede a claim."""
 
     superseded: Holder | None = None
-    """Whose claim that was, if the act has an operation id: its repeat is answered with it."""
+    """The holder of that claim, if the operation has an id: the answer to its repeat names the
+    holder."""
 
 
 # Tasks: definition
 
 
 class TaskAdded(Occurrence, frozen=True):
-    """The task exists from now on, blocked on all its dependencies."""
+    """A task was added, blocked on all its dependencies."""
 
     task: Task
     order: Order = Order.TRACK
@@ -86,30 +87,32 @@ class TaskAdded(Occurrence, frozen=True):
     early: bool = False
     assigned_until: datetime | None = None
     spawn_mode: SpawnMode | None = None
-    """`coordination_mode` of the definition; none in events from before it counted."""
+    """The `coordination_mode` of the definition; None in events from before it had an effect."""
     waiting: Waiting | None = None
-    """What its `waiting_for` names, if that blocks it; none in events from before it did."""
+    """The kind of thing that `waiting_for` names, if it blocks the task; None in events from before
+    it did."""
 
 
 class TaskEdited(OperatorEvent, frozen=True):
-    """The definition is another; `task` is the new one, `changed` the names of the fields."""
+    """The definition was changed. `task` is the new one, `changed` has the names of the changed
+    fields."""
 
     task: Task
     changed: tuple[str, ...]
     early: bool = False
     backlog: bool | None = None
-    """Whether it is in the backlog from now on; none if that is as it was."""
+    """Is it in the backlog from now on? None if that did not change."""
     waiting: Waiting | None = None
-    """What its `waiting_for` names from now on; none if that is as it was."""
+    """The kind of thing that its `waiting_for` names from now on; None if that did not change."""
     spawn_mode: SpawnMode | None = None
-    """Its `coordination_mode` from now on; none if that is as it was."""
+    """Its `coordination_mode` from now on; None if that did not change."""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is
-    another act."""
+    """A digest of the arguments, if there is an operation id: the same id with other arguments is
+    another operation."""
 
 
 class TaskReordered(Occurrence, frozen=True):
-    """The project's order strategy changed, and with it the task's place."""
+    """The project's order strategy changed, and with it the task's position."""
 
     order: Order
 
@@ -136,21 +139,21 @@ class ClaimAcquired(Occurrence, frozen=True):
 
 
 class LeaseRenewed(Occurrence, frozen=True):
-    """The holder's lease starts again, or is none where claims have none."""
+    """The holder's lease was renewed. It stays without an end if claims have no lease."""
 
     expires_at: datetime | None
     lease_duration_seconds: float
 
 
 class ProgressReported(Occurrence, frozen=True):
-    """The holder reported how far it is, what it has found, or what the work has cost so far."""
+    """The holder reported its progress, a note, or the cost of the work so far."""
 
     fraction: float | None = None
     note: str = ""
     cost: dict[str, float] = {}
-    """What this generation has cost up to now, by unit."""
+    """The total cost of this generation so far, by unit."""
     worktree_path: str | None = None
-    """Where this generation works; None if that was not reported."""
+    """The worktree of this generation; None if it was not reported."""
 
 
 class ClaimReleased(Occurrence, frozen=True):
@@ -159,20 +162,20 @@ class ClaimReleased(Occurrence, frozen=True):
     release_reason: ReleaseReason
     operation: str = ""
     stated_reason: str = ""
-    """The holder's own words, if they are not just the kind."""
+    """The holder's own words, if they differ from the kind."""
 
 
 class ExternalChange(Occurrence, frozen=True):
-    """Another tool has changed the task's files; the events after this one say what came of it."""
+    """Another tool changed the task's files. The events after this one record the consequences."""
 
     source: str
-    """Which tool."""
+    """The name of the tool."""
     changes: dict[str, list[str]]
-    """By name: what was there, and what is there."""
+    """By field: the old value and the new one."""
 
 
 class Lapsed(Occurrence, frozen=True):
-    """What the ways of losing a claim by silence have in common: the evidence."""
+    """The common part of the ways to lose a claim by silence: the evidence."""
 
     holder_session_id: str
     holder_agent_id: str
@@ -182,11 +185,11 @@ class Lapsed(Occurrence, frozen=True):
     missed_renewals: int = 0
     process_gone: bool = False
     last_heard: datetime | None = None
-    """When its session was last heard of, if that is why."""
+    """The last sign of life of its session, if its silence is the cause."""
 
 
 class ClaimExpired(Lapsed, frozen=True):
-    """The lease is over. The claim stays the claim at its generation until someone takes over."""
+    """The lease is over. The claim keeps its generation until another session takes over."""
 
 
 class ClaimOrphaned(Lapsed, frozen=True):
@@ -194,7 +197,7 @@ class ClaimOrphaned(Lapsed, frozen=True):
 
 
 class ClaimStale(Occurrence, frozen=True):
-    """The holder has been silent for long; shown, not released."""
+    """The holder has been silent for long. The claim is marked, not released."""
 
     last_renewal: datetime
     holder_session_id: str = ""
@@ -202,24 +205,24 @@ class ClaimStale(Occurrence, frozen=True):
 
 
 class ClaimSuperseded(RightTaken, frozen=True):
-    """The right was taken away without being given to anyone; `generation` is the new one, not
+    """The claim was superseded and not given to another session. `generation` is the new one, not
     granted yet."""
 
     previous_generation: int
     superseded_by: str
-    """The verb: unlock, assign, reset, cancel, adopt; or another tool, by its name."""
+    """The operation: unlock, assign, reset, cancel or adopt. Or the name of another tool."""
     holder_session_id: str = ""
     holder_agent_id: str = ""
 
 
 class TaskAssigned(RightTaken, frozen=True):
-    """Only this agent is granted the task, until the reservation lapses."""
+    """The task was reserved: only this agent is granted it until the reservation lapses."""
 
     assigned_to: str
     assigned_until: datetime
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is
-    another act."""
+    """A digest of the arguments, if there is an operation id: the same id with other arguments is
+    another operation."""
 
 
 class AssignmentLapsed(Occurrence, frozen=True):
@@ -232,7 +235,7 @@ class AssignmentLapsed(Occurrence, frozen=True):
 
 
 class HandedIn(Occurrence, frozen=True, kw_only=True):
-    """What an accepted result and one that waits for a review have in common."""
+    """The common part of an accepted result and one that waits for a review."""
 
     result_id: str
     work_product_ref: str
@@ -245,39 +248,39 @@ class HandedIn(Occurrence, frozen=True, kw_only=True):
     adopted_generation: int | None = None
     adopted_session: str | None = None
     payload_id: str = ""
-    """Which payload: the digits in its name, which no other result has."""
+    """The id of the payload: the digits in its name, unique to this result."""
     reference: str = ""
-    """Where the work lies, in the author's words."""
+    """The location of the work, in the author's words."""
     manifest: Manifest | None = None
     """Its products."""
     remembers: int = 0
-    """Of an adoption by an operator, which the record remembers like its other acts: how many
-    before this one it still knows."""
+    """For an adoption by an operator: the number of earlier operations that the record still
+    remembers."""
 
 
 class ResultAccepted(HandedIn, frozen=True, kw_only=True):
-    """The result at the highest generation: the task is completed."""
+    """A result at the highest generation was accepted: the task is completed."""
 
     author_session_id: str = ""
-    """Of a result that was reviewed: who submitted it. Session and agent of the event are the
-    reviewer's."""
+    """For a reviewed result: the session that submitted it. The event has the reviewer's session
+    and agent."""
     author_agent_id: str = ""
     author_user_id: str = ""
 
 
 class ConvergenceEscalated(HandedIn, frozen=True, kw_only=True):
-    """The result waits for a review. The claim ends, and nothing rests on the result yet."""
+    """The result waits for a review. The claim ends, and nothing depends on the result yet."""
 
     causes: tuple[ReviewCause, ...]
     edge: str = ""
     agent_role: str = ""
     evaluators: tuple[str, ...] = ()
-    """Those that must pass before the result counts."""
+    """The evaluators that must pass before the result counts."""
     evaluations: dict[str, Evaluation] = {}
 
 
 class EvaluationReported(Occurrence, frozen=True):
-    """An evaluator has said what it found of a result that waits for a review."""
+    """An evaluator reported its verdict on a result that waits for a review."""
 
     evaluator: str
     passed: bool
@@ -286,7 +289,7 @@ class EvaluationReported(Occurrence, frozen=True):
 
 
 class ReviewRejected(Occurrence, frozen=True):
-    """The review ended without the result, which is kept: the task is open again, at a higher
+    """The review rejected the result, which is kept. The task is open again, at a higher
     generation."""
 
     rejected_generation: int
@@ -301,12 +304,12 @@ class ReviewRejected(Occurrence, frozen=True):
     payload: bool = False
     payload_id: str = ""
     refused_id: str = ""
-    """The name under which the work is kept; none if there was none."""
+    """The name under which the work is kept; empty if there was none."""
     adopted_generation: int | None = None
-    """Of a refused result that had been adopted: where it came from."""
+    """For a refused result that had been adopted: the generation that it came from."""
     adopted_session: str | None = None
     reference: str = ""
-    """Where the work lies, in the author's words."""
+    """The location of the work, in the author's words."""
     manifest: Manifest | None = None
     """Its products."""
 
@@ -327,37 +330,37 @@ class TaskCancelled(RightTaken, frozen=True):
     holder_session_id: str = ""
     holder_agent_id: str = ""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is
-    another act."""
+    """A digest of the arguments, if there is an operation id: the same id with other arguments is
+    another operation."""
 
 
 class TaskHeld(OperatorEvent, frozen=True):
-    """Nobody is granted the task until someone reopens it."""
+    """The task was put on hold: it is not granted until it is reopened."""
 
     reason: str
     until: datetime | None = None
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is
-    another act."""
+    """A digest of the arguments, if there is an operation id: the same id with other arguments is
+    another operation."""
 
 
 class TaskReopened(OperatorEvent, frozen=True):
-    """The hold is lifted; or, if it was not held, the task leaves the backlog."""
+    """The hold was lifted; or the task, if it was not on hold, left the backlog."""
 
     by_time: bool = False
-    """The hold had an end; nobody has judged the failures that led to it."""
+    """The hold ended by time. No operator has judged the failures that led to it."""
     backlog: bool = False
-    """It was held while in the backlog, and goes back there."""
+    """It was put on hold while in the backlog, and returns there."""
     opened: bool = False
-    """Somebody has taken it out of the backlog: a plan that still has it there does not put it
+    """An operator took it out of the backlog: a plan that still has it there does not put it
     back."""
 
 
-# Tasks: others they depend on
+# Tasks: related tasks
 
 
 class RelatedChanged(Occurrence, frozen=True):
-    """What a task heard of others: their ids, and the version and state in which each was seen."""
+    """News of other tasks: their ids, and the version and state in which each was seen."""
 
     others: dict[str, KnownState]
 
@@ -375,15 +378,14 @@ class DependencyReopened(RelatedChanged, frozen=True):
 
 
 class ChildNews(RelatedChanged, frozen=True):
-    """What a task heard of its children."""
+    """News of a task's children."""
 
     last: bool = False
-    """Of a fan-out that nobody has taken up: all children are done by now, and the task is to be
-    completed by that."""
+    """For a fan-out that is not claimed: all children are done, and this completes the task."""
 
 
 class ChildAdded(ChildNews, frozen=True):
-    """Children exist; the task waits for them."""
+    """Children were added; the task waits for them."""
 
 
 class ChildFinished(ChildNews, frozen=True):
@@ -395,17 +397,17 @@ class ChildReopened(ChildNews, frozen=True):
 
 
 class ChildIdTaken(RelatedChanged, frozen=True):
-    """Announced or spawned children were not created: their ids belong to tasks of others. The task
+    """Announced or spawned children were not created: their ids belong to unrelated tasks. The task
     does not wait for those."""
 
 
 class ChildrenAnnounced(Occurrence, frozen=True):
-    """A planner adds children to the task, which waits for them from now on; they are created as
+    """A planner added children to the task, which now waits for them. They are created as
     reactions."""
 
     children: tuple[Task, ...]
     backlog: tuple[str, ...] = ()
-    """The ids of those that begin in the backlog."""
+    """The ids of the children that start in the backlog."""
 
 
 class SubtasksSpawned(OperatorEvent, frozen=True):
@@ -414,12 +416,12 @@ class SubtasksSpawned(OperatorEvent, frozen=True):
     children: tuple[Task, ...]
     mode: SpawnMode
     keep: bool = False
-    """Nobody's claim ends: the holder keeps it, or nobody holds the task."""
+    """No claim ends: the holder keeps its claim, or the task has no holder."""
     defines_mode: bool = False
-    """The definition's `coordination_mode` is this mode from now on; not in older events."""
+    """The definition's `coordination_mode` becomes this mode; False in older events."""
     arguments: str = ""
-    """A digest of what was asked, if it has an operation id: the same id with other arguments is
-    another act."""
+    """A digest of the arguments, if there is an operation id: the same id with other arguments is
+    another operation."""
 
 
 # Other records
@@ -432,26 +434,26 @@ class ResultRejected(Occurrence, frozen=True):
     current_generation: int
     rejection_reason: str
     work_lost: bool
-    """The work does not count; it is kept in this record."""
+    """The work does not count. It is kept in this record."""
     work_product_ref: str
     digest: str
     size: int
     result_data: Raw = NO_DATA
     payload: bool = False
     payload_id: str = ""
-    """Which payload: the digits in its name, which no other result has."""
+    """The id of the payload: the digits in its name, unique to this result."""
     reference: str = ""
-    """Where the work lies, in the author's words."""
+    """The location of the work, in the author's words."""
     manifest: Manifest | None = None
     """Its products."""
 
 
 class ResultAdopted(Occurrence, frozen=True):
-    """A refused result became the task's result after all."""
+    """A refused result was adopted as the task's result."""
 
 
 class ResultDiscarded(Occurrence, frozen=True):
-    """Someone decided that a refused result is not needed."""
+    """An operator discarded a refused result."""
 
 
 class PromotionRequested(Occurrence, frozen=True):
@@ -459,7 +461,8 @@ class PromotionRequested(Occurrence, frozen=True):
 
     manifest: Manifest
     accepted_at: datetime
-    """When: of two acceptances that promote the same path the later one counts."""
+    """The time of the acceptance. If two acceptances promote the same path, the later one
+    counts."""
 
 
 class PromotionFailed(Occurrence, frozen=True):
@@ -470,55 +473,55 @@ class PromotionFailed(Occurrence, frozen=True):
 
 
 class PromotionCompleted(Occurrence, frozen=True):
-    """The products are the assets of their paths."""
+    """The products were promoted: they are now the assets of their paths."""
 
     superseded: tuple[str, ...] = ()
-    """Paths whose asset came from a later acceptance already, and stayed."""
+    """Paths that kept their asset because it came from a later acceptance."""
 
 
 class SessionRegistered(Occurrence, frozen=True):
-    """A session began, or said more about itself."""
+    """A session began, or gave more details about itself."""
 
     process: Process | None = None
     agent_type: str = ""
     implied: bool = False
-    """The process is the one that registered or claimed; no other process has named it."""
+    """The process is the one that registered or claimed. No other process named it."""
     orphan_seconds: float | None = None
-    """It came through the session-claiming interface: without a known process it may be silent for
-    so long. None for all others, and in events from before this was noted."""
+    """Set for a session of the session-claiming interface: the silence it is allowed if its process
+    is not known. None for all others, and in events from before this was recorded."""
 
 
 class SessionHeartbeat(Occurrence, frozen=True):
-    """A session showed that it lives."""
+    """A session sent a heartbeat."""
 
 
 class SessionEndedEvent(Occurrence, frozen=True, tag="SESSION_ENDED"):
-    """A session is over; its claims are overdue at once."""
+    """A session ended. Its claims are overdue at once."""
 
 
 class IdsTaken(Occurrence, frozen=True):
-    """A counter gave out `count` ids up to and including `value`. The first ones of a new epoch
-    begin 1,000 further on."""
+    """A counter gave out `count` ids up to and including `value`. The first ids of a new epoch skip
+    1,000 numbers."""
 
     prefix: str
     value: int
     count: int
     epoch: int = 0
-    """The store's, at the time."""
+    """The store's epoch at the time."""
 
 
 class ProjectChanged(Occurrence, frozen=True):
-    """A project exists, or its policy or tracks are others."""
+    """A project was created, or its policy or tracks were changed."""
 
     policy: Policy
     tracks: dict[str, str] | None = None
     epoch: int = 0
-    """In which it was made."""
+    """The epoch in which the project was created."""
     agent_roles: AgentRoles | None = None
 
 
 class EpochRaised(Occurrence, frozen=True):
-    """The store may have lost writes: it was restored, copied, or failed over. Generations go on
+    """The store may have lost writes: it was restored, copied, or failed over. Generations continue
     above epoch × 1,000,000."""
 
     epoch: int
@@ -526,7 +529,7 @@ class EpochRaised(Occurrence, frozen=True):
 
 
 class TenantChanged(Occurrence, frozen=True):
-    """A tenant exists, or its limits are others."""
+    """A tenant was created, or its limits were changed."""
 
     tenant: str
     profile: str
@@ -534,13 +537,13 @@ class TenantChanged(Occurrence, frozen=True):
 
 
 class ClaimDenied(Occurrence, frozen=True):
-    """Claims were denied: how often to whom and why, since the last such event."""
+    """Claims were denied: the counts by caller and reason since the last such event."""
 
     access_id: str
     reason: str
     count: int
     holder_session_id: str = ""
-    """Who held the task at the last of these denials, if somebody did."""
+    """The holder of the task at the last of these denials, if there was one."""
     holder_agent_id: str = ""
 
 
@@ -551,14 +554,13 @@ class Settled(Occurrence, frozen=True):
 
 
 class FeatureCounted(RelatedChanged, frozen=True):
-    """Tasks of a feature were seen: they are new to it, have come to their end, or are open
-    again."""
+    """Tasks of a feature were counted: they are new, finished, or open again."""
 
     feature: str
 
 
 class KeyCreated(Occurrence, frozen=True):
-    """A key exists; `digest` is the SHA-256 of its secret, which nobody keeps."""
+    """A key was created. `digest` is the SHA-256 of its secret, which is not stored."""
 
     key_id: str
     name: str
@@ -567,23 +569,23 @@ class KeyCreated(Occurrence, frozen=True):
     role: Role
     digest: str
     bound_session: str | None = None
-    """The one session that the key is for."""
+    """The one session that may use the key."""
     expires_at: datetime | None = None
     agent_roles: tuple[str, ...] = ()
 
 
 class KeyRotated(Occurrence, frozen=True):
-    """The key has another secret."""
+    """The key was given a new secret."""
 
     key_id: str
     digest: str
     previous_until: datetime | None = None
-    """Until then the secret before it is taken too."""
+    """Until this time the previous secret is accepted too."""
     expires_at: datetime | None = None
 
 
 class KeyRevoked(Occurrence, frozen=True):
-    """The key opens nothing any more."""
+    """The key was revoked. It opens nothing any more."""
 
     key_id: str
 

@@ -1,5 +1,5 @@
-"""Facts: everything a decision rests on that is not in the record. The engine gathers them; the
-core only reads them."""
+"""Facts: all inputs of a decision other than the record. The engine gathers them; the core only
+reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from genlock.core.reasons import ClaimState, SpawnMode, Status
 
 
 class ObservedTask(NamedTuple):
-    """Another task as it was when last looked at."""
+    """Another task, as of its last read."""
 
     version: int
     status: Status
@@ -38,18 +38,18 @@ class ObservedTask(NamedTuple):
 
 
 class OutageGrace(NamedTuple):
-    """The coordinator, or its store, was away, and nobody could renew: what fell due because of
-    that counts as live for a while."""
+    """After an outage of the coordinator or its store, in which no claim could be renewed. Claims
+    that fell due because of it count as live for a while."""
 
     since: datetime
-    """The time of the project's newest event before: what fell due later may have fallen due
-    because of it."""
+    """The time of the project's newest event before the outage. Claims that fell due later may have
+    done so because of it."""
     back: datetime
-    """When both were there again."""
+    """The time at which both were available again."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
-    """What was so when the records were loaded."""
+    """The facts as of the time when the records were loaded."""
 
     now: datetime
     epoch: int = 0
@@ -60,44 +60,44 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     session: SessionRecord | None = None
     """The caller's own session, if it is known."""
     holder: SessionRecord | None = None
-    """The session of the present holder, if it is another's."""
+    """The session of the present holder, if it is not the caller's."""
     holder_gone: bool = False
-    """Its process is known to be gone."""
+    """Is the holder's process known to be gone?"""
     holder_heard: datetime | None = None
-    """When it last did something to any task, if its own record and its claim do not show that it
-    lives."""
+    """The last time the holder changed any task, if neither its own record nor its claim shows that
+    it lives."""
     others: Mapping[str, ObservedTask] = {}
-    """The tasks that the command asked to look at, those that exist."""
+    """The tasks that the command names, as far as they exist."""
     refused: RefusedRecord | None = None
-    """Of an adoption: what is to be adopted."""
+    """For an adoption: the refused result to adopt."""
     task: TaskRecord | None = None
-    """Of a refused result that is kept or discarded: its task."""
+    """For a refused result that is kept or discarded: its task."""
     observation: Observation | None = None
-    """What another tool has changed in the task's files."""
+    """The changes of another tool in the task's files."""
     outage_grace: OutageGrace | None = None
-    """After an outage, for coordinators that heed it."""
+    """Set after an outage, for coordinators that grant one."""
     claims: int | None = None
-    """Live claims of the tenant, if it has a limit on them."""
+    """The number of the tenant's live claims, if they are limited."""
     sessions: int | None = None
-    """Active sessions of the tenant, if it has a limit on them."""
+    """The number of the tenant's active sessions, if they are limited."""
     on_track: tuple[str, ...] = ()
-    """Of a claim where `tracks` is `strict`: the other agents on the task's track."""
+    """For a claim with `tracks: strict`: the other agents on the task's track."""
     overlaps: tuple[Overlap, ...] = ()
-    """Of a claim where `overlap` is on: the work in flight that shares modules with the task."""
+    """For a claim with `overlap` on: the work in flight that shares modules with the task."""
     agent_roles: AgentRoles = NO_ROLES
     """The project's table of roles, as it is stored."""
     earlier_in_track: tuple[str, ...] = ()
-    """Of a claim where `track_order` is `enforce`: unfinished tasks that come before this one."""
+    """For a claim with `track_order: enforce`: unfinished tasks that come before this one."""
 
     @property
     def roles_in_force(self) -> AgentRoles:
-        """The table that claims and results are decided by."""
+        """Returns the table by which claims and results are decided."""
         return roles_in_force(self.agent_roles, self.policy)
 
 
 def keys_from_command(command: c.Command) -> tuple[Key, ...]:
-    """The other records that this command must be decided on, as far as the command alone tells.
-    For claims the own session first."""
+    """Returns the keys of other records that the decision needs and that the command alone names.
+    For claims, the caller's own session comes first."""
     kind = type(command)
     if kind is c.ClaimTask or kind is c.RenewLease or kind is c.ReportProgress:
         return (command.key.beside(SESSION, command.by.session),)
@@ -118,7 +118,7 @@ def keys_from_command(command: c.Command) -> tuple[Key, ...]:
 
 
 def keys_from_record(record: Record | None, command: c.Command) -> tuple[Key, ...]:
-    """What the record, once it is known, says that the command must be decided on besides."""
+    """Returns the keys of further records that the decision needs, once the record is known."""
     key, kind = command.key, type(command)
     if kind is c.DiscardRefused:
         return (key.beside(TASK, record.task),) if isinstance(record, RefusedRecord) else ()
@@ -131,17 +131,17 @@ def keys_from_record(record: Record | None, command: c.Command) -> tuple[Key, ..
         children = _tasks(key, record.children) if record.children and fits else ()
         return children if kind is c.SubmitResult else (*_holder(record, command), *children)
     if kind is c.ClaimTask:
-        # Also those that count as finished: their reset may be committed although nobody has
-        # told this task of it yet.
+        # Also those that count as finished: their reset may be committed although this task has not
+        # been notified yet.
         return (*_holder(record, command), *inputs_of(key, record))
     if kind is c.CheckDue or kind is c.ObserveTask:
-        # A completion may be committed although nobody has told this task of it yet.
+        # A completion may be committed although this task has not been notified yet.
         return (
             *_holder(record, command),
             *_tasks(key, _unfinished(record.dependencies), _inputs_to_check(record)),
         )
     if isinstance(command, c.CheckRelated):
-        # Before the last children are heard of, nothing completes the parent.
+        # Before the news of the last children arrives, nothing completes the parent.
         heard = {other for other, _ in command.others}
         return (
             _tasks(key, _inputs_to_check(record))
@@ -162,15 +162,16 @@ _MAY_FAN_IN = frozenset({c.EditTask, c.ReopenTask})
 check of what is due."""
 
 _TAKES_AWAY = frozenset({c.ForceRelease, c.AssignTask, c.ResetTask, c.CancelTask})
-"""Commands that must say so if they take a live claim away. Whether it is live, its holder's
-session and process tell too."""
+"""Commands that must be explicit about superseding a live claim. The holder's session and process
+help decide whether it is live."""
 
 
 _COMPLETES_REVIEW = frozenset({c.ApproveReview, c.ReportEvaluation})
 
 
 def inputs_of(key: Key, record: TaskRecord) -> tuple[Key, ...]:
-    """The tasks that a claim of this one is decided on: all that it waits for or has waited for."""
+    """Returns the tasks that a claim of this one depends on: all that it waits for or has waited
+    for."""
     return (
         _tasks(key, record.dependencies, record.children)
         if record.dependencies or record.children
@@ -179,8 +180,8 @@ def inputs_of(key: Key, record: TaskRecord) -> tuple[Key, ...]:
 
 
 def _inputs_to_check(record: TaskRecord, mode: SpawnMode | None = None) -> Iterable[str]:
-    """A fan-out, or what a split makes one, is completed only if every child and dependency is
-    finished at that moment, whatever was heard of it before."""
+    """Returns the ids to check before a fan-out is completed, or a task that a split turns into
+    one. Every child and dependency must be finished at that moment, whatever earlier news said."""
     return (
         chain(record.dependencies, record.children)
         if (mode or record.spawn_mode) is SpawnMode.FAN_OUT_FAN_IN

@@ -1,6 +1,6 @@
-"""The fields of a task one by one: what each may hold, and what is said of anything else.
+"""The fields of a task: what each may hold, and the error for anything else.
 
-What comes out are plain types, each of which reads back from its own JSON as itself.
+The results have plain types, each of which survives a round trip through JSON unchanged.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from genlock.core.routing import PRIORITIES
 from genlock.errors import BadArgument
 
 MOST_ROLES_BYTES: Final = 1024
-"""They stand in the name of a pool, which every store has to hold in an index."""
+"""Roles are part of the name of a pool, which every store keeps in an index."""
 MOST_SECONDS: Final = 3_155_760_000
-"""A hundred years: what is added to the present must still be a date."""
+"""A hundred years: the sum with the present time must still be a date."""
 MOST_NESTING: Final = 64
 _LONGEST_LIST = MAX_DEFINITION_BYTES // len('"",')
 _OPEN_STATES = frozenset({"pending", "todo", "ready", "active", "in_progress", "blocked"})
-"""`active` too: whoever works on it outside of Genlock holds no claim."""
+"""`active` too: an agent that works on the task outside of Genlock holds no claim."""
 _FINISHED_STATES: Final = {
     "done": Status.COMPLETED,
     "completed": Status.COMPLETED,
@@ -44,7 +44,7 @@ E = TypeVar("E", bound=StrEnum)
 
 
 def describe_value(value: object) -> str:
-    """What was given, for a message: short whatever its size, and never the content of a
+    """Describes a given value in a message: short whatever its size, and never the content of a
     collection."""
     if isinstance(value, str):
         return shown(str.__str__(value))
@@ -61,7 +61,7 @@ def describe_value(value: object) -> str:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return `value` as a plain string that can be written as UTF-8."""
+    """Returns `value` as a plain string that can be written as UTF-8."""
     if not isinstance(value, str):
         raise BadArgument(f"{name} must be a string, not {describe_value(value)}")
     # YAML readers hand out subclasses of str, which msgspec does not encode.
@@ -78,8 +78,8 @@ def check_text(name: str, value: object) -> str:
 class PlainJson:
     """Values as JSON has them.
 
-    A mapping from a YAML reader may hold itself, or the same list a billion times: so many values
-    as a definition has bytes are looked at, and no more.
+    A mapping from a YAML reader may hold itself, or the same list a billion times. So the number of
+    values read is limited to the number of bytes that a definition may have.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class PlainJson:
                     for at, item in enumerate(value)
                 ]
             case AbstractSet():
-                # A set's order differs from run to run, the definition must not.
+                # The order of a set differs from run to run; that of a definition must not.
                 return sorted(
                     (self.convert(name, item, nesting + 1) for item in value),
                     key=msgspec.json.encode,
@@ -198,10 +198,10 @@ def _check_seconds(name: str, value: object) -> float:
 def _check_number(most: int, name: str, value: object) -> float:
     if not isinstance(value, (int, float)) or _is_boolean(value):
         raise BadArgument(f"{name} must be a number, not {describe_value(value)}")
-    # Written so that NaN, which compares with nothing, is refused.
+    # Written so that NaN, for which every comparison is false, is refused.
     if not 0 <= value <= most:
         raise BadArgument(f"{name} must be from 0 to {most:,}, not {describe_value(value)}")
-    # An int would be encoded otherwise than the float it is read back as, and so would -0.0.
+    # An int is encoded differently from the float that it is read back as; so is -0.0.
     return abs(float(value))
 
 
@@ -264,7 +264,7 @@ class StartState(NamedTuple):
 
     backlog: bool = False
     finished: Status | None = None
-    """COMPLETED or CANCELLED, where the work was ended before the task came here."""
+    """COMPLETED or CANCELLED, if the work ended before the task was added."""
     waiting: bool = False
 
 
@@ -279,7 +279,7 @@ def is_state(value: object) -> bool:
 
 
 def check_state(name: str, value: object) -> StartState:
-    """The state that a plan or another tool's file gives a task."""
+    """Returns the state that a plan or another tool's file gives a task."""
     state = check_text(name, value).lower()
     if state in _FINISHED_STATES:
         return StartState(finished=_FINISHED_STATES[state])

@@ -2,8 +2,8 @@
 
 1. A branch belongs to one generation of a task. It takes commits only while that generation is the
    highest, and its claim is live.
-2. A submission names its commit. From then on the generation's branch is frozen at that commit: it
-   takes that one and no other. A submission that names no commit freezes the branch as it is.
+2. A submission names its commit. From then on the generation's branch is frozen: it takes that
+   commit and no other. A submission that names no commit freezes the branch in its present state.
 3. A protected branch takes a commit only if it is the one of the task's accepted result. A result
    that waits for a review, was refused, or was taken back by a reset is not accepted.
 """
@@ -23,7 +23,8 @@ _COMMIT: Final = re.compile(r"(?:git:)?([0-9a-f]{40}|[0-9a-f]{64})")
 def judge_branch(
     record: TaskRecord, generation: int, commit: str, *, holder_lives: bool
 ) -> PushVerdict:
-    """Rules 1 and 2: commits for the branch of this generation, which would end at `commit`."""
+    """Judges commits for the branch of this generation, which would end at `commit`. Rules 1 and
+    2."""
     result = record.review.result if record.review is not None else record.result
     if result is not None and generation == author_generation(result):
         frozen = commit_of(result)
@@ -42,7 +43,7 @@ def judge_branch(
 
 
 def judge_protected(record: TaskRecord, generation: int, commit: str) -> PushVerdict:
-    """Rule 3: this commit, of this generation's branch, for a protected branch."""
+    """Judges this commit, of this generation's branch, for a protected branch. Rule 3."""
     result = record.result
     if result is None or record.state is not Status.COMPLETED:
         return _verdict(record, generation, PushReason.NOT_ACCEPTED)
@@ -53,7 +54,7 @@ def judge_protected(record: TaskRecord, generation: int, commit: str) -> PushVer
 
 
 def unknown_task(task_id: str, generation: int) -> PushVerdict:
-    """The verdict on a branch of a task that does not exist."""
+    """Returns the verdict on a branch of a task that does not exist."""
     return PushVerdict(
         allowed=False,
         reason=PushReason.UNKNOWN_TASK,
@@ -65,8 +66,8 @@ def unknown_task(task_id: str, generation: int) -> PushVerdict:
 
 
 def commit_of(result: Result) -> str:
-    """The commit that a submission named; "" if it named none. Results of earlier versions have it
-    in place of the generated name."""
+    """Returns the commit that a submission named; "" if it named none. Results of earlier versions
+    have it in place of the generated name."""
     for text in (result.reference, result.work_product_ref):
         found = _COMMIT.fullmatch(text)
         if found is not None:
@@ -75,7 +76,7 @@ def commit_of(result: Result) -> str:
 
 
 def author_generation(result: Result) -> int:
-    """The generation at which the work was done."""
+    """Returns the generation at which the work was done."""
     adopted = result.adopted_generation
     return result.generation if adopted is None else adopted
 

@@ -1,5 +1,5 @@
-"""The graph of a plan: who waits for whom, put in order and laid out. Cycles are no obstacle: what
-is in one comes last."""
+"""The graph of a plan: which task waits for which, sorted and laid out. Cycles are allowed: tasks
+in a cycle come last."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from genlock.core.task.view import waits_for
 
 
 class GraphTask(Struct, frozen=True, gc=False, kw_only=True):
-    """A task as a node: `waits_for` is what keeps it from being done, of what it depends on and of
-    its children."""
+    """A task as a node. `waits_for` has its unfinished dependencies and children."""
 
     id: str
     title: str
@@ -31,11 +30,11 @@ class GraphTask(Struct, frozen=True, gc=False, kw_only=True):
     children: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     distance: int = 0
-    """In a graph around a task: how far away, negative towards what that task waits for."""
+    """In a graph around a task: the distance from it, negative towards its dependencies."""
 
 
 class Graph(Struct, frozen=True, gc=False):
-    """Tasks in the order of their dependencies, and the circles among them."""
+    """Tasks in the order of their dependencies, and the cycles among them."""
 
     tasks: tuple[GraphTask, ...]
     cycles: tuple[tuple[str, ...], ...] = ()
@@ -43,7 +42,7 @@ class Graph(Struct, frozen=True, gc=False):
 
 
 class Row(NamedTuple):
-    """A line of a drawing: the branch it hangs on, the task, and what else it waits for."""
+    """A line of a drawing: the lines of its branch, the task, and the other tasks it waits for."""
 
     branch: str
     task: GraphTask
@@ -51,7 +50,7 @@ class Row(NamedTuple):
 
 
 def node_of(name: str, record: TaskRecord, distance: int = 0) -> GraphTask:
-    """A task's node."""
+    """Returns the node of a task."""
     claim, task = record.claim, record.task
     return GraphTask(
         id=name,
@@ -69,14 +68,14 @@ def node_of(name: str, record: TaskRecord, distance: int = 0) -> GraphTask:
 
 
 def graph_of(nodes: Iterable[GraphTask], around: str | None = None) -> Graph:
-    """The graph of these tasks."""
+    """Returns the graph of these tasks."""
     nodes = list(nodes)
     cycles = find_cycles({node.id: (*node.depends_on, *node.children) for node in nodes})
     return Graph(tuple(in_order(nodes)), tuple(cycles), around)
 
 
 def in_order(nodes: Sequence[GraphTask]) -> Iterator[GraphTask]:
-    """Each after all that it waits for; among equals by track and number."""
+    """Yields each node after all that it waits for; among equals by track and number."""
     by_id = {node.id: node for node in nodes}
     left: dict[str, int] = {}
     waiting: dict[str, list[str]] = {}
@@ -99,7 +98,7 @@ def in_order(nodes: Sequence[GraphTask]) -> Iterator[GraphTask]:
 
 
 def by_track(nodes: Iterable[GraphTask]) -> dict[str, list[GraphTask]]:
-    """The tasks of each track, in the order they come in; those of no track last, under ""."""
+    """Groups tasks by track and keeps their order. Tasks without a track come last, under ""."""
     tracks: dict[str, list[GraphTask]] = {}
     for node in nodes:
         tracks.setdefault(node.track or "", []).append(node)
@@ -107,13 +106,13 @@ def by_track(nodes: Iterable[GraphTask]) -> dict[str, list[GraphTask]]:
 
 
 def lay_out(nodes: Sequence[GraphTask], deepest: int = 8) -> list[Row]:
-    """Tasks of one track as a forest: each hangs on the last of those of its track that it waits
-    for, and names the others."""
+    """Lays out the tasks of one track as a forest. Each task hangs below the last task of its track
+    that it waits for, and names the others."""
     place = {node.id: at for at, node in enumerate(nodes)}
     below: dict[str | None, list[GraphTask]] = {}
     hangs_on: dict[str, str | None] = {}
     for at, node in enumerate(nodes):
-        # Only on what comes before it: in a circle somebody must be first.
+        # Only below a task that comes before it: in a cycle, one task must be first.
         before = [
             other for other in (*node.depends_on, *node.children) if place.get(other, at) < at
         ]
@@ -136,7 +135,7 @@ def lay_out(nodes: Sequence[GraphTask], deepest: int = 8) -> list[Row]:
                 ),
             )
         )
-        # Too deep for the page: what follows stands below, not further in.
+        # Too deep for the page: the rest is drawn below, without further indentation.
         further = lead if depth >= deepest else lead + {"": "", _LAST: "  ", _MORE: "│ "}[branch]
         inner = {child.id: child for child in below.get(node.id, [])}
         todo += [
@@ -146,7 +145,8 @@ def lay_out(nodes: Sequence[GraphTask], deepest: int = 8) -> list[Row]:
 
 
 def short_names(nodes: Iterable[GraphTask]) -> dict[str, str]:
-    """`B-003` for `B-003-implement-user-dashboard`, where nothing else is called so."""
+    """Returns short names: `B-003` for `B-003-implement-user-dashboard`, if no other task has that
+    name."""
     short: dict[str, list[str]] = {}
     for node in nodes:
         for name in (node.id, *node.depends_on, *node.children):
@@ -168,8 +168,8 @@ def _rank(node: GraphTask) -> tuple[bool, str, tuple[int, ...], str]:
 
 
 def tree(start: str, edges: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str, bool]]:
-    """All that is reached from a task, as lines of a tree: the branch, the id, and whether it
-    stands further up already."""
+    """Yields all tasks reached from a task as lines of a tree: the branch, the id, and whether the
+    task was drawn further up."""
     seen = {start}
     todo = list(_branches("", edges.get(start, ())))
     while todo:
@@ -184,6 +184,6 @@ _MORE, _LAST = "├ ", "└ "
 
 
 def _branches(lead: str, names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
-    """The last one first, as they are taken from the end."""
+    """Yields the last branch first, because they are popped from the end."""
     for number, name in enumerate(reversed(names)):
         yield lead, _MORE if number else _LAST, name

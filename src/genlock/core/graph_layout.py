@@ -1,15 +1,15 @@
-"""Where the boxes of a graph stand: in layers from left to right, each behind what it waits for.
+"""The layout of a graph: boxes in layers from left to right, each behind the boxes it waits for.
 
-1. Layers: a node stands one layer behind the last of those that it waits for. Of a circle, one edge
+1. Layers: a node stands one layer behind the last of those that it waits for. In a cycle, one edge
    runs backwards.
 2. Order: an edge over several layers gets a bend in each of them, so that it runs under no box. Six
-   sweeps put every node near the middle of its neighbours; the order with the fewest crossings
-   counts.
+   sweeps put every node near the middle of its neighbours; the order with the fewest crossings is
+   used.
 3. Heights: eight passes move every node towards the mean of its neighbours. Nodes that would
    overlap form a block that moves as one.
 
-Nodes without edges stand below, in rows. The order of the input decides where nothing else does, so
-the same graph always looks the same. Units are boxes: x is a layer, y a row.
+Nodes without edges stand below, in rows. Ties are broken by the order of the input, so the same
+graph always looks the same. Units are boxes: x is a layer, y a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from math import ceil, sqrt
 from typing import Final, NamedTuple
 
 Edge = tuple[str, str]
-"""From what is waited for, to what waits."""
+"""From a node to one that waits for it."""
 Point = tuple[float, float]
 
 _SWEEPS: Final = 6
@@ -33,17 +33,17 @@ _FEWEST_COLUMNS: Final = 6
 
 
 class Layout(NamedTuple):
-    """Where everything stands."""
+    """The positions of all nodes and bends."""
 
     places: dict[str, Point]
     bends: dict[Edge, tuple[Point, ...]]
-    """Of the edges that have any."""
+    """Only edges that have bends."""
     width: int
     height: float
 
 
 def lay_out_layers(names: Sequence[str], edges: Sequence[Edge]) -> Layout:
-    """The layout of these nodes. Edges of others are left out."""
+    """Returns the layout of these nodes. Edges of other nodes are left out."""
     known = set(names)
     edges = list(dict.fromkeys((a, b) for a, b in edges if a != b and a in known and b in known))
     joined = {name for edge in edges for name in edge}
@@ -61,7 +61,7 @@ def lay_out_layers(names: Sequence[str], edges: Sequence[Edge]) -> Layout:
 
 
 class _Drawing:
-    """Nodes with edges. A node is a number; those behind the names are bends."""
+    """Nodes with edges. A node is a number; numbers beyond the names are bends."""
 
     def __init__(self, names: Sequence[str], edges: Sequence[Edge]) -> None:
         self._names = names
@@ -69,7 +69,7 @@ class _Drawing:
         self._edges = [(number[a], number[b]) for a, b in edges]
         self._layer = _layers(len(names), self._edges)
         self._above: list[list[int]] = [[] for _ in names]
-        """Of each node, its neighbours in the layer before."""
+        """For each node: its neighbours in the layer before."""
         self._below: list[list[int]] = [[] for _ in names]
         self._bends: dict[tuple[int, int], list[int]] = {}
         for edge in self._edges:
@@ -80,7 +80,7 @@ class _Drawing:
             self._rows[layer].append(node)
 
     def places(self) -> tuple[dict[str, Point], dict[Edge, tuple[Point, ...]]]:
-        """Where the nodes stand, and the bends of the edges."""
+        """Returns the positions of the nodes, and the bends of the edges."""
         self._order()
         height = self._heights()
         places = {name: (float(self._layer[at]), height[at]) for at, name in enumerate(self._names)}
@@ -95,7 +95,7 @@ class _Drawing:
     def _add_edge(self, start: int, end: int) -> None:
         first, last = self._layer[start], self._layer[end]
         if first >= last:
-            return  # of a circle: drawn, and not reckoned with
+            return  # an edge of a cycle: drawn, but ignored by the layout
         before = start
         if last - first > 1 and len(self._layer) + last - first < _MOST_BENDS:
             for layer in range(first + 1, last):
@@ -179,7 +179,7 @@ class _Drawing:
         return sum(height[other] for other in near) / len(near) if near else height[node]
 
     def _offsets(self, row: Sequence[int]) -> list[float]:
-        """The heights of a row that is as tight as can be."""
+        """Returns the heights of the nodes in the tightest possible row."""
         offsets: list[float] = []
         at = 0.0
         for node in row:
@@ -190,7 +190,7 @@ class _Drawing:
 
 
 def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """By longest path. Where only circles are left, the first node goes first."""
+    """Assigns layers by longest path. If only cycles are left, the first node goes first."""
     below: list[list[int]] = [[] for _ in range(count)]
     waiting = [0] * count
     for a, b in edges:
@@ -218,8 +218,8 @@ def _layers(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
 
 
 def _apart(wanted: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """The heights nearest to those that are wanted at which no two overlap: those that would are
-    pooled, and stand around their mean."""
+    """Returns the heights nearest to the wanted ones at which no two nodes overlap. Nodes that
+    would overlap are pooled around their mean."""
     pools: list[tuple[float, int]] = []
     for want, offset in zip(wanted, offsets, strict=True):
         total, size = want - offset, 1
@@ -232,8 +232,8 @@ def _apart(wanted: Sequence[float], offsets: Sequence[float]) -> list[float]:
 
 
 def fold(names: Mapping[str, str], edges: Sequence[Edge]) -> dict[Edge, int]:
-    """The edges between groups, and how many edges of nodes each stands for. `names` has the group
-    of each node."""
+    """Returns the edges between groups, and the number of node edges that each stands for. `names`
+    has the group of each node."""
     found: dict[Edge, int] = {}
     for a, b in edges:
         if a in names and b in names and names[a] != names[b]:

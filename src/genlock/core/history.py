@@ -1,4 +1,4 @@
-"""A task's claims, told from its events."""
+"""A task's claims, reconstructed from its events."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from genlock.core.results import ClaimHistory
 def claim_history(
     record: TaskRecord, events: Iterable[e.Event], refused: frozenset[tuple[int, str]]
 ) -> tuple[ClaimHistory, ...]:
-    """One entry a generation granted, in order. `refused` says of which generation and session a
-    result was refused.
+    """Returns one entry for each granted generation, in order. `refused` has the generations and
+    sessions whose results were refused.
 
-    What a stranger hands in at another's generation says nothing of the one whose generation it is.
+    A submission by another session at this generation says nothing about the session that holds it.
     """
     entries: dict[int, ClaimHistory] = {}
     current = 0
@@ -46,7 +46,7 @@ def begun(
     sequence: int | None = None,
     result_rejected: bool = False,
 ) -> ClaimHistory:
-    """The entry with which a claim begins."""
+    """Returns the first entry of a claim."""
     return ClaimHistory(
         id=event.claim_id,
         tenant_id=event.tenant_id,
@@ -64,7 +64,7 @@ def begun(
 
 
 def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
-    """The entry after an event of its task, or None if the event does not concern it."""
+    """Returns the entry after an event of its task, or None if the event does not concern it."""
     match event:
         case e.LeaseRenewed():
             return replace(entry, renewals=entry.renewals + 1)
@@ -98,7 +98,7 @@ def continued(entry: ClaimHistory, event: e.Event) -> ClaimHistory | None:
                 return entry
             return _ended(entry, event, event.release_reason, stated_reason=event.stated_reason)
         case e.ClaimExpired():
-            # Noticed later, as a rule; GC 9.2 says when it was over.
+            # Usually noticed later; GC 9.2 wants the time at which it was over.
             return replace(
                 entry,
                 released_at=min(event.expires_at or event.timestamp, event.timestamp),

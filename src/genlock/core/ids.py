@@ -1,11 +1,11 @@
-"""Task ids: four grammars, one record.
+"""Task ids: four grammars, one type.
 
 Tried in this order; the first that fits is the id's grammar:
 
 1. track         `B-003-implement-user-dashboard`
 2. edge          `AUTH-LOGIN:design_code`
 3. hierarchical  `0001`, `0001_t1`, `0001_t1.1`; a bare root with letters (`A000`) only in a project
-   that counts so
+   with `ids: hierarchical`
 4. slug          `implement-feature-x`
 
 Any of them may be followed by `::n`, more than once. An id that only resembles a track or a
@@ -35,7 +35,7 @@ SEQUENCE_DIGITS: Final = 3
 LAST_CHILD: Final = 999_999_999_999_999
 _NUMBER = r"[1-9][0-9]{0,14}"
 
-# Hybrid base36: a root has four characters, of which the first 0, 1, 2 or 3 are letters.
+# Hybrid base36: a root has four characters; the first 0, 1, 2 or 3 of them are letters.
 # FIRST_ROOTS[k] is the value at which the roots with k letters begin; 0000 has the value 0, and
 # counting starts after it.
 ROOT_WIDTH: Final = 4
@@ -65,7 +65,7 @@ _FORMS = (
 
 
 class Grammar(StrEnum):
-    """Which of the four forms an id has."""
+    """The four forms of an id."""
 
     TRACK = "track"
     EDGE = "edge"
@@ -74,7 +74,7 @@ class Grammar(StrEnum):
 
 
 class TaskId(msgspec.Struct, frozen=True):
-    """A task's id and what can be read from it; `parent` is the text of the id one level up."""
+    """A task's id and its parts. `parent` is the text of the id one level up."""
 
     text: str
     grammar: Grammar
@@ -99,20 +99,20 @@ class TaskId(msgspec.Struct, frozen=True):
 
 
 def parse_task_id(text: str, *, hierarchical: bool = False) -> TaskId:
-    """Read a task id, or raise BadArgument; `hierarchical` says that the project counts `ids:
+    """Reads a task id, or raises BadArgument. `hierarchical` says that the project has `ids:
     hierarchical`."""
-    # Checked before the cache is asked: it could neither hash a list nor should it hash a megabyte.
+    # Checked before the cache lookup: a list cannot be hashed, and a megabyte should not be.
     return _parse(check_length("task id", text, LONGEST_ID), hierarchical)
 
 
 def check_task_id(text: str) -> str:
-    """The id, if it is one; else BadArgument. What could be a slug is an id whatever else it is, so
-    nothing need be read from it."""
+    """Returns the id if it is valid; raises BadArgument if not. Every text that fits the slug's
+    grammar is an id, so there is no need to parse it."""
     return text if type(text) is str and _SLUG.fullmatch(text) else parse_task_id(text).text
 
 
 def parse_root(text: str) -> int:
-    """The value of a root: 0001 is 1, A000 is 10000, ZZZ9 is the last."""
+    """Returns the value of a root: 0001 is 1, A000 is 10000, ZZZ9 is the last."""
     if not _BARE_ROOT.fullmatch(check_length("root", text, ROOT_WIDTH)):
         raise BadArgument(
             f"{text!r} is no root; roots are 0001-9999, A000-Z999, AA00-ZZ99 and AAA0-ZZZ9"
@@ -126,8 +126,8 @@ def parse_root(text: str) -> int:
 
 
 def sort_path(task_id: TaskId) -> tuple[int, ...]:
-    """The numbers of an id from its root down, for comparing by value: `A000_t2.10` is (10000, 2,
-    10).
+    """Returns the numbers of an id from its root down, to compare ids by value: `A000_t2.10` is
+    (10000, 2, 10).
 
     A track id gives its sequence, an edge or slug nothing; the numbers after `::` follow in each
     case.
@@ -148,11 +148,11 @@ def sort_path(task_id: TaskId) -> tuple[int, ...]:
 
 
 def sort_text(text: str) -> str:
-    """The id as a text whose bytes compare as its numbers do: `x::2` comes before `x::10`, which
-    becomes `x:::10`.
+    """Returns the id as a text whose bytes sort like its numbers: `x::2` comes before `x::10`,
+    which becomes `x:::10`.
 
-    A number is preceded by a colon, the character after 9, for each digit that it has beyond the
-    first. So the ids of a family of fewer than ten stay as they are.
+    Each digit of a number beyond the first adds a colon, the character after 9, in front of it. So
+    ids with single digits do not change.
     """
     if "::" not in text and "_t" not in text:
         return text
@@ -168,8 +168,8 @@ def _behind_shorter(number: re.Match[str]) -> str:
 
 
 def explain_slug(task_id: TaskId) -> tuple[Grammar, str] | None:
-    """The grammar that a slug was perhaps meant to be of, and what that asks for: by a slip a task
-    has lost its track or parent."""
+    """Returns the grammar that a slug was perhaps meant to follow, and what that grammar requires.
+    A typing error may have cost the task its track or parent."""
     base = task_id.text.partition("::")[0]
     if task_id.grammar is not Grammar.SLUG:
         return None
@@ -239,7 +239,7 @@ def _parse_base(text: str, hierarchical: bool) -> TaskId | None:
 
 
 def _complaint(text: str) -> str:
-    """What is wrong with an id that no grammar admits, and what would be right."""
+    """Returns what is wrong with an id that no grammar admits, and the correct form."""
     if found := _FORBIDDEN.search(text):
         return f"{describe_character(text, found.start())}; {_FORMS}"
     base, mark, subtasks = text.partition("::")
@@ -274,7 +274,7 @@ __all__ = ["LAST_CHILD", "LAST_ROOT", "child_id", "format_root", "parse_root"]
 
 
 def format_root(value: int) -> str:
-    """The root with this value, from 1: 0001-9999, A000-Z999, AA00-ZZ99, AAA0-ZZZ9."""
+    """Returns the root with this value, from 1: 0001-9999, A000-Z999, AA00-ZZ99, AAA0-ZZZ9."""
     _check_value("root", value)
     if value > LAST_ROOT:
         raise CounterExhausted(
@@ -291,10 +291,10 @@ def format_root(value: int) -> str:
 
 
 def child_id(parent: str | None, value: int, *, hierarchical: bool = False) -> str:
-    """The id of the parent's child number `value`; without a parent, a root.
+    """Returns the id of the parent's child number `value`; without a parent, a root.
 
-    What it returns is an id whose parent is `parent`: a child that would be too long to be one
-    raises BadArgument.
+    The parent of the returned id is always `parent`. A child id that would be too long raises
+    BadArgument.
     """
     if parent is None:
         return format_root(value)
@@ -313,7 +313,7 @@ def child_id(parent: str | None, value: int, *, hierarchical: bool = False) -> s
 
 
 def _check_value(what: str, value: object) -> None:
-    # True is an int to Python, but nobody counts with it on purpose.
+    # True is an int in Python, but never a deliberate number.
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadArgument(f"the number of a {what} is an integer, not {type(value).__name__}")
     if value < 1:

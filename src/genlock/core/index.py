@@ -1,4 +1,4 @@
-"""The index fields of a record: all that a store can find it by.
+"""The index fields of a record: the only fields by which a store can find it.
 
 Each kind of record computes them from the record alone; stores copy them.
 """
@@ -14,12 +14,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 NEVER_DUE = 2**62
-"""Later than any instant: time alone changes nothing, but others do. A claim without a lease has
-it, so that whoever looks for claims by their due times finds this one, last."""
+"""Later than any instant: time alone changes nothing, only other records do. A claim without a
+lease has this value, so that a query for claims by their due times finds it, last."""
 
 
 class Index(Struct, frozen=True, gc=False):
-    """The few fields by which records are found."""
+    """The fields by which records are found."""
 
     state: str = ""
     pool: str | None = None
@@ -31,7 +31,7 @@ class Index(Struct, frozen=True, gc=False):
     session: str | None = None
     parent: str | None = None
     waits_on: tuple[str, ...] = ()
-    """Ids of dependencies: as they are while unmet, with MET in front once met. And READY_IN."""
+    """Ids of dependencies: unchanged while unmet, with the prefix MET once met. Also READY_IN."""
 
 
 MET = "+"
@@ -48,5 +48,5 @@ kind need not look there."""
 
 
 def microseconds(instant: datetime) -> int:
-    """Whole microseconds since 1970."""
+    """Returns whole microseconds since 1970."""
     return (instant - _EPOCH) // _MICROSECOND

@@ -1,10 +1,10 @@
-"""Who may do what: roles, the projects that a pattern names, and the text of a key.
+"""Permissions: roles, the projects that a pattern names, and the text of a key.
 
     glk_<id>_<secret>_<sum>      glk_k3v7…_…_9f0c11ab
 
-The id names the record, the secret is what its holder knows, the sum tells a slip of the pen from a
-key that nobody has made. Of the secret only the SHA-256 is kept: 160 random bits need no slow hash.
-No message here repeats any part of a secret.
+The id names the record, the secret is what its holder knows, the sum distinguishes a typing error
+from an unknown key. Only the SHA-256 of the secret is stored: 160 random bits need no slow hash. No
+message here repeats any part of a secret.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from genlock.core.names import LONGEST_NAME, LONGEST_SCOPE, check_length, descri
 from genlock.errors import BadArgument
 
 EVERYWHERE: Final = "*"
-"""As a tenant: all of them, for admins of the whole store. As a pattern: all projects."""
+"""As a tenant: all tenants, for admins of the whole store. As a pattern: all projects."""
 
 PREFIX: Final = "glk"
 ID_CHARACTERS: Final = 12
 SECRET_CHARACTERS: Final = 32
 FRESH_BYTES: Final = 28
-"""So much randomness makes an id (8 bytes) and a secret (20 bytes)."""
+"""The random bytes of an id (8) and a secret (20)."""
 MOST_OVERLAP_SECONDS: Final = 86_400.0
-"""So long, after a rotation, the text before it may still be taken."""
+"""The longest time for which the previous text may still be accepted after a rotation."""
 
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz234567"
 _SHAPE: Final = re.compile(
@@ -43,7 +43,7 @@ _LOOKS: Final = (
 
 
 class Role(StrEnum):
-    """What a key is for. Each may do what the one before it may, and more."""
+    """The role of a key. Each has the permissions of the one before it, and more."""
 
     OBSERVER = "observer"
     AGENT = "agent"
@@ -51,7 +51,7 @@ class Role(StrEnum):
     ADMIN = "admin"
 
     def covers(self, needed: str) -> bool:
-        """May this role do what `needed`, one of the roles, may?"""
+        """Does this role have all permissions of the role `needed`?"""
         return _RANKS[self] >= _RANKS[needed]
 
 
@@ -72,7 +72,7 @@ class KeyText(NamedTuple):
 
 
 def compose(fresh: bytes, id: str | None = None) -> KeyText:
-    """A new key of `FRESH_BYTES` random bytes; with an id, a new secret for that key."""
+    """Makes a new key from `FRESH_BYTES` random bytes; with an id, a new secret for that key."""
     if len(fresh) != FRESH_BYTES:
         raise ValueError(f"a key is made of {FRESH_BYTES} random bytes, not of {len(fresh)}")
     digits = [
@@ -83,14 +83,14 @@ def compose(fresh: bytes, id: str | None = None) -> KeyText:
 
 
 def write_key(key: KeyText) -> str:
-    """The text that its holder is given."""
+    """Returns the text that its holder is given."""
     start = f"{PREFIX}_{key[0]}_{key[1]}"
     return f"{start}_{crc32(start.encode()):08x}"
 
 
 def parse_key(text: object) -> KeyText:
-    """The parts of a key's text, or BadArgument that says what is wrong with it and never what it
-    was."""
+    """Returns the parts of a key's text. Raises BadArgument that names the fault and never shows
+    the text."""
     if not isinstance(text, str):
         raise BadArgument(f"a key is a text, not {type(text).__name__}")
     found = _SHAPE.fullmatch(text)
@@ -106,8 +106,8 @@ def parse_key(text: object) -> KeyText:
 
 
 def _fault(text: str) -> str:
-    """Which part is wrong, by its name: what stands there may be a secret, of Genlock or of
-    something else."""
+    """Returns the name of the wrong part, never its text: that may be a secret, of Genlock or of
+    another system."""
     if text != text.strip():
         return "there are blanks around it"
     parts = text.split("_")
@@ -124,19 +124,19 @@ def _fault(text: str) -> str:
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """Returns the digest of a secret, the only part of it that is stored."""
     hexdigest: str = _hashing()[0](secret.encode()).hexdigest()
     return hexdigest
 
 
 def same_digest(one: str, other: str) -> bool:
-    """Are they the same? It takes as long whatever they have in common."""
+    """Are the two equal? The comparison takes constant time."""
     return _hashing()[1](one, other)
 
 
 @cache
 def _hashing() -> tuple[Callable[[bytes], Any], Callable[[str, str], bool]]:
-    """Imported at the first use: whoever makes or checks no key need not load OpenSSL."""
+    """Imported at the first use: a caller that makes or checks no key need not load OpenSSL."""
     from hashlib import sha256
     from hmac import compare_digest
 
@@ -147,9 +147,9 @@ def _hashing() -> tuple[Callable[[bytes], Any], Callable[[str, str], bool]]:
 
 
 def matches(pattern: str, project: str) -> bool:
-    """Is the project one that the pattern names? `*` stands for any run of characters; case counts.
+    """Does the pattern name this project? `*` stands for any run of characters; case matters.
 
-    Of two patterns: does the first name all that the second names?
+    With two patterns: does the first name all projects that the second names?
     """
     if pattern in (EVERYWHERE, project):
         return True
@@ -160,7 +160,7 @@ def matches(pattern: str, project: str) -> bool:
     at, end = len(first), len(project) - len(last)
     if at > end or not project.startswith(first) or not project.endswith(last):
         return False
-    # The earliest place for each piece leaves the most room for the next: no need to try others.
+    # The earliest match of each piece leaves the most room for the next: no need to try others.
     for piece in between:
         found = project.find(piece, at, end)
         if found < 0:
@@ -170,7 +170,7 @@ def matches(pattern: str, project: str) -> bool:
 
 
 def check_role(value: object) -> Role:
-    """One of the roles there are."""
+    """Returns the role if it is known."""
     if not isinstance(value, str) or value not in list(Role):
         raise BadArgument(
             f"there is no role {shown(value) if isinstance(value, str) else repr(value)}; there "
@@ -180,7 +180,7 @@ def check_role(value: object) -> Role:
 
 
 def check_pattern(value: object) -> str:
-    """A project's name, in which `*` may stand for any run of characters."""
+    """Returns a project's name, in which `*` may stand for any run of characters."""
     text = check_length("projects", value, LONGEST_SCOPE)
     if found := _NOT_PATTERN.search(text):
         raise BadArgument(
@@ -191,8 +191,8 @@ def check_pattern(value: object) -> str:
 
 
 def check_key_id(value: object) -> str:
-    """The id of a key. Whoever gives the whole text instead is told so, and does not see it
-    again."""
+    """Returns the id of a key. If the whole text is given instead, the error says so and does not
+    show it."""
     text = check_length("key", value, LONGEST_NAME)
     if _ID.fullmatch(text):
         return text
@@ -214,7 +214,7 @@ def check_scope(
     session: str | None,
     agent_roles: tuple[str, ...] = (),
 ) -> None:
-    """Refuses what would mean less, or more, than it says."""
+    """Refuses combinations that would permit less, or more, than they say."""
     if agent_roles and role is not Role.AGENT:
         raise BadArgument(
             f"agent_roles are for an agent's key; an {role} "

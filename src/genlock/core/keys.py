@@ -1,4 +1,4 @@
-"""Keys of records. Everything that is kept starts with tenant and project."""
+"""Keys of records. Every key starts with tenant and project."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMOTION = "promotion"
 FEATURE = "feature"
 
 PAYLOAD = "payload"
-"""Of no record: where the bytes of a large result lie."""
+"""The kind of a payload, the bytes of a large result. It is not a record."""
 
 KINDS = (TASK, SESSION, REFUSED, PROMOTION, COUNTER, PROJECT, TENANT, ACCESS, SETTLED, KEY, FEATURE)
 
@@ -39,7 +39,7 @@ class Key(NamedTuple):
     id: str
 
     def beside(self, kind: str, id: str) -> Key:
-        """The key of another record of the same project."""
+        """Returns the key of another record of the same project."""
         return _key((self[0], self[1], kind, id))
 
     @property
@@ -48,7 +48,7 @@ class Key(NamedTuple):
         return self.tenant, self.project
 
 
-_key = partial(tuple.__new__, Key)  # half of what the class itself takes
+_key = partial(tuple.__new__, Key)  # takes half the time of the class itself
 
 
 def project_key(tenant: str, project: str) -> Key:
@@ -60,26 +60,28 @@ def tenant_key(tenant: str) -> Key:
 
 
 def access_key(id: str) -> Key:
-    """The record of a key that opens the service: found by its id alone, whatever its tenant is."""
+    """Returns the key of an access key's record: it is found by its id alone, whatever its tenant
+    is."""
     return Key(NOWHERE, NOWHERE, KEY, id)
 
 
 def payload_key(task: Key, payload_id: str) -> Key:
-    """Under which the bytes of a task's large result are put; those from before they had names of
-    their own, under the task's."""
+    """Returns the key under which the bytes of a task's large result are stored. Payloads from
+    before they had their own names are stored under the task's name."""
     return task.beside(PAYLOAD, f"{task.id}/{payload_id}") if payload_id else task
 
 
 def payload_task(key: Key) -> str:
-    """The id of the task whose result lies under this key."""
+    """Returns the id of the task whose result is stored under this key."""
     return key.id.rpartition("/")[0] if key.kind == PAYLOAD else key.id
 
 
 def refused_id(task: str, generation: int, session: str, digest: str) -> str:
-    """The name of a refused result, the same however often the same thing is submitted."""
+    """Returns the name of a refused result. Submitting the same result again gives the same
+    name."""
     return f"{task}/{generation}/{session}/{digest[:16]}"
 
 
 def promotion_id(task: str, generation: int) -> str:
-    """The name of a promotion: a task is accepted once in a generation."""
+    """Returns the name of a promotion: a task is accepted once in a generation."""
     return f"{task}/{generation}"

@@ -1,7 +1,7 @@
-"""Manifests: which work products belong to a result.
+"""Manifests: the lists of work products that belong to results.
 
-A manifest names each product by its path and the SHA-256 of its bytes, and says under whose name
-and in which generation they were drafted. It is bounded, since it is kept in records.
+A manifest names each product by its path and the SHA-256 of its bytes, and gives the agent and the
+generation of the drafts. Its size is limited, because it is kept in records.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ MOST_PRODUCTS: Final = 256
 LONGEST_PATH: Final = 512
 MOST_MANIFEST_BYTES: Final = 32 * 1024
 _LONGEST_PART: Final = 80
-"""Of a path, in bytes: escaped it is at most three times as long, and still a file's name."""
+"""The longest part of a path, in bytes. Escaped, it is at most three times as long and still a
+valid file name."""
 MOST_BYTES: Final = 2**50
-"""Of one product: what no store takes."""
+"""The size limit of one product, more than any store takes."""
 _DIGITS: Final = frozenset("0123456789abcdef")
 
 
@@ -32,8 +33,8 @@ class _Listed(Struct, frozen=True):
 
 
 def manifest_of(agent: str, generation: int, files: Iterable[Product]) -> Manifest:
-    """The manifest of these products, in the order of their paths. `BadArgument` if one of them
-    cannot be meant, or if they are too many."""
+    """Returns the manifest of these products, sorted by path. Raises `BadArgument` if one of them
+    is invalid, or if there are too many."""
     products = tuple(sorted((_checked(each) for each in files), key=lambda each: each.path))
     if len(products) > MOST_PRODUCTS:
         raise BadArgument(
@@ -54,12 +55,13 @@ def manifest_of(agent: str, generation: int, files: Iterable[Product]) -> Manife
 
 
 def digest_of(manifest: Manifest) -> str:
-    """What names the content of a manifest: its paths, digests and sizes."""
+    """Returns the digest of a manifest's content: its paths, digests and sizes."""
     return codec.digest_of(codec.encode_json(_Listed(manifest.files))).hex()
 
 
 def digest_with(data: bytes, manifest: Manifest) -> str:
-    """The digest of a result that has products: who has looked at it has looked at both."""
+    """Returns the digest of a result with products. A reviewer who names it has reviewed the data
+    and the products."""
     return codec.digest_of(codec.digest_of(data) + bytes.fromhex(digest_of(manifest))).hex()
 
 
@@ -75,7 +77,7 @@ def _checked(product: Product) -> Product:
 
 
 def check_product_path(path: Any) -> str:
-    """A path within the products of a task: relative, with `/` between its parts."""
+    """Returns a path within the products of a task: relative, with `/` between its parts."""
     if not isinstance(path, str) or not path:
         raise BadArgument("the path of a product is a text such as reports/summary.md")
     parts = path.split("/")

@@ -1,4 +1,4 @@
-"""The records: what is remembered of tasks, sessions, refused results, counters, projects, tenants,
+"""The records: the stored state of tasks, sessions, refused results, counters, projects, tenants,
 denials, settling and keys.
 
 Each is the fold of its events and nothing else (see `genlock.core.evolve`). Fields with their
@@ -31,27 +31,27 @@ from genlock.core.reasons import (
 )
 
 NO_DATA = Raw(b"null")
-"""No result data here: there is none, or it is a payload, or it was discarded."""
+"""No result data in the record: there is none, it is stored as a payload, or it was discarded."""
 
 SYSTEM_SESSION = "genlock"
-"""The session and agent in whose name the coordinator itself acts (fan-in, adoption by an
+"""The session and agent under which the coordinator itself acts (fan-in, adoption by an
 operator)."""
 
 
 class Process(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Which process a session is: a pid alone may be reused, with its start time it is not."""
+    """The process of a session. A pid alone may be reused; a pid with its start time is unique."""
 
     host: str
     boot: str
     pid: int
     started: int
     namespace: str = ""
-    """In which the pid counts; `processes.NO_NAMESPACES` on a system that has none. "" if it is not
-    known: then only the lease decides."""
+    """The namespace of the pid; `processes.NO_NAMESPACES` on a system that has none. "" if it is
+    not known: then only the lease decides."""
 
 
 class Actor(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Who is behind an event, beyond session and agent."""
+    """The actor behind an event, beyond session and agent."""
 
     user_id: str = ""
     client_ip: str = ""
@@ -63,7 +63,7 @@ NOBODY = Actor()
 
 
 def for_user(actor: Actor, user: str) -> Actor:
-    """The same actor on behalf of this user; as it is, if nobody is named."""
+    """Returns the actor on behalf of this user; unchanged if no user is named."""
     return actor if not user or user == actor.user_id else replace(actor, user_id=user)
 
 
@@ -103,12 +103,12 @@ class Task(Struct, frozen=True, gc=False, omit_defaults=True, kw_only=True):
 
 
 NO_LEASE = "no lease"
-"""How people read the end of a lease that a claim does not have."""
+"""The text shown as the end of the lease for a claim without one."""
 
 
 class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
     """The right of one session and agent to a task, at one generation. It stays on the record,
-    EXPIRED, until someone takes over."""
+    EXPIRED, until another session takes over."""
 
     id: str
     session: str
@@ -119,7 +119,7 @@ class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
     expires_at: datetime | None
     """None: it has no lease, and never runs out by time."""
     lease_seconds: float
-    """The length that was granted. Of a claim without a lease: the length it would have."""
+    """The length that was granted. For a claim without a lease: the length it would have."""
     grace_seconds: float = 0.0
     state: ClaimState = ClaimState.ACTIVE
     user: str = ""
@@ -131,7 +131,7 @@ class Claim(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Released(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How the last claim ended, kept so that a repeated release is answered alike."""
+    """The end of the last claim, kept so that a repeated release gets the same answer."""
 
     generation: int
     session: str
@@ -148,14 +148,15 @@ class Product(Struct, frozen=True, gc=False):
 
 
 class Manifest(Struct, frozen=True, gc=False):
-    """The products of one result, and where their drafts are."""
+    """The products of one result, and the place of their drafts."""
 
     agent: str
-    """Whose drafts: the agent that submitted them."""
+    """The agent that submitted the drafts."""
     generation: int
-    """Of those drafts. An adopted result has another generation than its acceptance."""
+    """The generation of the drafts. An adopted result has another generation than its
+    acceptance."""
     files: tuple[Product, ...]
-    """By path."""
+    """Sorted by path."""
 
 
 class Result(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -174,22 +175,22 @@ class Result(Struct, frozen=True, gc=False, omit_defaults=True):
     """The data is kept as a payload, under the record's key, the payload's id and the digest."""
     operation: str = ""
     fan_in: bool = False
-    """The result reads as {child: its reference}, from the children, when asked."""
+    """The result is read from the children on request, as {child: its reference}."""
     adopted_generation: int | None = None
     adopted_session: str | None = None
     payload_id: str = ""
-    """Fresh digits, this result's alone; none if it is from before payloads had them."""
+    """Random digits, unique to this result; empty if it is from before payloads had them."""
     reviewer: str = ""
-    """Who approved it after a review."""
+    """The reviewer that approved it."""
     reference: str = ""
-    """Where the work lies, in the author's words. It stands beside `work_product_ref`, which is
-    always generated; in results of earlier versions it may stand in its place."""
+    """The location of the work, in the author's words. It stands beside `work_product_ref`, which
+    is always generated; in results of earlier versions it may stand in its place."""
     manifest: Manifest | None = None
     """Its products, if it has any."""
 
 
 class Evaluation(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What one evaluator found."""
+    """The verdict of one evaluator."""
 
     passed: bool
     at: datetime
@@ -202,19 +203,19 @@ class Review(Struct, frozen=True, gc=False, omit_defaults=True):
     """A result that waits for a review, and why."""
 
     result: Result
-    """As it will be the task's, if it is approved. The agent and session are the author's."""
+    """The result that the task gets if it is approved. The agent and session are the author's."""
     causes: tuple[ReviewCause, ...]
     role: str = ""
-    """Of the claim under which it was submitted."""
+    """The role of the claim under which it was submitted."""
     user: str = ""
-    """The author's."""
+    """The author's user."""
     evaluators: tuple[str, ...] = ()
-    """Those that must pass."""
+    """The evaluators that must pass."""
     evaluations: dict[str, Evaluation] = {}
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The evaluators that have not passed."""
+        """Returns the evaluators that have not passed."""
         return tuple(
             name
             for name in self.evaluators
@@ -223,16 +224,16 @@ class Review(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Feedback(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why the last review ended without the result, for the next holder."""
+    """The reason why the last review did not accept the result, for the next holder."""
 
     at: datetime
     generation: int
-    """The one whose result it was."""
+    """The generation of the reviewed result."""
     by: str
     digest: str
     text: str = ""
     refused_id: str = ""
-    """The name under which the work was kept, if there was any; it can be adopted."""
+    """The name under which the work was kept, if any. It can be adopted."""
 
 
 class Overlap(Struct, frozen=True, gc=False):
@@ -243,8 +244,7 @@ class Overlap(Struct, frozen=True, gc=False):
 
 
 class KnownState(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a task last heard of a dependency or child, and at which version of it: older news is
-    ignored."""
+    """The last news of a dependency or child, and its version. Older news is ignored."""
 
     version: int = 0
     status: Status = Status.PENDING
@@ -255,7 +255,8 @@ class KnownState(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Hold(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why nobody may claim a task, and until when (None: until someone reopens it)."""
+    """The reason why a task cannot be claimed, and the end of the hold (None: until it is
+    reopened)."""
 
     reason: str
     since: datetime
@@ -263,7 +264,7 @@ class Hold(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Holder(Struct, frozen=True, gc=False):
-    """Who has the task, for those who do not."""
+    """The holder of a task, as shown to other sessions."""
 
     agent: str
     session: str
@@ -274,24 +275,25 @@ class Holder(Struct, frozen=True, gc=False):
 
 
 class Act(Struct, frozen=True, gc=False, omit_defaults=True):
-    """An act with an operation id that no claim, release or result remembers, kept so that its
-    repeat is answered alike."""
+    """An operation with an id that no claim, release or result remembers, kept so that its repeat
+    gets the same answer."""
 
     operation: str
     session: str
     what: str
-    """Its event, and for whom."""
+    """Its event, and its target."""
     children: tuple[str, ...] = ()
-    """Of a spawn: what it made, since their names may have been taken from a counter."""
+    """For a spawn: the children it made, because their names may come from a counter."""
     arguments: str = ""
-    """A digest of what was asked; empty if the act has no arguments, or if its event is from before
-    they were noted."""
+    """A digest of the arguments; empty if there are none, or if the event is from before they were
+    recorded."""
     superseded: Holder | None = None
-    """Whose claim it took away; also none if its event is from before that was noted."""
+    """The holder whose claim it superseded; also None if the event is from before that was
+    recorded."""
 
 
 class ProgressNote(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a worker has written about its work, for operators and for its successors."""
+    """A worker's note about its work, for operators and for the next holders."""
 
     at: datetime
     generation: int
@@ -301,19 +303,19 @@ class ProgressNote(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class ProgressLog(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What was reported of the work on a task: the present figures, and the last notes."""
+    """The reported progress of a task: the present figures and the last notes."""
 
     generation: int
-    """Of the last report; fraction and cost are that generation's."""
+    """The generation of the last report; fraction and cost belong to it."""
     updated_at: datetime
     fraction: float | None = None
     cost: dict[str, float] = {}
     earlier_cost: dict[str, float] = {}
-    """The sum over the generations before."""
+    """The total cost of all earlier generations."""
     notes: tuple[ProgressNote, ...] = ()
     """The oldest first, at most `MOST_NOTES`."""
     worktree_path: str = ""
-    """Where this generation works, if it has a worktree of its own. A plan may name another place,
+    """The worktree of this generation, if it has one of its own. A plan may name another path,
     `task.worktree_path`, for all generations."""
 
 
@@ -321,20 +323,20 @@ MOST_NOTES = 20
 
 
 class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A task: definition, state, clock, claim, result, and what it has heard of others."""
+    """A task: definition, state, clock, claim, result, and the news of related tasks."""
 
     task: Task
     state: Status
     created_at: datetime
     updated_at: datetime
-    """The time of the last event; event times never run back."""
+    """The time of the last event. Event times never run backwards."""
     order: Order = Order.TRACK
     generation: int = 0
     granted: bool = False
-    """Has the present generation been granted to someone?"""
+    """Has the present generation been granted?"""
     grants: int = 0
     failures: int = 0
-    """Claims in a row that ended EXPIRED, ERROR or ORPHANED."""
+    """The number of claims in a row that ended EXPIRED, ERROR or ORPHANED."""
     claim: Claim | None = None
     released: Released | None = None
     result: Result | None = None
@@ -346,35 +348,35 @@ class TaskRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     hold: Hold | None = None
     backlog: bool = False
     early: bool = False
-    """`not_before` has not passed yet, as far as anyone has looked."""
+    """`not_before` had not passed when it was last checked."""
     inputs_changed: tuple[str, ...] = ()
     """Dependencies and children that were reset after the work on this task had begun. A grant to a
-    worker and a reset of this task clear it; an acceptance does not."""
+    worker or a reset of this task clears the list; an acceptance does not."""
     assigned_until: datetime | None = None
-    """When the reservation for `task.assigned_to` lapses."""
+    """The time at which the reservation for `task.assigned_to` lapses."""
     act: Act | None = None
-    """The last one that has an operation id."""
+    """The last operation that has an id."""
     acts: tuple[Act, ...] = ()
-    """Those before it, the oldest first: as many as its event says."""
+    """The operations before it, the oldest first: as many as its event says."""
     fan_in_due: bool = False
-    """The last child has come to its end, and something else kept that from completing the task."""
+    """The last child is finished, but something else kept the task from being completed."""
     opened: bool = False
-    """Has somebody taken it out of the backlog? Then no plan puts it back."""
+    """Was it taken out of the backlog? Then no plan puts it back."""
     spawning_backlog: tuple[str, ...] = ()
-    """Those of `spawning` that begin in the backlog."""
+    """The children in `spawning` that start in the backlog."""
     waiting: Waiting = Waiting.NOTHING
-    """What kind of thing `task.waiting_for` names, while that keeps the task blocked. A task it
-    names stands among the dependencies until it is finished."""
+    """The kind of thing that `task.waiting_for` names, while it blocks the task. A task that it
+    names is among the dependencies until that task is finished."""
     progress: ProgressLog | None = None
-    """What its workers have reported; none if nobody has reported anything."""
+    """The reports of its workers; None if there are none."""
     review: Review | None = None
-    """While it is IN_REVIEW: what waits for the review."""
+    """While it is IN_REVIEW: the result that waits for the review."""
     feedback: Feedback | None = None
-    """Of the last review that ended without the result, until a result is accepted or the task is
-    reset."""
+    """From the last review that did not accept the result; kept until a result is accepted or the
+    task is reset."""
 
     def remembered(self, operation: str, session: str) -> Act | None:
-        """The act that this session has done under this id, if it is not too long ago."""
+        """Returns the operation of this session with this id, if it is still remembered."""
         if self.act is None or not operation:
             return None
         return next(
@@ -400,8 +402,8 @@ class SessionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     ended_at: datetime | None = None
     metadata: dict[str, Any] = {}
     implied: bool = False
-    """No other process has named this session's process: it is the one that registers the session
-    or claims for it, and none if there are several."""
+    """No other process named this session's process. It is the process that registers the session
+    or claims for it; None if there are several."""
     orphan_seconds: float | None = None
     """The silence after which its claims are orphaned, if its process is not known. None: its
     leases alone decide."""
@@ -425,11 +427,11 @@ class RefusedRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     payload: bool = False
     state: RefusedState = RefusedState.KEPT
     payload_id: str = ""
-    """As of a result."""
+    """As in `Result`."""
     reference: str = ""
-    """As of a result."""
+    """As in `Result`."""
     manifest: Manifest | None = None
-    """As of a result."""
+    """As in `Result`."""
 
 
 class PromotionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -437,15 +439,15 @@ class PromotionRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
     task: str
     generation: int
-    """At which the result was accepted."""
+    """The generation at which the result was accepted."""
     manifest: Manifest
     accepted_at: datetime
     updated_at: datetime
     state: PromotionState = PromotionState.PENDING
     reason: str = ""
-    """Why it failed."""
+    """The reason why it failed."""
     superseded: tuple[str, ...] = ()
-    """Paths whose asset came from a later acceptance already."""
+    """Paths that kept their asset because it came from a later acceptance."""
 
 
 class CounterRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -467,9 +469,9 @@ class ProjectRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     policy: Policy
     tracks: dict[str, str] | None = None
     epoch: int = 0
-    """The last one of the store that it has heard of."""
+    """The last epoch of the store that the project knows."""
     agent_roles: AgentRoles | None = None
-    """Which edges each role may converge; None if roles limit nobody."""
+    """The edges that each role may converge; None if roles limit no agent."""
 
 
 class TenantRecord(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -483,7 +485,8 @@ class TenantRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class AccessRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How often one coordinator denied claims within one hour; the events say whom and why."""
+    """The number of claims that one coordinator denied within one hour. The events have callers and
+    reasons."""
 
     id: str
     updated_at: datetime
@@ -491,28 +494,30 @@ class AccessRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class SettledRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """How far the project's feed has been looked at for reactions that a crash may have cut off."""
+    """The cursor up to which the project's feed was checked for reactions that a crash may have cut
+    off."""
 
     cursor: str
     updated_at: datetime
 
 
 class FeatureRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What is left of a feature: its tasks, each with the version at which it was last seen."""
+    """The remaining work of a feature: its tasks, each with the version at which it was last
+    seen."""
 
     name: str
     updated_at: datetime
     unfinished: dict[str, int] = {}
     finished: dict[str, int] = {}
-    """The one heard of last is the last. A task is in one of the two."""
+    """In the order of the news: the latest comes last. A task is in only one of the two."""
     forgotten: int = 0
-    """Finished tasks that it no longer knows by name."""
+    """The number of finished tasks that it no longer knows by name."""
     crowded: bool = False
-    """It has had more unfinished tasks than it can know, so nobody knows how many are left."""
+    """It has had more unfinished tasks than it can hold, so the number left is unknown."""
 
     @property
     def done(self) -> int:
-        """How many of its tasks are finished."""
+        """Returns the number of its finished tasks."""
         return len(self.finished) + self.forgotten
 
 
@@ -533,10 +538,10 @@ class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     previous: str | None = None
-    """The digest before the last rotation, taken until `previous_until`."""
+    """The digest before the last rotation, accepted until `previous_until`."""
     previous_until: datetime | None = None
     agent_roles: tuple[str, ...] = ()
-    """The roles of agents that its holder may state; an operator may state any."""
+    """The agents' roles that its holder may state; an operator may state any."""
 
 
 Record: TypeAlias = (
@@ -554,11 +559,11 @@ Record: TypeAlias = (
 )
 
 
-# Who a connection speaks for.
+# The identity behind a connection.
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who a connection speaks for where a call does not say."""
+    """The identity behind a connection, for calls that do not state one."""
 
     tenant_id: str = "default"
     project_id: str = "default"
@@ -570,7 +575,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     role: str = ""
     process: Process | None = None
     own_process: bool = True
-    """Is it the process that made the connection? Then a forked child is another."""
+    """Is it the process that made the connection? Then a forked child is a different one."""
     orphan_seconds: float | None = None
     """For sessions that it registers: the silence after which claims of those without a known
     process are orphaned. None: their leases alone decide."""

@@ -1,7 +1,7 @@
 """Names of tenants, projects, sessions, agents, users and tracks.
 
-Each check returns the name it was given, or raises BadArgument with a message that says what is
-wrong with it. The parameters are `object` because the edges pass on whatever a request's JSON held.
+Each check returns the given name, or raises BadArgument with a message about the fault. The
+parameters are `object` because the edges pass on any value of a request's JSON.
 """
 
 import re
@@ -14,52 +14,52 @@ from genlock.errors import BadArgument
 LONGEST_SCOPE: Final = 64
 LONGEST_NAME: Final = 128
 LONGEST_TRACK: Final = 200
-"""As long as an id may be that begins with it."""
+"""The limit of an id that begins with it."""
 
 _NOT_SCOPE = re.compile(r"[^A-Za-z0-9._-]")
 _NOT_TRACK = re.compile(r"[^A-Z]")
 _NOT_FEATURE = re.compile(r"[^A-Za-z0-9._-]")
 
-# `.` and `..` would walk through a folder store; tenant `_` is where the tenants themselves are
-# listed.
+# `.` and `..` would lead out of a folder store's directory; the tenant `_` lists the tenants
+# themselves.
 RESERVED = frozenset({".", "..", "_"})
 
 DEFAULT_PROJECT: Final = "default"
-"""The default."""
+"""The project of calls that name none."""
 
 
 def check_tenant(value: object) -> str:
-    """Return the tenant's name if it is one."""
+    """Returns the tenant's name if it is one."""
     return _check_scope("tenant", value)
 
 
 def check_project(value: object) -> str:
-    """Return the project's name if it is one."""
+    """Returns the project's name if it is one."""
     return _check_scope("project", value)
 
 
 def check_session(value: object) -> str:
-    """Return the session's id if it is one."""
+    """Returns the session's id if it is one."""
     return _check_name("session", value)
 
 
 def check_agent(value: object) -> str:
-    """Return the agent's id if it is one."""
+    """Returns the agent's id if it is one."""
     return _check_name("agent", value)
 
 
 def check_user(value: object) -> str:
-    """Return the user's id if it is one."""
+    """Returns the user's id if it is one."""
     return _check_name("user", value)
 
 
 def check_key_name(value: object) -> str:
-    """Return the name of a key, which events have as the user, if it is one."""
+    """Returns the name of a key if it is one. Events have it as the user."""
     return _check_name("name", value)
 
 
 def check_track(value: object) -> str:
-    """Return the track's letters, in capitals, if they are a track."""
+    """Returns the track's letters, in capitals, if they are a track."""
     text = check_length("track", value, LONGEST_TRACK)
     if text.isascii():
         text = text.upper()
@@ -72,7 +72,7 @@ def check_track(value: object) -> str:
 
 
 def check_feature(value: object) -> str:
-    """Return the feature's name, if it is one that an id could begin with."""
+    """Returns the feature's name, if it is one that an id could begin with."""
     text = check_length("feature", value, LONGEST_NAME)
     if found := _NOT_FEATURE.search(text):
         raise BadArgument(
@@ -85,7 +85,7 @@ def check_feature(value: object) -> str:
 
 
 def check_length(what: str, value: object, longest: int) -> str:
-    """Return `value` if it is a string of 1 to `longest` characters."""
+    """Returns `value` if it is a string of 1 to `longest` characters."""
     if not isinstance(value, str):
         raise BadArgument(f"{what} must be a string, not {type(value).__name__}")
     if not value:
@@ -99,8 +99,8 @@ def check_length(what: str, value: object, longest: int) -> str:
 
 
 def listed_with_nearest(wrong: str, names: Iterable[str]) -> str:
-    """The names there are, for an error about one that there is not; first those that were perhaps
-    meant: what begins with it, else what looks like it."""
+    """Lists the known names, for an error about an unknown one. The likely intended names come
+    first: those that begin with it, or else similar ones."""
     from difflib import get_close_matches
 
     known = sorted(names)
@@ -111,14 +111,14 @@ def listed_with_nearest(wrong: str, names: Iterable[str]) -> str:
 
 
 def as_plain(text: str) -> str:
-    """The text itself: YAML readers and others hand out subclasses of str, which msgspec does not
-    encode."""
+    """Returns the text as a plain str: YAML readers and others return subclasses of str, which
+    msgspec does not encode."""
     return text if type(text) is str else str.__str__(text)
 
 
 def describe_character(text: str, index: int) -> str:
-    """Point at one refused character of `text`: where it stands (counted from 1), its repr, and
-    what it is called."""
+    """Describes one refused character of `text`: its position (counted from 1), its repr and its
+    name."""
     char = text[index]
     match char:
         case "\0":
@@ -139,7 +139,7 @@ def describe_character(text: str, index: int) -> str:
 
 
 def shown(text: str) -> str:
-    """Quote `text` for a message, cut short so that a huge argument does not become a huge
+    """Quotes `text` for a message, shortened so that a huge argument does not make a huge
     message."""
     return repr(text) if len(text) <= 60 else f"{text[:57]!r}..."
 

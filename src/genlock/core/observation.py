@@ -1,8 +1,7 @@
-"""What a task's files say, in a store whose files other tools write, too.
+"""The content of a task's files, in a store whose files other tools write, too.
 
-A layout reads the files of a task into a `Sighting`. What it has last written or last reported
-itself is the sighting before. The rules for what has changed in between are in
-`genlock.core.task.observe`.
+A layout reads the files of a task into a `Sighting`. The previous sighting is what the layout last
+wrote or reported itself. The rules for the changes in between are in `genlock.core.task.observe`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from genlock.core.reasons import Status
 
 
 class FileLock(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A lock of another tool: whose it is, and until when."""
+    """A lock of another tool: its holder and its end."""
 
     worker: str
     since: datetime
@@ -24,28 +23,28 @@ class FileLock(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Sighting(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What the files of one task say."""
+    """The content of the files of one task."""
 
     state: str = ""
-    """The word in the file."""
+    """The state as the file names it."""
     means: Status = Status.PENDING
-    """What that word comes to here. HELD: nobody is to take the task, for a reason of the file's
-    own."""
+    """The corresponding state in Genlock. HELD: the file has a reason of its own why the task must
+    not be claimed."""
     assignee: str = ""
     lock: FileLock | None = None
     fields: dict[str, Any] = {}
     """The definition as far as the file gives it, as `define_task` takes it."""
     gone: bool = False
-    """There is no file any more; the rest is what it said last."""
+    """The file no longer exists. The other fields have its last content."""
     fault: str = ""
-    """Why the file cannot be read; then it says nothing else."""
+    """The reason why the file cannot be read; then the other fields are empty."""
 
 
 class Observation(Struct, frozen=True, gc=False, omit_defaults=True):
-    """What another tool has changed in the files of one task."""
+    """The changes of another tool in the files of one task."""
 
     source: str
     """The layout: "gptodo"."""
     was: Sighting | None
-    """As it was last known; None if nothing was known of it."""
+    """The previous sighting; None if nothing was known of the task."""
     now: Sighting

@@ -1,5 +1,5 @@
-"""How a project stands, at a glance: how many tasks are in which state, and what does not move by
-itself."""
+"""The status of a project at a glance: the number of tasks in each state, and the tasks that make
+no progress without a person."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from genlock.core.results import TaskState
 
 
 class Stuck(Struct, frozen=True, gc=False):
-    """A task that somebody has to see to."""
+    """A task that needs a person."""
 
     task_id: str
     state: Status
     why: str
     waited_for_by: int
-    """How many tasks wait for it directly."""
+    """The number of tasks that wait for it directly."""
 
 
 class Progress(StrEnum):
-    """Why there is nothing to claim; the first that is true."""
+    """The reason why there is nothing to claim; the first that applies."""
 
     EMPTY = "empty"
     FINISHED = "finished"
     RESERVED = "reserved"
-    """Something is ready, for others."""
+    """Tasks are ready, but for other agents."""
     AT_WORK = "at_work"
     WAITING = "waiting"
-    """For tasks of other tracks, or for a certain time."""
+    """The tasks wait for tasks of other tracks, or for a certain time."""
     STUCK = "stuck"
-    """Somebody has to see to it: nobody is at work, and nothing opens by itself."""
+    """A person is needed: no agent is at work, and no task opens by itself."""
 
 
 class ProjectProgress(Struct, frozen=True, gc=False):
-    """What there is where nothing can be claimed: why, how many unfinished tasks are in which
-    state, and which one to look at first."""
+    """The progress of a project in which nothing can be claimed: the reason, the number of
+    unfinished tasks in each state, and the task to look at first."""
 
     standing: Progress
     states: dict[str, int]
@@ -49,13 +49,13 @@ class ProjectProgress(Struct, frozen=True, gc=False):
 
 
 def count_states(tasks: Iterable[GraphTask]) -> dict[str, int]:
-    """How many tasks are in each state that there are some in, in the order of the states."""
+    """Counts the tasks in each state, in the order of the states, without states that have none."""
     counts = Counter(task.state for task in tasks)
     return {state.value: counts[state] for state in Status if counts[state]}
 
 
 def find_outlook(graph: Graph, tracks: Collection[str] = ()) -> ProjectProgress:
-    """Why a plan, or these tracks of it, had nothing to claim for whoever asked."""
+    """Finds out why a plan, or these tracks of it, had nothing to claim for the caller."""
     here = [task for task in graph.tasks if not tracks or task.track in tracks]
     left = [task for task in here if task.state not in FINISHED]
     states = count_states(left)
@@ -76,8 +76,8 @@ def find_outlook(graph: Graph, tracks: Collection[str] = ()) -> ProjectProgress:
 
 
 def _moves(graph: Graph, left: Iterable[GraphTask]) -> bool:
-    """Is somebody at work elsewhere, or could be, or does one of these tasks open at a certain time
-    (which is no task's id)?"""
+    """Is an agent at work elsewhere, or could one be, or does one of these tasks open at a certain
+    time? A time is recognised because it is not a task's id."""
     others = any(task.agent is not None or task.state is Status.PENDING for task in graph.tasks)
     return others or any(" " in other for task in left for other in task.waits_for)
 
@@ -85,10 +85,11 @@ def _moves(graph: Graph, left: Iterable[GraphTask]) -> bool:
 def find_stuck(
     graph: Graph, states: Mapping[str, TaskState], *, offer_backlog: bool = False
 ) -> tuple[Stuck, ...]:
-    """What does not move by itself, whatever most others wait for first.
+    """Returns the tasks that make no progress by themselves, the ones with the most waiting tasks
+    first.
 
-    `states` has those of tasks that are held or claimed: why the one is held, and whether the
-    other's holder looks alive. `offer_backlog` is the project's policy.
+    `states` has the states of held and claimed tasks: the reason of a hold, and whether a holder
+    looks alive. `offer_backlog` is the project's policy.
     """
     waiting = Counter(
         other for task in graph.tasks for other in task.waits_for if task.state not in FINISHED
@@ -133,7 +134,7 @@ def _reasons(
         case Status.BLOCKED if task.id in circles:
             yield f"these wait for each other: {' → '.join(circles[task.id])}"
         case Status.BLOCKED:
-            # What opens at a certain time is no task, and no reason to do anything.
+            # A time is not a task, and needs no action.
             missing = [other for other in task.waits_for if other not in known and " " not in other]
             if missing:
                 yield f"waits for {', '.join(missing)}, which does not exist"

@@ -1,18 +1,18 @@
-"""A plan: its tasks read into definitions (GC 3.7), and the graph of who waits for whom.
+"""A plan: its tasks read into definitions (GC 3.7), and the graph of their dependencies.
 
     project: ecommerce-rebuild
     tracks:
-      A:                                  # tasks by track …
+      A:                                  # a track as a list of tasks …
         - id: A-001-core-framework
-      B:                                  # … or with what the track is for
+      B:                                  # … or with its purpose
         purpose: Data Layer
         tasks: [{id: B-001-schema-design}]
-    tasks:                                # those whose id names no track
+    tasks:                                # tasks whose id names no track
       - id: write-the-announcement
     x-anything: ignored                   # a place for YAML anchors
 
-Reading finds every fault of a plan before anything is written. Whether dependencies exist and form
-no cycle can only be said together with the tasks that are there already: `check_graph`.
+Reading finds every fault of a plan before anything is written. Missing dependencies and cycles can
+only be found together with the existing tasks: `check_graph`.
 """
 
 from __future__ import annotations
@@ -60,39 +60,39 @@ __all__ = [
 
 MOST_CYCLES: Final = 10
 MOST_GUESSES: Final = 20
-"""For so many unknown names one that was perhaps meant is looked for: that takes time."""
+"""The limit of unknown names for which a similar name is searched, because each search takes
+time."""
 _LONGEST_PATH: Final = 20
 _WAITS_FOR = " → "
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a plan: `("tracks", "A", 2, "title")`."""
+"""A position in a plan: `("tracks", "A", 2, "title")`."""
 
 
 class Plan(NamedTuple):
-    """A plan that has been read; `tracks` is its table of tracks and their purposes, if it gives
-    one."""
+    """A plan after reading. `tracks` is its table of tracks and their purposes, if it has one."""
 
     project: str | None
     tracks: dict[str, str] | None
     tasks: tuple[Definition, ...]
     notes: tuple[Fault, ...] = ()
-    """What is no fault, but perhaps not meant."""
+    """Warnings: not faults, but perhaps not intended."""
     agent_roles: AgentRoles | None = None
-    """The table of roles (`roles` and `edges`), if it gives one."""
+    """The table of roles (`roles` and `edges`), if it has one."""
 
 
 class Found(NamedTuple):
-    """A fault as it is found: in which of the plan's texts, and where in that."""
+    """A fault with its position: the number of the plan's text, and the path in that text."""
 
     source: int
     path: Path
     task: str | None
     text: str
     other: tuple[int, Path] | None = None
-    """A second place that the fault is about; what it is called is to follow the text."""
+    """A second position that belongs to the fault. Its name is appended to the text."""
 
     def unplaced(self) -> Fault:
-        """The fault where nobody knows lines: with its path in words."""
+        """Returns the fault without line numbers, with its path in words."""
         place = path_text(self.path)
         said = f"{place} ({self.task})" if place and self.task else place or self.task
         text = self.text if self.other is None else f"{self.text} at {path_text(self.other[1])}"
@@ -100,7 +100,7 @@ class Found(NamedTuple):
 
 
 def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False) -> Plan:
-    """The plan in this mapping, or PlanInvalid with every fault and where it is."""
+    """Reads the plan in this mapping. Raises PlanInvalid with every fault and its position."""
     reading = Reading(hierarchical=hierarchical)
     reading.read(source)
     if reading.found:
@@ -109,8 +109,8 @@ def read_plan(source: Mapping[str, Any], *, hierarchical: bool = False) -> Plan:
 
 
 def note_task(fields: Mapping[str, Any]) -> list[Fault]:
-    """What a plan with this task alone would be said to have meant otherwise, perhaps; for who adds
-    a task without a plan."""
+    """Returns the warnings for a plan with only this task, for callers that add a task without a
+    plan."""
     reading = Reading()
     reading.read_task((), fields)
     reading.note_slugs()
@@ -118,7 +118,8 @@ def note_task(fields: Mapping[str, Any]) -> list[Fault]:
 
 
 def path_text(path: Path) -> str:
-    """`tracks.A[2]`: the way to a task in words; the key within the task is named by its fault."""
+    """Returns the path to a task in words, `tracks.A[2]`. The fault itself names the key within the
+    task."""
     words = ""
     for at, step in enumerate(path):
         if isinstance(step, int):
@@ -128,8 +129,8 @@ def path_text(path: Path) -> str:
 
 
 class Misplaced(NamedTuple):
-    """What is wrong with a task's place among the others; `at` is the key that says it. A cycle is
-    nobody's alone."""
+    """A fault of a task's place among the others; `at` is the key that causes it. A cycle belongs
+    to more than one task."""
 
     task: str
     text: str
@@ -143,13 +144,12 @@ def check_graph(
     edges_of_known: Mapping[str, Collection[str]] | None = None,
     children_of_known: Mapping[str, Collection[str]] | None = None,
 ) -> list[Misplaced]:
-    """The faults of these tasks' dependencies and parents, `known` being the ids of tasks that
-    exist already.
+    """Returns the faults of these tasks' dependencies and parents. `known` has the ids of existing
+    tasks.
 
-    `edges_of_known` says what existing tasks wait for: their dependencies and their children. What
-    it says of a task that is among `tasks` does not count, for that one is about to be defined
-    anew. `children_of_known` says which tasks wait for existing children, whoever defines the
-    parent.
+    `edges_of_known` has the dependencies and children of existing tasks. Its entries for tasks in
+    `tasks` are ignored, because those are about to be redefined. `children_of_known` has the tasks
+    that wait for existing children, no matter where the parent is defined.
     """
     tasks = list(tasks)
     exists = {task.id for task in tasks}.union(known)
@@ -182,8 +182,8 @@ def check_graph(
 def check_families(
     tasks: Iterable[Task], children_of_known: Mapping[str, Collection[str]]
 ) -> list[Misplaced]:
-    """Faults of those whose parent has no room for them in its record, `children_of_known` being
-    all that existing tasks have."""
+    """Returns the faults of children whose parent has no room for them in its record.
+    `children_of_known` has all children of existing tasks."""
     families: dict[str, list[str]] = {}
     for task in tasks:
         if task.parent is not None:
@@ -197,13 +197,14 @@ def check_families(
 
 
 def _children_of(parent: str, tasks: list[Task]) -> set[str]:
-    """Those who lack the same parent: none of them can have been meant, however much their ids
-    resemble it."""
+    """Returns the tasks that lack the same parent. None of them can be the intended parent, however
+    similar their ids are."""
     return {task.id for task in tasks if task.parent == parent}
 
 
 def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator[Misplaced]:
-    """Each cycle as a fault of one of these tasks; one among others is not their fault."""
+    """Yields each cycle as a fault of one of these tasks. A cycle that contains none of them is not
+    reported."""
     for cycle in cycles:
         members = set(cycle)
         own = {task.id: bool(task.depends_on) for task in tasks if task.id in members}
@@ -218,8 +219,8 @@ def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator
 def _cycles_of(
     tasks: list[Task], waits: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, ...]]:
-    """The cycles there are; behind one among others, one of these tasks that has an id in common
-    with it, and would not be seen else."""
+    """Yields the cycles. A cycle without any of these tasks may hide one of these tasks that shares
+    an id with it; that one is yielded after it."""
     own = {task.id for task in tasks}
     for cycle in find_cycles(waits):
         yield cycle
@@ -234,7 +235,7 @@ def _cycles_of(
 
 
 def _reached(start: Iterable[str], edges: Mapping[str, Collection[str]]) -> set[str]:
-    """These, and all that is reached from them along the edges."""
+    """Returns these ids and all that can be reached from them along the edges."""
     seen = set(start)
     todo = list(seen)
     while todo:
@@ -245,16 +246,16 @@ def _reached(start: Iterable[str], edges: Mapping[str, Collection[str]]) -> set[
 
 
 def find_cycle(edges: Mapping[str, Collection[str]]) -> tuple[str, ...] | None:
-    """A path along the edges from an id back to itself, if there is one."""
+    """Returns a path along the edges from an id back to itself, if there is one."""
     return next(find_cycles(edges), None)
 
 
 def find_cycles(edges: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...]]:
-    """Cycles that have no id in common; looked for one by one, as they are asked for."""
+    """Yields cycles that have no id in common. Each is searched for on demand."""
     edges = _without_settled(edges)
     if not edges:
         return
-    # Seldom needed, so imported when it is.
+    # Rarely needed, so imported here.
     from graphlib import CycleError, TopologicalSorter
 
     while edges:
@@ -266,7 +267,7 @@ def find_cycles(edges: Mapping[str, Collection[str]]) -> Iterator[tuple[str, ...
         else:
             return
         yield cycle
-        # What can be put in order is on no cycle, and what was shown is not shown again.
+        # Ids that can be sorted are on no cycle, and a cycle is not yielded twice.
         settled = set(cycle)
         while ready := sorter.get_ready():
             settled.update(ready)
@@ -278,11 +279,11 @@ _MOST_PASSES = 16
 
 
 def _without_settled(edges: Mapping[str, Collection[str]]) -> Mapping[str, Collection[str]]:
-    """What is left when those are taken away who wait for nobody, and then those who wait for
-    these, and so on.
+    """Removes tasks that wait for nothing, then tasks that wait only for those, and so on. Returns
+    the rest.
 
-    Plans are mostly written in order, so a few passes leave nothing, at a tenth of what sorting
-    costs; whatever is left after some passes, both ways in turn, is for the sorter.
+    Most plans are written in order, so a few passes leave nothing, at a tenth of the cost of
+    sorting. The passes alternate in direction. The sorter gets the rest.
     """
     settled = set[str]().union(*edges.values()).difference(edges)
     left: list[str] = list(edges)
@@ -300,7 +301,7 @@ def _without_settled(edges: Mapping[str, Collection[str]]) -> Mapping[str, Colle
 
 
 def _guess(wrong: str, names: Collection[str]) -> str:
-    """The name that was perhaps meant."""
+    """Returns the name that was perhaps meant."""
     from difflib import get_close_matches
 
     longer = [name for name in names if name.startswith(f"{wrong}-")]
@@ -321,7 +322,7 @@ def _waits(
     edges_of_known: Mapping[str, Collection[str]],
     children_of_known: Mapping[str, Collection[str]],
 ) -> dict[str, Collection[str]]:
-    """Who waits for whom: a task for its dependencies, a parent for its children."""
+    """Returns what each task waits for: its dependencies, and for a parent also its children."""
     waits = {**edges_of_known, **{task.id: task.depends_on for task in tasks}}
     children = {parent: list(below) for parent, below in children_of_known.items()}
     for task in tasks:
@@ -331,8 +332,8 @@ def _waits(
 
 
 def _shortest(edges: Mapping[str, Collection[str]], cycle: list[str]) -> tuple[str, ...]:
-    """The shortest way from the cycle's lowest id back to it that uses no other ids: depth-first
-    search finds long ones."""
+    """Returns the shortest cycle through the lowest id that uses only ids of this cycle:
+    depth-first search finds long ones."""
     members = set(cycle)
     return _way_back(
         min(cycle),
@@ -341,7 +342,7 @@ def _shortest(edges: Mapping[str, Collection[str]], cycle: list[str]) -> tuple[s
 
 
 def _way_back(first: str, edges: Mapping[str, Collection[str]]) -> tuple[str, ...]:
-    """The shortest way from an id that is on a cycle back to it."""
+    """Returns the shortest path from an id on a cycle back to itself."""
     before: dict[str, str] = {}
     queue = deque([first])
     while first not in before:
@@ -365,8 +366,8 @@ def _shown_path(cycle: tuple[str, ...]) -> str:
 
 
 class Reading:
-    """A plan while it is read, from one text or several: faults, tasks and where each stands, in
-    the order of the plan."""
+    """A plan while it is read, from one text or several: its faults, its tasks and their positions,
+    in the order of the plan."""
 
     def __init__(self, *, hierarchical: bool = False) -> None:
         self.found: list[Found] = []
@@ -374,11 +375,11 @@ class Reading:
         self.notes: list[Found] = []
         self._guesses: dict[str, str | None] = {}
         self.outlines: list[Task] = []
-        """Of tasks with faults: their place in the graph."""
+        """The place in the graph of each task with faults."""
         self.places: dict[str, tuple[int, Path]] = {}
-        """Where each id stands first, also of tasks with faults."""
+        """The first position of each id, including tasks with faults."""
         self.source = 0
-        """Which text is being read."""
+        """The number of the text being read."""
         self._hierarchical = hierarchical
         self._project: str | None = None
         self._project_source = 0
@@ -387,10 +388,11 @@ class Reading:
         self._described = False
         self._known: dict[str, TaskId] = {}
         self._slugs: dict[tuple[str, str], list[tuple[int, Path, str]]] = {}
-        """Ids that name nothing and look as if they did, by what the task lacks and why."""
+        """Ids that look as if they named a track or parent but do not, by the missing part and the
+        reason."""
 
     def plan(self) -> Plan:
-        """The plan, once all is read."""
+        """Returns the plan after everything is read."""
         return Plan(
             self._project,
             self._purposes if self._described else None,
@@ -399,11 +401,11 @@ class Reading:
         )
 
     def ask_for(self, project: str) -> None:
-        """Says so if the plan, once all is read, is of another project than the one that it is to
-        go into.
+        """Reports a plan that belongs to another project than the one it is imported into. Call it
+        after everything is read.
 
-        That is a fault, unless nobody asked for any: in a store of one plan, its name is not typed
-        with every command.
+        That is a fault if the caller named a project. If not, it is only a warning: in a store with
+        one plan, users do not type the project with every command.
         """
         name = self._project
         if name in (None, project):
@@ -452,7 +454,7 @@ class Reading:
             self._fault((), f"the plan has neither tracks nor tasks{advice}")
 
     def read_task(self, path: Path, fields: object, track: str | None = None) -> None:
-        """Reads one task, which stands at this place, in this track."""
+        """Reads one task at this position, in this track."""
         definition, complaints, outline = examine_task(
             fields, hierarchical=self._hierarchical, known=self._known
         )
@@ -518,8 +520,8 @@ class Reading:
                 )
 
     def note_slugs(self) -> None:
-        """Says, once all is read, which ids were perhaps meant to name a track or a parent; once
-        for each mistake that was made."""
+        """Warns of ids that were perhaps meant to name a track or a parent, once for each kind of
+        mistake. Call it after everything is read."""
         for (lost, why), places in self._slugs.items():
             others = f" (nor have {len(places) - 1:,} others)" if len(places) > 1 else ""
             source, path, task = places[0]
@@ -528,8 +530,8 @@ class Reading:
             )
 
     def _look_for_slips(self, path: Path, task: str | None, fields: object) -> None:
-        """A key that is almost a field's is kept like any other that is none; but it is said, once
-        for each such key."""
+        """Warns of keys that resemble a field's name, once for each such key. They are kept like
+        any other unknown key."""
         for key in fields if isinstance(fields, Mapping) else ():
             if isinstance(key, str) and key not in self._guesses:
                 guess = self._guesses[key] = guess_field(key)
@@ -555,7 +557,7 @@ class Reading:
             self._project, self._project_source = name, self.source
 
     def _read_roles(self, key: str, value: object) -> None:
-        """`roles` and `edges`: the table of roles, all of it in one file."""
+        """Reads `roles` and `edges`, the table of roles. All of it must be in one file."""
         known = self._agent_roles or NO_ROLES
         if getattr(known, key):
             self._fault((key,), f"a file before this one has {key} already")

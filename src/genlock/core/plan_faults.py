@@ -1,4 +1,4 @@
-"""What is wrong with a plan, and where."""
+"""Faults of a plan, with their positions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from msgspec import Struct
 
 
 class Fault(Struct, frozen=True):
-    """One thing that is wrong with a plan, and where; `task` is the id of the task that it is
-    about, if it has one."""
+    """One fault of a plan and its position. `task` is the id of the faulty task, if it has one."""
 
     file: str | None
     line: int | None

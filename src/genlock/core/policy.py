@@ -1,4 +1,4 @@
-"""What a project may choose (policy) and what a tenant is allowed (limits)."""
+"""The settings of a project (policy) and the limits of a tenant."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MAX_DEFINITION_BYTES: Final = 16 * 1024
 MAX_INLINE_RESULT_BYTES: Final = 32 * 1024
 MAX_SPAWN_BYTES: Final = 64 * 1024
 MAX_CHILDREN_BYTES: Final = 64 * 1024
-"""Of one task: what its children may take in its record, see `genlock.core.task.spawn`."""
+"""The space that the children of one task may take in its record, see `genlock.core.task.spawn`."""
 MAX_DEPENDENCIES: Final = 256
-"""Of one task: each costs some bytes in every version of its record."""
+"""The dependencies of one task: each costs some bytes in every version of its record."""
 
 
 class Order(StrEnum):
-    """Which ready task comes first."""
+    """The order of ready tasks."""
 
     TRACK = "track"
     LEAF_FIRST = "leaf-first"
@@ -33,7 +33,7 @@ class Order(StrEnum):
 
 
 class Expired(StrEnum):
-    """What becomes of a claim that is overdue."""
+    """The treatment of an overdue claim."""
 
     TAKEOVER = "takeover"
     GRACE = "grace"
@@ -41,7 +41,7 @@ class Expired(StrEnum):
 
 
 class CancelledDependency(StrEnum):
-    """What a cancelled dependency means to its dependents."""
+    """The meaning of a cancelled dependency for its dependents."""
 
     MET = "met"
     HOLD = "hold"
@@ -55,7 +55,7 @@ class Tracks(StrEnum):
 
 
 class Overlapping(StrEnum):
-    """What becomes of a task that shares modules with work in flight."""
+    """The treatment of a task that shares modules with work in flight."""
 
     OFF = "off"
     WARN = "warn"
@@ -71,7 +71,7 @@ class TrackOrder(StrEnum):
 
 
 class Agents(StrEnum):
-    """How many agents work on the plan."""
+    """The number of agents that work on the plan: one, or a fleet."""
 
     FLEET = "fleet"
     SINGLE = "single"
@@ -83,14 +83,14 @@ LONE_ROLE: Final = "full_stack"
 
 
 class Ids(StrEnum):
-    """How bare ids are read."""
+    """The reading of bare ids."""
 
     AUTO = "auto"
     HIERARCHICAL = "hierarchical"
 
 
 class WorktreeStart(StrEnum):
-    """Where the worktree of a generation begins."""
+    """The commit at which the worktree of a generation starts."""
 
     BASE = "base"
     PREDECESSOR = "predecessor"
@@ -105,13 +105,13 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     grace_seconds: float = 60.0
     """With `expired: grace`: how long a lapsed lease may still be renewed."""
     claim_ttl_seconds: float | None = 3600.0
-    """With `expired: human`: how long after the lease ran out a held task is handed on all the
-    same. None: never."""
+    """With `expired: human`: the time after the end of the lease at which a held task may be taken
+    over anyway. None: never."""
     stale_threshold_seconds: float = 1800.0
-    """Silence after which a live claim is marked CLAIM_STALE (shown, not released)."""
+    """Silence after which a live claim is marked CLAIM_STALE (visible, but not released)."""
     breaker_threshold: int = 5
-    """Claims in a row that ended EXPIRED, ERROR or ORPHANED before the task is held; 0 switches the
-    breaker off."""
+    """The number of claims in a row that end EXPIRED, ERROR or ORPHANED before the task is put on
+    hold; 0 switches the breaker off."""
     cancelled_dependency: CancelledDependency = CancelledDependency.MET
     spawn_depth: int = 3
     offer_backlog: bool = False
@@ -121,7 +121,7 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     """Silence after which a session no longer counts as active."""
     tracks: Tracks = Tracks.PREFER
     """`strict`: no more than `agents_per_track` agents are granted tasks of one track at a time.
-    `prefer`: tracks that nobody works on come first."""
+    `prefer`: tracks without a working agent come first."""
     agents_per_track: int | None = None
     """With `tracks: strict`: how many agents may work on one track. None: one."""
     agents_on_track: dict[str, int] = {}
@@ -133,37 +133,37 @@ class Policy(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     """Of tasks that share `modules` with work in flight: `warn` names it in the grant, `avoid` also
     offers the least overlap first, `forbid` grants none."""
     four_eyes: bool = False
-    """Nobody approves the result of a session that belongs to the same user."""
+    """No user may approve a result of one of their own sessions."""
     worktree_start: WorktreeStart = WorktreeStart.BASE
-    """`predecessor`: a worktree begins at the last commit of the generation before it, if there is
-    one. `base`: each begins at the base branch."""
+    """`predecessor`: a worktree starts at the last commit of the generation before it, if there is
+    one. `base`: each starts at the base branch."""
     products: str | None = None
     """The area for work products: `file:///folder` or `s3://bucket/prefix`. Credentials come from
     the environment. None: results have no products."""
     draft_retention_days: float = 7.0
-    """How long the drafts of dead generations stay in the area."""
+    """The time for which drafts of dead generations are kept in the area."""
     agents: Agents = Agents.FLEET
     """`single`: one agent works alone. Claims have no lease: a claim ends when its holder ends it,
-    with its session or process, or when an operator takes it away. Agent and role are `primary`
-    and `full_stack` where a claim names none."""
+    when its session or process ends, or when an operator supersedes it. A claim that names no agent
+    and role gets `primary` and `full_stack`."""
 
     @property
     def lone_agent(self) -> str | None:
-        """The agent of a claim that names none; None where it must name one."""
+        """Returns the agent of a claim that names none; None if a claim must name one."""
         return LONE_AGENT if self.agents is Agents.SINGLE else None
 
     def role_of(self, stated: str) -> str:
-        """The role of a claim that states this one, or none."""
+        """Returns the role of a claim that states this role, or ""."""
         return stated or (LONE_ROLE if self.agents is Agents.SINGLE else "")
 
     def most_agents_on(self, track: str) -> int:
-        """How many agents may work on a track where `tracks` is `strict`."""
+        """Returns how many agents may work on a track with `tracks: strict`."""
         return max(1, self.agents_on_track.get(track, self.agents_per_track or 1))
 
 
 def agent_for(policy: Mapping[str, Any], guess: str) -> str:
-    """The agent of a caller that gave no name, for edges that make one up: the policy's, as
-    `get_policy` tells it, or the guess."""
+    """Returns the agent of a caller that gave no name, for edges that generate one: the agent of
+    the policy from `get_policy`, or the guess."""
     return LONE_AGENT if policy.get("agents") == Agents.SINGLE else guess
 
 
@@ -201,7 +201,7 @@ PROFILES: Final[dict[str, TenantLimits]] = {
 }
 
 _MOST: Final = {"seconds": 3_155_760_000, "hours": 876_600, "days": 36_525}
-"""A hundred years, by the unit that a setting's name ends with."""
+"""A hundred years, by the unit at the end of a setting's name."""
 _UNIT_SECONDS: Final = {"seconds": 1, "hours": 3600, "days": 86400}
 
 STANDARD_TRACKS: Final[dict[str, str]] = {
@@ -215,14 +215,15 @@ STANDARD_TRACKS: Final[dict[str, str]] = {
     "X": "Experimental",
     "Z": "Maintenance",
 }
-"""GC 3.2: the table a project starts with."""
+"""GC 3.2: the initial table of a project."""
 
 
 S = TypeVar("S", bound=Struct)
 
 
 def change_policy(policy: Policy, changes: dict[str, Any]) -> Policy:
-    """The policy with `changes` applied, or BadArgument that names the key and what it takes."""
+    """Returns the policy with `changes` applied. Raises BadArgument that names the key and its
+    possible values."""
     new = _changed(policy, changes, Policy, "policy")
     for track, number in new.agents_on_track.items():
         check_track(track)
@@ -239,7 +240,8 @@ def change_policy(policy: Policy, changes: dict[str, Any]) -> Policy:
 
 
 def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits:
-    """The limits with `changes` applied, or BadArgument that names the key and what it takes."""
+    """Returns the limits with `changes` applied. Raises BadArgument that names the key and its
+    possible values."""
     new = _changed(limits, changes, TenantLimits, "limit")
     if new.min_lease_duration_seconds < 1:
         raise BadArgument(
@@ -259,7 +261,7 @@ def change_limits(limits: TenantLimits, changes: dict[str, Any]) -> TenantLimits
 
 
 def takes(kind: type[Struct], name: str) -> str:
-    """What a key of a policy, or a limit, takes, in words."""
+    """Returns in words the possible values of a policy key or limit."""
     wanted = next(field.type for field in msgspec.structs.fields(kind) if field.name == name)
     kinds = (wanted,) if get_origin(wanted) is dict else get_args(wanted) or (wanted,)
     return " or ".join(map(_in_words, kinds))
@@ -275,7 +277,8 @@ def _in_words(kind: type) -> str:
 
 
 def _in_unit(name: str, value: Any) -> Any:
-    """A length of time as people write it (`5m`), in the unit that its name ends with."""
+    """Converts a duration as people write it (`5m`) to the unit at the end of the setting's
+    name."""
     seconds = _UNIT_SECONDS.get(name.rpartition("_")[2])
     if seconds is None or not isinstance(value, str) or not is_duration(value):
         return value
@@ -283,7 +286,8 @@ def _in_unit(name: str, value: Any) -> Any:
 
 
 def _complaint(changes: dict[str, Any], kind: type[Struct], noun: str) -> str | None:
-    """Which of the changes is no value of its key, and what would be one."""
+    """Returns a message about the first change that is not a valid value of its key, and the valid
+    ones."""
     for name, value in changes.items():
         try:
             convert(msgspec.to_builtins({name: value}), kind)
@@ -306,7 +310,7 @@ def _changed(old: S, changes: dict[str, Any], kind: type[S], noun: str) -> S:
         raise BadArgument(_complaint(changes, kind, noun) or f"{noun}: {error}") from None
     for name in kind.__struct_fields__:
         value = getattr(new, name)
-        # Nothing that is counted in time may lead beyond the calendar.
+        # No duration may lead beyond the calendar.
         most = _MOST.get(name.rpartition("_")[2], 10**15)
         if (
             isinstance(value, (int, float))

@@ -1,8 +1,8 @@
-"""What the identity of a process may be, and when a process is known to be gone.
+"""Identities of processes, and the proof that a process is gone.
 
 A holder that is known to be gone loses its claim at once, so "gone" needs proof. "Not visible" is
-none: the process may run in another pid namespace or on another machine of the same name, or
-`/proc` may hide it (`hidepid`). Where there is no proof the lease decides.
+not a proof: the process may run in another pid namespace or on another machine of the same name, or
+`/proc` may hide it (`hidepid`). Without proof the lease decides.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ LONGEST_HOST: Final = 255
 LONGEST_NAMESPACE: Final = 64
 MOST_PID: Final = 2**31 - 1
 MOST_STARTED: Final = 2**53 - 1
-"""What a double still holds exactly: numbers travel as JSON."""
+"""The largest integer that a double holds exactly: numbers travel as JSON."""
 
 NO_NAMESPACES: Final = "none"
-"""The namespace of every process on a system without namespaces. "" is another matter: nobody knows
-the namespace."""
+"""The namespace of every process on a system without namespaces. "" is different: it means that the
+namespace is unknown."""
 
 
 class Observer(NamedTuple):
-    """Where somebody looks at processes from."""
+    """The place from which processes are observed."""
 
     host: str
     boot: str
@@ -36,16 +36,16 @@ class Observer(NamedTuple):
 
 
 class Sight(Enum):
-    """What an observer sees of a pid, if not a running process with a start time."""
+    """An observer's view of a pid that is not a running process with a start time."""
 
     ABSENT = auto()
     """The system says that no process has this pid, not even a hidden one."""
 
     ZOMBIE = auto()
-    """All threads of the process have ended. Its parent has not taken note yet."""
+    """All threads of the process have ended. Its parent has not reaped it yet."""
 
     HIDDEN = auto()
-    """There may be such a process, and it may not be looked at."""
+    """Such a process may exist, but the observer may not inspect it."""
 
 
 def is_gone(
@@ -53,9 +53,9 @@ def is_gone(
 ) -> bool:
     """Is it known that this process has ended?
 
-    `shared` says whether the store can be reached from other machines. `look` gives the start time
-    of the process that has this pid in the observer's namespace, or what else the observer sees of
-    it; it is called only if the pid means anything there.
+    `shared` says whether the store can be reached from other machines. `look` returns the start
+    time of the process with this pid in the observer's namespace, or a `Sight`. It is called only
+    if the pid has a meaning there.
     """
     if process is None or process.host != observer.host or not process.namespace:
         return False
@@ -66,8 +66,8 @@ def is_gone(
         # one), and run on this machine now.
         return False
     if process.boot != observer.boot:
-        # A file on one machine: it was restarted, and nothing of the earlier boot runs. Else it may
-        # be another machine of this name.
+        # A file on one machine: the machine was restarted, and no process of the earlier boot runs.
+        # If the store is shared, it may be another machine of this name.
         return not shared
     seen = look(process.pid)
     if isinstance(seen, Sight):
@@ -76,11 +76,11 @@ def is_gone(
 
 
 def received(process: Process | None, observer: Observer) -> Process | None:
-    """A process that reports to the observer now, as it is to be remembered.
+    """Returns the identity to store for a process that reports to the observer now.
 
-    It runs now. So if it reports this host and another boot, it is on another machine of the same
-    name (a client of a service, mostly), and the observer can tell nothing of it, neither now nor
-    after the next restart.
+    The process runs now. So if it reports this host and another boot, it is on another machine of
+    the same name (usually a client of a service). The observer can never tell whether it is gone,
+    neither now nor after the next restart.
     """
     if process is None or process.host != observer.host or process.boot == observer.boot:
         return process
@@ -88,7 +88,7 @@ def received(process: Process | None, observer: Observer) -> Process | None:
 
 
 def check_process(process: Any) -> Process:
-    """A process's identity, or BadArgument that says which part of it is none."""
+    """Returns a process's identity. Raises BadArgument that names the invalid part."""
     if not isinstance(process, Process):
         raise BadArgument(f"process is a Process, not {process!r:.60}")
     _check_text("host", process.host, LONGEST_HOST)

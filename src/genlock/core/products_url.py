@@ -1,12 +1,12 @@
-"""Addresses of an area for work products: which ones there are, and what may not be in one.
+"""Addresses of an area for work products: the valid forms, and the forbidden parts.
 
-    file:///folder                       a folder that all agents see
-    s3://bucket/prefix?region=…          S3, and what speaks its protocol; also endpoint_url=…
+    file:///folder                       a folder that all agents can access
+    s3://bucket/prefix?region=…          S3 and compatible services; also endpoint_url=…
     gs://bucket/prefix                   Google Cloud Storage
     az://container/prefix                Azure Blob Storage
 
-Credentials come from the environment of each process that opens the area. Records are read by many,
-so an address with a password or a key in it is refused.
+Credentials come from the environment of each process that opens the area. Many users read records,
+so an address with a password or a key is refused.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class AreaAddress(NamedTuple):
     bucket: str
     """Empty for a folder."""
     path: str
-    """Of the folder, absolute; else the prefix, without slashes at its ends."""
+    """The absolute path of the folder; or the prefix, without slashes at its ends."""
     settings: tuple[tuple[str, str], ...] = ()
 
 
 def read_products_url(url: str) -> AreaAddress:
-    """The address in its parts; `BadArgument` if it cannot be meant."""
+    """Returns the parts of an address. Raises `BadArgument` if it is invalid."""
     try:
         parts = urlsplit(url)
         settings = parse_qsl(parts.query, strict_parsing=bool(parts.query))

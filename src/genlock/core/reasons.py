@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """What state a task is in."""
+    """The states of a task."""
 
     BACKLOG = "BACKLOG"
     PENDING = "PENDING"
@@ -20,11 +20,11 @@ class Status(StrEnum):
 
 
 FINISHED = frozenset({Status.COMPLETED, Status.CANCELLED})
-"""What counts as done for dependents and parents."""
+"""The states that count as done for dependents and parents."""
 
 
 class ClaimState(StrEnum):
-    """What state a claim is in."""
+    """The states of a claim."""
 
     ACTIVE = "ACTIVE"
     EXPIRED = "EXPIRED"
@@ -33,7 +33,7 @@ class ClaimState(StrEnum):
 
 
 class ReleaseReason(StrEnum):
-    """How a claim ended."""
+    """The ways in which a claim ends."""
 
     COMPLETED = "COMPLETED"
     EXPIRED = "EXPIRED"
@@ -55,7 +55,7 @@ class ClaimReason(StrEnum):
     DENIED_HELD = "DENIED_HELD"
     DENIED_ASSIGNED = "DENIED_ASSIGNED"
     DENIED_ROLE = "DENIED_ROLE"
-    """The task is for other roles than the caller's."""
+    """The task is for roles other than the caller's."""
     DENIED_ACTIVE_CLAIM = "DENIED_ACTIVE_CLAIM"
     DENIED_BLOCKED = "DENIED_BLOCKED"
     DENIED_LIMIT = "DENIED_LIMIT"
@@ -65,7 +65,7 @@ class ClaimReason(StrEnum):
 
     @property
     def transient(self) -> bool:
-        """May the same claim be granted later without anyone deciding so?"""
+        """May the same claim be granted later without any decision of an operator?"""
         return self in _TRANSIENT
 
 
@@ -119,12 +119,12 @@ class SubmitReason(StrEnum):
     SESSION_MISMATCH = "SESSION_MISMATCH"
     CHILDREN_UNFINISHED = "CHILDREN_UNFINISHED"
     CONVERGENCE_ESCALATED = "CONVERGENCE_ESCALATED"
-    """The result was taken, and waits for a review."""
+    """The result was recorded and waits for a review."""
     ACCEPTED = "ACCEPTED"
 
 
 class ReviewCause(StrEnum):
-    """Why a result waits for a review."""
+    """The reason why a result waits for a review."""
 
     OUTSIDE_ROLE = "OUTSIDE_ROLE"
     HUMAN_REQUIRED = "HUMAN_REQUIRED"
@@ -132,7 +132,7 @@ class ReviewCause(StrEnum):
 
 
 class ReviewReason(StrEnum):
-    """The answer to a reviewer's or an evaluator's act."""
+    """The answer to a reviewer or an evaluator."""
 
     STALE_REVIEW = "STALE_REVIEW"
     FOUR_EYES = "FOUR_EYES"
@@ -143,7 +143,7 @@ class ReviewReason(StrEnum):
 
     @property
     def succeeds(self) -> bool:
-        """Was the act carried out?"""
+        """Was the operation carried out?"""
         return self in _CARRIED_OUT
 
 
@@ -151,7 +151,7 @@ _CARRIED_OUT = frozenset({ReviewReason.APPROVED, ReviewReason.REJECTED, ReviewRe
 
 
 class PushReason(StrEnum):
-    """The answer to a git repository that asks whether to take a push."""
+    """The answer to a git repository that asks whether to accept a push."""
 
     UNKNOWN_TASK = "UNKNOWN_TASK"
     STALE_GENERATION = "STALE_GENERATION"
@@ -164,7 +164,7 @@ class PushReason(StrEnum):
 
 
 class RefusedState(StrEnum):
-    """What became of a refused result."""
+    """The states of a refused result."""
 
     KEPT = "KEPT"
     ADOPTED = "ADOPTED"
@@ -172,7 +172,7 @@ class RefusedState(StrEnum):
 
 
 class PromotionState(StrEnum):
-    """How far the products of an accepted result are."""
+    """The states of a promotion of an accepted result's products."""
 
     PENDING = "PENDING"
     FAILED = "FAILED"
@@ -180,7 +180,7 @@ class PromotionState(StrEnum):
 
 
 class KeyState(StrEnum):
-    """Whether a key opens anything."""
+    """The states of a key."""
 
     REVOKED = "REVOKED"
     EXPIRED = "EXPIRED"
@@ -188,7 +188,7 @@ class KeyState(StrEnum):
 
 
 class SpawnMode(StrEnum):
-    """How spawned subtasks follow each other."""
+    """The order in which spawned subtasks run."""
 
     SEQUENTIAL = "sequential"
     PARALLEL = "parallel"
@@ -196,7 +196,7 @@ class SpawnMode(StrEnum):
 
 
 class Isolation(StrEnum):
-    """How a worker keeps its files apart from others'."""
+    """The way in which a worker isolates its files from those of others."""
 
     NONE = "none"
     WORKTREE = "worktree"
@@ -204,7 +204,7 @@ class Isolation(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a claim is overdue: evidence in its event."""
+    """The reason why a claim is overdue, as evidence in its event."""
 
     LEASE_OVER = "LEASE_OVER"
     CLOCK_STEPPED = "CLOCK_STEPPED"
@@ -214,7 +214,7 @@ class Cause(StrEnum):
 
     @property
     def orphans(self) -> bool:
-        """Is it the holder that is gone, and not the lease that is over?"""
+        """Is the reason that the holder is gone, rather than that the lease is over?"""
         return self in _ORPHANS
 
 
@@ -222,7 +222,7 @@ _ORPHANS = frozenset({Cause.SESSION_ENDED, Cause.PROCESS_GONE, Cause.SESSION_SIL
 
 
 class AgentStatus(StrEnum):
-    """What an agent does, in TD's words, and `lost`, which TD has no word for."""
+    """The status of an agent, in TD's words, and `lost`, for which TD has no word."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -233,14 +233,14 @@ class AgentStatus(StrEnum):
 
 
 class Verdict(StrEnum):
-    """The answer to an operator's act, or to a reaction."""
+    """The answer to an operator's command, or to a reaction."""
 
     DONE = "DONE"
     UNCHANGED = "UNCHANGED"
 
 
 class Waiting(StrEnum):
-    """What kind of thing a task's `waiting_for` names."""
+    """The kind of thing that a task's `waiting_for` names."""
 
     NOTHING = "nothing"
     TASK = "task"

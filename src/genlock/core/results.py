@@ -1,4 +1,4 @@
-"""The answers: typed records with the documents' names. Refusals are answers too."""
+"""The answers: typed values with the names of the five documents. Refusals are answers too."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TaskClaim(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ClaimRef(Struct, frozen=True, gc=False):
-    """A claim of a session, in few words."""
+    """A claim of a session in brief."""
 
     task_id: str
     generation: int
@@ -71,7 +71,8 @@ class ClaimRef(Struct, frozen=True, gc=False):
 
 
 class ClaimResult(Struct, frozen=True, gc=False):
-    """The answer to a claim. A denial says who holds the task or what it waits for."""
+    """The answer to a claim. A denial names the holder of the task or the tasks that it waits
+    for."""
 
     success: bool
     reason: ClaimReason
@@ -85,25 +86,25 @@ class ClaimResult(Struct, frozen=True, gc=False):
     detail: str = ""
     inputs_changed: tuple[str, ...] = ()
     already_held: bool = False
-    """The session and agent held the task already, perhaps by another worker of theirs. False for
-    the repeat of an operation id."""
+    """The session and agent held the task already, perhaps through another of their workers. False
+    for the repeat of an operation id."""
     held: tuple[ClaimRef, ...] = ()
-    """claim_next only: the session's other live claims in this project. Of a grant only if the call
-    had an operation id."""
+    """claim_next only: the session's other live claims in this project. A grant has them only if
+    the call had an operation id."""
     attempt: int = 0
-    """Of a grant: how often the task was granted since it was added or reset, this time included.
-    From the second time on the task's lineage says what the earlier ones left."""
+    """For a grant: the number of grants since the task was added or reset, including this one. From
+    the second on, the task's lineage shows what the earlier ones left."""
     feedback: Feedback | None = None
-    """Of a grant: why the last review ended without the result."""
+    """For a grant: the reason why the last review did not accept the result."""
     roles: tuple[str, ...] = ()
-    """Of DENIED_ROLE: the roles that the task is for."""
+    """For DENIED_ROLE: the roles that the task is for."""
     overlaps: tuple[Overlap, ...] = ()
-    """Work in flight that shares modules with the task, where the policy `overlap` is on."""
+    """Work in flight that shares modules with the task, if the policy `overlap` is on."""
     unfinished: dict[str, int] = {}
-    """Of NOTHING_READY: how many unfinished tasks the project has in each state."""
+    """For NOTHING_READY: the number of unfinished tasks of the project in each state."""
 
     def require(self) -> TaskClaim:
-        """The claim of a grant. If none was granted, this raises ClaimDenied."""
+        """Returns the claim of a grant. Raises ClaimDenied if none was granted."""
         if self.claim is not None:
             return self.claim
         task = f"task {self.task_id!r}" if self.task_id else "a task"
@@ -114,7 +115,7 @@ class ClaimResult(Struct, frozen=True, gc=False):
 
 
 class NextPreview(Struct, frozen=True, gc=False):
-    """What a request for a next task would be answered. Nothing is claimed."""
+    """The answer that a request for a next task would get. Nothing is claimed."""
 
     reason: ClaimReason
     task: Task | None = None
@@ -130,11 +131,11 @@ class RenewalResult(Struct, frozen=True, gc=False):
     reason: RenewReason
     generation: int
     new_expiry: datetime | None = None
-    """When the lease ends now. None if the renewal was refused, or the claim has no lease."""
+    """The new end of the lease. None if the renewal was refused, or the claim has no lease."""
     inputs_changed: tuple[str, ...] = ()
     """Dependencies that were reset since the claim began."""
     lease_seconds: float | None = None
-    """The length of the lease that was granted: what was asked for, within the tenant's limits."""
+    """The length of the lease that was granted: the requested length within the tenant's limits."""
 
 
 class ProgressResult(Struct, frozen=True, gc=False):
@@ -161,13 +162,13 @@ class SubmissionResult(Struct, frozen=True, gc=False):
     reason: SubmitReason
     current_generation: int
     work_lost: bool = False
-    """The work does not count. It is not gone if `kept` is true."""
+    """The work does not count. It is not lost if `kept` is true."""
     kept: bool = False
     work_product_ref: str | None = None
     refused_id: str | None = None
     waits_for: tuple[str, ...] = ()
     review_causes: tuple[ReviewCause, ...] = ()
-    """Of CONVERGENCE_ESCALATED: why the result waits for a review."""
+    """For CONVERGENCE_ESCALATED: the reasons why the result waits for a review."""
 
 
 class ReviewInfo(Struct, frozen=True, gc=False, kw_only=True):
@@ -187,14 +188,14 @@ class ReviewInfo(Struct, frozen=True, gc=False, kw_only=True):
     work_product_ref: str
     size: int
     payload: bool
-    """`result_data` is None here because it is large: `read_result` opens it."""
+    """`result_data` is None here because it is large: `read_result` returns it."""
     missing_evaluators: tuple[str, ...] = ()
     evaluations: Mapping[str, Evaluation] = {}
     inputs_changed: tuple[str, ...] = ()
     result_data: Any = None
-    """Only of `get_review`."""
+    """Only in the answer of `get_review`."""
     reference: str = ""
-    """Where the work lies, in the author's words: a commit, a file, an address."""
+    """The location of the work, in the author's words: a commit, a file, an address."""
     manifest: Manifest | None = None
     """Its products."""
 
@@ -208,32 +209,32 @@ class ReviewResult(Struct, frozen=True, gc=False):
     state: Status
     generation: int
     digest: str = ""
-    """Of the result that waits for a review now."""
+    """The digest of the result that waits for a review now."""
     reviewer: str = ""
     author: str = ""
-    """Of FOUR_EYES: the author's user."""
+    """For FOUR_EYES: the author's user."""
     refused_id: str | None = None
-    """Of a rejection: the name under which the work is kept."""
+    """For a rejection: the name under which the work is kept."""
     waits_for: tuple[str, ...] = ()
     missing_evaluators: tuple[str, ...] = ()
 
 
 class PromotionInfo(Struct, frozen=True, gc=False, kw_only=True):
-    """The products of an accepted result, and how far they are."""
+    """The products of an accepted result, and the state of their promotion."""
 
     task_id: str
     generation: int
-    """At which the result was accepted."""
+    """The generation at which the result was accepted."""
     state: PromotionState
     manifest: Manifest
     digest: str
-    """Of the manifest: what a promoter names."""
+    """The digest of the manifest, which a promoter states."""
     accepted_at: datetime
     updated_at: datetime
     reason: str = ""
-    """Why it failed."""
+    """The reason why it failed."""
     superseded: tuple[str, ...] = ()
-    """Paths whose asset came from a later acceptance already."""
+    """Paths that kept their asset because it came from a later acceptance."""
 
 
 class PushVerdict(Struct, frozen=True, gc=False, kw_only=True):
@@ -243,9 +244,9 @@ class PushVerdict(Struct, frozen=True, gc=False, kw_only=True):
     reason: PushReason
     task_id: str
     generation: int
-    """Of the branch."""
+    """The generation of the branch."""
     current_generation: int
-    """The task's."""
+    """The generation of the task."""
     state: Status
     commit: str = ""
     """The commit that the result names: the only one that the branch still takes."""
@@ -263,19 +264,19 @@ class SpawnResult(Struct, frozen=True, gc=False):
 
 
 class OperatorResult(Struct, frozen=True, gc=False):
-    """The answer to an operator's act: the state and generation after it."""
+    """The answer to an operator's command: the state and generation after it."""
 
     verdict: Verdict
     task_id: str
     state: Status
     generation: int
     superseded: Holder | None = None
-    """Whose claim was taken away by it."""
+    """The holder whose claim it superseded."""
     cascade: tuple[str, ...] = ()
 
 
 class AddResult(Struct, frozen=True, gc=False):
-    """What became of one added or edited task."""
+    """The outcome for one added or edited task."""
 
     verdict: Verdict
     task_id: str
@@ -303,34 +304,34 @@ class TaskResult(Struct, frozen=True, gc=False, kw_only=True):
     digest: str = ""
     size: int = 0
     payload: bool = False
-    """`result_data` is None here because it is large: `read_result` opens it."""
+    """`result_data` is None here because it is large: `read_result` returns it."""
     state: RefusedState | None = None
     adopted_generation: int | None = None
     adopted_session: str | None = None
     reference: str = ""
-    """Where the work lies, in the author's words: a commit, a file, an address."""
+    """The location of the work, in the author's words: a commit, a file, an address."""
     manifest: Manifest | None = None
     """Its products."""
 
 
 class TaskProgress(Struct, frozen=True, gc=False):
-    """What was reported of the work on a task."""
+    """The reported progress of a task."""
 
     generation: int
-    """Of the last report; `fraction` is that generation's."""
+    """The generation of the last report; `fraction` belongs to it."""
     updated_at: datetime
     fraction: float | None = None
-    """How much of it is done, from 0 to 1."""
+    """The part of the work that is done, from 0 to 1."""
     cost: Mapping[str, float] = {}
-    """What all generations have cost together, by unit."""
+    """The total cost of all generations, by unit."""
     notes: tuple[ProgressNote, ...] = ()
-    """The last ones, the oldest first."""
+    """The last notes, the oldest first."""
     worktree_path: str = ""
-    """Where that generation works, if it has reported a worktree."""
+    """The worktree of that generation, if it reported one."""
 
 
 class TaskState(Struct, frozen=True, gc=False, kw_only=True):
-    """All that is known of a task now."""
+    """The complete present state of a task."""
 
     task: Task
     state: Status
@@ -351,14 +352,14 @@ class TaskState(Struct, frozen=True, gc=False, kw_only=True):
     failures: int = 0
     progress: TaskProgress | None = None
     review: ReviewInfo | None = None
-    """What waits for a review, if the task is IN_REVIEW."""
+    """The result that waits for a review, if the task is IN_REVIEW."""
     feedback: Feedback | None = None
     created_at: datetime
     updated_at: datetime
 
 
 class ClaimHistory(Struct, frozen=True, gc=False, kw_only=True):
-    """One generation's story (GC 4.2.1)."""
+    """The history of one generation (GC 4.2.1)."""
 
     id: str
     tenant_id: str
@@ -374,17 +375,17 @@ class ClaimHistory(Struct, frozen=True, gc=False, kw_only=True):
     released_at: datetime | None = None
     release_reason: ReleaseReason | None = None
     stated_reason: str = ""
-    """Of a release: the holder's own words, if they are not just the kind."""
+    """For a release: the holder's own words, if they differ from the kind."""
     result_accepted: bool = False
     result_rejected: bool = False
     work_product_ref: str | None = None
     renewals: int = 0
     fraction: float | None = None
     note: str = ""
-    """The last one of this generation."""
+    """The last note of this generation."""
     cost: Mapping[str, float] = {}
     reference: str = ""
-    """Of the accepted result: where the work lies, in the author's words."""
+    """For the accepted result: the location of the work, in the author's words."""
 
 
 class Lineage(Struct, frozen=True, gc=False):
@@ -396,8 +397,8 @@ class Lineage(Struct, frozen=True, gc=False):
 
 
 class Root(Struct, frozen=True, gc=False):
-    """A task at the bottom of what another waits for: it waits for no third one. `state` is None if
-    there is no such task."""
+    """A root of a task's waiting: a task that itself waits for no other. `state` is None if there
+    is no such task."""
 
     task_id: str
     state: Status | None
@@ -411,17 +412,17 @@ class Explanation(Struct, frozen=True, gc=False, kw_only=True):
     state: Status
     ready: bool
     reason: ClaimReason
-    """What a claim would be answered now."""
+    """The answer that a claim would get now."""
     because: tuple[str, ...] = ()
     try_next: tuple[tuple[str, ...], ...] = ()
-    """Commands, each as its words."""
+    """Commands, each as a list of words."""
     waits_for: tuple[str, ...] = ()
     cycle: tuple[str, ...] = ()
     holder: Holder | None = None
     roots: tuple[Root, ...] = ()
-    """What a blocked task's waiting comes down to, the nearest first."""
+    """The tasks for which a blocked task ultimately waits, the nearest first."""
     own_generation: int | None = None
-    """The generation at which the caller's own session holds it already, if it does."""
+    """The generation at which the caller's own session holds it already, if any."""
 
 
 class ReadyTask(Struct, frozen=True, gc=False):
@@ -440,7 +441,7 @@ class BlockedTask(Struct, frozen=True, gc=False):
 
 
 class Progress(Struct, frozen=True, gc=False):
-    """How far a track is."""
+    """The progress of a track."""
 
     completed: int = 0
     in_progress: int = 0
@@ -465,7 +466,7 @@ class TaskLogEntry(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SessionInfo(Struct, frozen=True, gc=False, kw_only=True):
-    """A session as listed."""
+    """A session in a list."""
 
     session_id: str
     tenant_id: str
@@ -484,7 +485,7 @@ class SessionInfo(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SessionMemory(Struct, frozen=True, gc=False, kw_only=True):
-    """GC 3.5: what a session has done and holds."""
+    """GC 3.5: the tasks that a session has done and holds."""
 
     session_id: str
     tenant_id: str
@@ -500,21 +501,21 @@ class SessionMemory(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class AgentInfo(Struct, frozen=True, gc=False, kw_only=True):
-    """An agent of a session, and what it does."""
+    """An agent of a session, and its status."""
 
     agent_id: str
     session_id: str
     status: AgentStatus
     tasks: tuple[str, ...] = ()
-    """What it holds, also what it is lost on."""
+    """The tasks that it holds, including those it holds as `lost`."""
     current_task: str | None = None
-    """Of these, the one that it claimed last."""
+    """The one of these tasks that it claimed last."""
     tasks_completed: int | None = None
-    """Tasks whose accepted result is its own; None if that was not asked for."""
+    """The number of tasks whose accepted result came from it; None if that was not requested."""
     started: datetime | None = None
-    """When its session began."""
+    """The time at which its session began."""
     last_heartbeat: datetime | None = None
-    """When its session was last heard of."""
+    """The time of the last sign of life of its session."""
     user_id: str = ""
     instance_type: str = ""
     workspace: str = ""
@@ -522,14 +523,14 @@ class AgentInfo(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SessionEnd(Struct, frozen=True, gc=False):
-    """What ending a session released."""
+    """The answer to the end of a session: the claims it released."""
 
     session_id: str
     released: tuple[str, ...]
 
 
 class SweepResult(Struct, frozen=True, gc=False):
-    """What a sweep found and did."""
+    """The findings and changes of a sweep."""
 
     expired: int = 0
     orphaned: int = 0
@@ -546,18 +547,18 @@ class Settings(Struct, frozen=True, gc=False):
     profile: str
     tracks: Mapping[str, str]
     agent_roles: Mapping[str, Any] = {}
-    """The table of roles as `agent_roles.yml` has it; empty if roles limit nobody."""
+    """The table of roles as `agent_roles.yml` has it; empty if roles limit no agent."""
     has_own_tracks: bool = True
-    """False: nobody has described any, and `tracks` are the nine standard ones."""
+    """False: the project has no table of its own, and `tracks` has the nine standard ones."""
 
     @property
     def track_titles(self) -> Mapping[str, str]:
-        """What to call the tracks, as far as somebody has said so."""
+        """Returns the titles of the tracks that the project itself describes."""
         return self.tracks if self.has_own_tracks else {}
 
 
 class TenantInfo(Struct, frozen=True, gc=False, kw_only=True):
-    """A tenant as listed: its profile, and its limits one by one (None is unlimited)."""
+    """A tenant in a list: its profile and its limits (None is unlimited)."""
 
     tenant_id: str
     profile: str
@@ -567,7 +568,7 @@ class TenantInfo(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class KeyInfo(Struct, frozen=True, gc=False, kw_only=True):
-    """A key as listed: what it opens, for whom, until when. Nothing here helps to use it."""
+    """A key in a list: its permissions, its owner and its end. Nothing here helps to use it."""
 
     key_id: str
     name: str
@@ -582,13 +583,14 @@ class KeyInfo(Struct, frozen=True, gc=False, kw_only=True):
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
     previous_until: datetime | None = None
-    """Until then the text before the last rotation is taken too."""
+    """Until this time the text before the last rotation is accepted too."""
     agent_roles: tuple[str, ...] = ()
-    """The roles of agents that its holder may state."""
+    """The agents' roles that its holder may state."""
 
 
 class NewKey(Struct, frozen=True, gc=False):
-    """A key that was made or rotated, with its text: it is in no store and in no other answer."""
+    """A key that was created or rotated, with its text. No store and no other answer has the
+    text."""
 
     key: KeyInfo
     text: str
@@ -597,12 +599,12 @@ class NewKey(Struct, frozen=True, gc=False):
         return f"NewKey(key={self.key!r}, text=…)"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """What a pretty-printer would show instead."""
+        """Returns the fields for a pretty-printer."""
         return [("key", self.key)]
 
 
 class FeedEvent(Struct, frozen=True, gc=False):
-    """One event of a project's feed; `cursor` continues behind it, `kind` and `id` name its
+    """One event of a project's feed. `cursor` continues after it; `kind` and `id` name its
     record."""
 
     position: int
@@ -622,7 +624,7 @@ class Feed(Struct, frozen=True, gc=False):
 
 
 class PlanResult(Struct, frozen=True, gc=False):
-    """What importing a plan changed."""
+    """The changes made by the import of a plan."""
 
     added: tuple[str, ...]
     changed: tuple[str, ...]
@@ -630,10 +632,10 @@ class PlanResult(Struct, frozen=True, gc=False):
     gone: tuple[str, ...]
     cancelled: tuple[str, ...] = ()
     fields: Mapping[str, tuple[str, ...]] = {}
-    """Of each changed task, the fields that changed."""
+    """For each changed task: the fields that changed."""
     still_cancelled: tuple[str, ...] = ()
-    """In the plan, but cancelled once, which no import takes back."""
+    """Tasks of the plan that were cancelled before. No import reverses that."""
     notes: tuple[Fault, ...] = ()
-    """What is no fault of the plan, but perhaps not meant."""
+    """Warnings: not faults of the plan, but perhaps not intended."""
     prunable: tuple[str, ...] = ()
-    """Those of the gone that are not finished: what pruning cancels."""
+    """Tasks in `gone` that are not finished: pruning cancels them."""

@@ -1,8 +1,8 @@
-"""Pools and order: which tasks the same workers may take, and which of them comes first.
+"""Pools and order: the sets of tasks that the same workers may take, and the order within each.
 
 A pool is `track/edge/roles/assignee/offer`; none of its parts can contain a slash. The order within
-a pool is a text that sorts as bytes, so that every store can seek its head. What depends on others
-(tracks nobody is on come first) orders the pools, when someone asks.
+a pool is a text that sorts as bytes, so that every store can seek its head. Anything that depends
+on other records (tracks without an agent come first) orders the pools at query time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BACKLOG_OFFER = "backlog"
 
 
 class Pool(NamedTuple):
-    """A pool's parts, "" where there is none."""
+    """The parts of a pool; "" for a part that it does not have."""
 
     track: str
     edge: str
@@ -42,7 +42,7 @@ class Pool(NamedTuple):
         role: str | None = None,
         table: AgentRoles = NO_ROLES,
     ) -> bool:
-        """May this agent, in this role, take tasks of this pool? None is any agent, in any
+        """May this agent, in this role, take tasks of this pool? None means any agent, or any
         role."""
         return (
             (not self.assignee or self.assignee == agent)
@@ -53,7 +53,7 @@ class Pool(NamedTuple):
 
 
 def pool_of(record: model.TaskRecord) -> str:
-    """The pool a task is offered in."""
+    """Returns the pool in which a task is offered."""
     task = record.task
     offer = BACKLOG_OFFER if record.state is Status.BACKLOG else ""
     roles = ",".join(task.roles)
@@ -61,17 +61,17 @@ def pool_of(record: model.TaskRecord) -> str:
 
 
 def parse_pool(pool: str) -> Pool:
-    """The parts of a pool."""
+    """Returns the parts of a pool."""
     return Pool(*pool.split("/"))
 
 
 def order_of(record: model.TaskRecord) -> str:
-    """The task's place in its pool."""
+    """Returns the task's position in its pool."""
     if record.order is Order.LEAF_FIRST:
         return _leaf_first(record)
     if record.order is Order.TRACK:
         return _by_track(record)
-    # Where features come first depends on what is left of them: their records are ordered, and
+    # The order of features depends on their remaining work: the features' records are ordered,
     # never the tasks.
     return f"{int(record.task.feature is None)}{_by_track(record)}"
 
@@ -81,8 +81,8 @@ def _by_track(record: model.TaskRecord) -> str:
     rank = _RANK.get(task.priority, "2")
     if task.sequence is not None:
         return f"{rank}{task.sequence:04d}{sort_text(task.id)}"
-    # Tasks without a number come in the order in which they were added; those added at once by the
-    # numbers of their ids.
+    # Tasks without a number come in the order in which they were added. Tasks added together are
+    # sorted by the numbers of their ids.
     return f"{rank}{_NO_SEQUENCE}{record.created_at:%Y%m%d%H%M%S%f}{sort_text(task.id)}"
 
 

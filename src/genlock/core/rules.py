@@ -2,9 +2,9 @@
 
 decide(record, command, facts)       the answer, the events, the record after them, and commands to
                                      other records that belong to the same commit
-evolve(kind, record, event)          what a record is after an event
-index_of(record)                     what a store can find it by
-react(key, record, event, version)   what an event asks of other records
+evolve(kind, record, event)          the record after an event
+index_of(record)                     the fields by which a store can find it
+react(key, record, event, version)   the commands that an event causes on other records
 """
 
 from __future__ import annotations
@@ -63,16 +63,17 @@ _REACT: Final = {
 }
 
 REACTING: Final = tuple(str(event.__struct_config__.tag) for event in _REACT)
-"""The names of the events that may ask something of others."""
+"""The names of the events that may cause commands on other records."""
 
 
 def decide(record: Record | None, command: Command, facts: Facts) -> Decision:
-    """What this command does to this record. Pure; raises only for the caller's own mistakes."""
+    """Decides what this command does to this record. Pure; raises only for the caller's own
+    mistakes."""
     return _DECIDE[type(command)](record, command, facts)
 
 
 def evolve(kind: str, record: Record | None, event: e.Event) -> Record:
-    """What the record is after this event."""
+    """Returns the record after this event."""
     registered = _KINDS.get(kind)
     if registered is None:
         raise StoreCorrupt(f"there is no kind of record {kind!r}")
@@ -80,25 +81,25 @@ def evolve(kind: str, record: Record | None, event: e.Event) -> Record:
 
 
 def index_of(record: Record) -> Index:
-    """What this record can be found by."""
+    """Returns the fields by which this record can be found."""
     return _INDEX[type(record)](record)
 
 
 def react(key: Key, record: Record, event: e.Event, version: int) -> list[Reaction]:
-    """What this event, the one numbered `version` of this record, asks of others. Repeating it is
-    always safe."""
+    """Returns the commands that this event, number `version` of this record, causes on others.
+    Repeating it is always safe."""
     reacts = _REACT.get(type(event))
     return reacts(key, record, event, version) if reacts is not None else []
 
 
 def reacts(event: e.Event) -> bool:
-    """Could this event ask anything of others?"""
+    """May this event cause commands on other records?"""
     return type(event) in _REACT
 
 
 def amended(decision: Decision, followups: Decision) -> Decision:
-    """The decision, once what it asked of another record is done: a result that was kept before is
-    named as it was kept."""
+    """Returns the decision after its command to another record is done. A result that was kept
+    before keeps its name."""
     if isinstance(decision.outcome, SubmissionResult) and isinstance(
         followups.outcome, RefusedRecord
     ):
