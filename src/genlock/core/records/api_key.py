@@ -1,15 +1,15 @@
 """API keys: the keys that open the service.
 
-1. A key belongs to one tenant, or, an admin's, to all (`*`). A caller of another tenant is told
-   that there is no such key.
-2. A key opens what it says until it is revoked, or `now >= expires_at`. A revoked key does not
-   come back.
-3. A rotation gives the key another secret. The previous secret is accepted for an overlap of at
-   most a day; no older one is.
-4. A key may carry roles of agents: its holder may state those, and no other. An operator may state
+1. A key belongs to one tenant; an admin's key may belong to all (`*`). A caller of another tenant
+   gets the error for a key that does not exist.
+2. A key is valid until it is revoked, or `now >= expires_at`. A revoked key never becomes valid
+   again.
+3. A rotation gives the key a new secret. The previous secret is accepted for an overlap of at most
+   a day; no older one is.
+4. A key may carry agents' roles: its holder may state those, and no others. An operator may state
    any role.
-5. An end that has already passed is refused, also in a rotation: a key that nobody can use is a
-   slip of the pen.
+5. An end that has already passed is refused, also in a rotation: a key that can never be used is a
+   mistake.
 """
 
 from __future__ import annotations

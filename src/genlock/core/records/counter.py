@@ -1,9 +1,9 @@
-"""Counters: the numbers that new ids are made of.
+"""Counters: the numbers for new ids.
 
 1. A counter gives out the next `count` numbers under its prefix; none is given out twice.
-2. The first time in each epoch the counter skips `SKIPPED_IDS` numbers: the store may have lost
-   the record that they were given out, and no generation guards an id as it guards a claim
-   (ADR 44). A counter that does not exist yet does so too, since its creation may be lost.
+2. The first time in each epoch the counter skips `SKIPPED_IDS` numbers: the store may have lost the
+   record that they were given out, and no generation guards an id as it guards a claim (ADR 44). A
+   new counter does so too, because its earlier creation may be lost.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from genlock.core.model import CounterRecord
 from genlock.errors import BadArgument
 
 SKIPPED_IDS: Final = 1_000
-"""How many numbers a counter skips when the epoch has risen. Root ids have only four characters:
-a larger number would soon use them up."""
+"""The numbers that a counter skips when the epoch has risen. Root ids have only four characters: a
+larger number would soon use them up."""
 
 
 def decide_take_ids(record: CounterRecord | None, command: c.TakeIds, facts: Facts) -> Decision:

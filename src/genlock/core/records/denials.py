@@ -1,4 +1,4 @@
-"""Denials: how often claims were denied, to whom and why.
+"""Denials: counts of denied claims, with callers and reasons.
 
 1. A coordinator merges its denials and reports them in batches; a record holds the sums of one
    coordinator and one hour, the events hold the details.

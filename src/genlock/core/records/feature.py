@@ -1,20 +1,19 @@
-"""Features: what is left of each, kept for the order closest-to-done.
+"""Features: the remaining work of each, kept for the order closest-to-done.
 
 1. A feature counts the tasks that have its name and its project's order. A reaction of a task never
-   says what has become of it: it says *look again*, and the task is read as it is now.
-2. The feature remembers of each task at which version it was last seen, and ignores what is older.
-   So a reaction may be repeated, late or out of order. A reaction carries the version that caused
-   it; if that is newer, the feature notes it.
-3. It knows `MOST_TASKS` tasks by name. When there are more, it forgets finished ones first, those
-   that finished longest ago, and counts them on. A finished task that it does not know is then
-   ignored, because it may have been counted. When its unfinished tasks alone are too many, it is
-   `crowded` from then on: it comes after all features whose tasks are counted, and is never taken
-   for finished.
-4. While tasks are left it stands in the pool of features, ordered by how many they are, then by how
-   many are finished (more of them first), then by name.
+   carries the task's state: it says *look again*, and the present state of the task is read.
+2. The feature remembers the version at which each task was last seen, and ignores older news. So a
+   reaction may be repeated, late or out of order. A reaction carries the version that caused it; if
+   that is newer, the feature records it.
+3. It knows `MOST_TASKS` tasks by name. When there are more, it forgets finished ones first,
+   starting with those that finished longest ago, but still counts them. A finished task that it
+   does not know is then ignored, because it may have been counted. When its unfinished tasks alone
+   are too many, it is `crowded` from then on: it comes after all features whose tasks are counted,
+   and never counts as finished.
+4. While tasks are left, it is in the pool of features, ordered by the number of tasks left, then by
+   the number finished (more of them first), then by name.
 
-Nothing rests on a feature but the order in which tasks are offered: a task that is ready is found
-without it, too.
+A feature only affects the order in which tasks are offered: a ready task is found without it, too.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from genlock.core.reasons import FINISHED, Verdict
 
 MOST_TASKS: Final = 1_000
 FEATURES: Final = KIND_POOL + FEATURE
-"""The pool of the features that have something left."""
+"""The pool of the features that have unfinished tasks."""
 _MOST: Final = 9999
 _CROWDED: Final = "9999"
 
 
 def decide_count(record: FeatureRecord | None, command: c.CountTasks, facts: Facts) -> Decision:
-    """Looks at the tasks and writes what is new. A task that does not exist, or is of another
+    """Reads the tasks and records the news. A task that does not exist, or belongs to another
     feature, is not counted."""
     news = {
         name: KnownState(seen.version, seen.status)
@@ -63,9 +62,9 @@ def decide_count(record: FeatureRecord | None, command: c.CountTasks, facts: Fac
 
 
 def _is_news(record: FeatureRecord | None, name: str, seen: ObservedTask, cause: int) -> bool:
-    """Rule 2. What happened to a task since it was last seen is noted even if the task is again
-    what it was: news from in between, still under way, then finds a changed record and is decided
-    again."""
+    """Is there news of this task? Rule 2. A change since the task was last seen is recorded even if
+    the task has its old state again. Older news that is still under way then finds a changed record
+    and is decided again."""
     finished = seen.status in FINISHED
     if record is None:
         return True
@@ -103,7 +102,7 @@ def _counted(record: FeatureRecord | None, event: e.FeatureCounted) -> FeatureRe
 
 
 def _index(record: FeatureRecord) -> Index:
-    """Rule 4."""
+    """Returns the index fields of a feature. Rule 4."""
     if not record.unfinished and not record.crowded:
         return Index(state="FINISHED")
     left = _CROWDED if record.crowded else f"{len(record.unfinished):04d}"

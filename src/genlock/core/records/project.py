@@ -1,8 +1,8 @@
 """Projects: a project's policy and table of tracks.
 
 1. The first change creates the project. A change that changes nothing writes nothing.
-2. A project hears of each new epoch of the store, and its feed says so: a reader who asks why the
-   generations jumped finds the reason there.
+2. A project records each new epoch of the store in its feed, where a reader finds the reason why
+   the generations jumped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def decide_change_project(
 
 
 def decide_note_epoch(record: ProjectRecord | None, command: c.NoteEpoch, facts: Facts) -> Decision:
-    """Rule 2."""
+    """Records a new epoch. Rule 2."""
     if record is None or facts.epoch <= record.epoch:
         return Decision(Verdict.UNCHANGED)
     return decide_one(

@@ -1,9 +1,9 @@
 """Promotions: the work products of accepted results, on their way to the project's assets.
 
-1. An acceptance with a manifest begins a promotion, by a reaction. Nothing else does. It carries
+1. An acceptance with a manifest starts a promotion, by a reaction. Nothing else does. It carries
    that manifest and the time of the acceptance, and neither ever changes.
-2. A promoter names the manifest that it has worked on by its digest. Another one is refused.
-3. PROMOTED is final. FAILED is not: the drafts may be mended, and somebody may try again.
+2. A promoter names the manifest that it worked on by its digest. Any other is refused.
+3. PROMOTED is final. FAILED is not: the drafts may be repaired, and the promotion tried again.
 4. Of two acceptances that promote the same path the later one counts: by time, then by generation,
    then by the task's id. The promoter compares them where the asset is; see `order_of`.
 5. The same report again changes nothing.
@@ -30,15 +30,15 @@ LONGEST_FAILURE = 500
 
 
 def order_of(accepted_at: datetime, generation: int, task_id: str) -> tuple[int, int, str]:
-    """Rule 4. Of one task's acceptances none is as early as the one before and has a lower
-    generation, so a task never loses to its own past."""
+    """Returns the order of acceptances. Rule 4. No acceptance of a task has the time of an earlier
+    one and a lower generation, so a task never loses to its own past."""
     return microseconds(accepted_at), generation, task_id
 
 
 def decide_request(
     record: PromotionRecord | None, command: c.RequestPromotion, facts: Facts
 ) -> Decision:
-    """Rule 1."""
+    """Starts a promotion. Rule 1."""
     if record is not None:
         return Decision(record)
     return decide_one(
@@ -57,7 +57,7 @@ def decide_request(
 def decide_settle(
     record: PromotionRecord | None, command: c.SettlePromotion, facts: Facts
 ) -> Decision:
-    """Rules 2, 3 and 5. The outcome is the record after it."""
+    """Records the result of a promotion. Rules 2, 3 and 5. The outcome is the record after it."""
     if record is None:
         task, _, generation = command.key.id.rpartition("/")
         raise PromotionNotFound(

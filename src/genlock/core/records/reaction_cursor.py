@@ -1,7 +1,8 @@
-"""The reaction cursor: how far a project's feed has been searched for reactions a crash cut off.
+"""The reaction cursor: the position up to which a project's feed was searched for reactions that a
+crash cut off.
 
-1. The cursor moves only from where the caller read it. If another coordinator has moved it
-   meanwhile, nothing changes.
+1. The cursor moves only from where the caller read it. If another coordinator has moved it in the
+   meantime, nothing changes.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 1. A refused submission with content is kept under a name made of task, generation, session and
    digest. The same submission refused again is the same record.
 2. A discarded result that is submitted and refused again is kept again. So is one that a task
-   adopted and then lost by a reset: it is nobody's result any more.
-3. An adopted result cannot be discarded while it is the task's result. Whether it is, the task
-   knows: this record may not have heard of the adoption or the reset yet.
-4. What a review rejected is kept once. The reaction that asks for it may be repeated, also after
-   somebody has discarded the result.
+   adopted and then lost by a reset: it is no longer the result of any task.
+3. An adopted result cannot be discarded while it is the task's result. The task decides whether it
+   is: the news of the adoption or the reset may not have reached this record yet.
+4. A result that a review rejected is kept once. The reaction that keeps it may be repeated, also
+   after the result was discarded.
 5. A result that was discarded while a task adopted it stays discarded. The task has a copy.
 """
 
@@ -28,11 +28,11 @@ from genlock.core.reasons import RefusedState, Verdict
 from genlock.errors import NotAllowed, ResultNotFound
 
 REVIEW_REJECTED: Final = "REVIEW_REJECTED"
-"""The reason of a result that a review rejected."""
+"""The reason recorded for a result that a review rejected."""
 
 
 def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Facts) -> Decision:
-    """Rules 1, 2 and 4. The outcome is the record as it is kept."""
+    """Keeps a refused result. Rules 1, 2 and 4. The outcome is the record that is kept."""
     if record is not None and REVIEW_REJECTED == command.reason == record.reason:
         return Decision(record)
     adopted = record is not None and record.state is RefusedState.ADOPTED
@@ -42,7 +42,7 @@ def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Fac
         return Decision(record)
     content = command.content
     if record is not None and adopted:
-        # The record has a payload with these very bytes already.
+        # The record already has a payload with the same bytes.
         content = replace(content, payload_id=record.payload_id)
     return decide_one(
         record,
@@ -70,7 +70,7 @@ def decide_keep(record: RefusedRecord | None, command: c.KeepRefused, facts: Fac
 
 
 def _measures(command: c.KeepRefused, size: int, facts: Facts) -> dict[str, Any]:
-    """GC 8.2: how large the result is, and how long its session had worked on it."""
+    """Returns the size of the result, and how long its session had worked on it (GC 8.2)."""
     measures: dict[str, Any] = {"result_size_bytes": size}
     if command.claimed_at is not None:
         worked = (facts.now - command.claimed_at).total_seconds()
@@ -81,7 +81,7 @@ def _measures(command: c.KeepRefused, size: int, facts: Facts) -> dict[str, Any]
 def decide_mark_adopted(
     record: RefusedRecord | None, command: c.MarkAdopted, facts: Facts
 ) -> Decision:
-    """Rule 5."""
+    """Records an adoption. Rule 5."""
     record = _refused(record, command)
     if record.state is not RefusedState.KEPT:
         return Decision(Verdict.UNCHANGED)
@@ -100,7 +100,8 @@ def decide_mark_adopted(
 def decide_discard(
     record: RefusedRecord | None, command: c.DiscardRefused, facts: Facts
 ) -> Decision:
-    """Rule 3. The outcome is the discarded record; the bytes of its payload, if any, may go."""
+    """Discards a refused result. Rule 3. The outcome is the discarded record; the bytes of its
+    payload, if any, may be deleted."""
     record = _refused(record, command)
     if _counts(record, facts):
         raise NotAllowed(f"refused result {command.key.id!r} was adopted; it is the task's result")
@@ -118,7 +119,7 @@ def decide_discard(
 
 
 def _counts(record: RefusedRecord, facts: Facts) -> bool:
-    """Is this the task's result? The task knows first (rule 3)."""
+    """Is this the task's result? The task knows earlier than this record (rule 3)."""
     return (
         record.state is RefusedState.ADOPTED
         if facts.task is None

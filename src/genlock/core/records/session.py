@@ -1,19 +1,19 @@
 """Sessions: one run of one user's tool.
 
 1. A session registers itself, or a granted claim registers it (`command.implied`). The same
-   registration again changes nothing. A session that has ended does not come back.
+   registration again changes nothing. An ended session cannot be registered again.
 2. If a registration names the session's process, it is that one. Otherwise the process is implied:
    the one that registers or claims. A session may have several processes, such as the subagents of
-   one tool; that one of them ends says nothing about the others, so none of them stands for the
-   session and the leases decide. A new process takes the place of one that is known to be gone.
-3. An explicit registration of a new session is refused when the tenant has
-   `max_active_sessions` already. For an implied one the claim has checked that limit.
+   one tool. The end of one says nothing about the others, so none of them stands for the session,
+   and the leases decide. A new process takes the place of one that is known to be gone.
+3. An explicit registration of a new session is refused when the tenant has `max_active_sessions`
+   already. For an implied one the claim has checked that limit.
 4. The holder of a claim is lost (`is_silent`) if its session was registered through the
    session-claiming interface, no process of it is known, and it has been silent for longer than
    that interface allows (`orphan_seconds`). For all other sessions without a known process the
-   lease decides, so that silence never takes a live lease away from them.
+   lease decides, so that they never lose a live lease by silence.
 5. A session is active until it ends, its process is known to be gone, or it has been silent for
-   longer than the policy's `orphan_threshold_seconds`. A long lease does not make it less silent.
+   longer than the policy's `orphan_threshold_seconds`. A long lease does not excuse silence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from genlock.errors import LimitReached, SessionEnded, SessionNotFound
 def decide_register(
     record: SessionRecord | None, command: c.RegisterSession, facts: Facts
 ) -> Decision:
-    """Rules 1 to 3."""
+    """Registers a session. Rules 1 to 3."""
     process, implied = _process_of(record, command, facts)
     if record is not None:
         if command.implied:
@@ -84,7 +84,7 @@ def decide_register(
 def _process_of(
     record: SessionRecord | None, command: c.RegisterSession, facts: Facts
 ) -> tuple[Process | None, bool]:
-    """Rule 2: the session's process from now on, and whether it is only implied."""
+    """Returns the session's process from now on, and whether it is only implied. Rule 2."""
     own = command.by.process
     if command.named is not None:
         return command.named, False
@@ -98,7 +98,7 @@ def _process_of(
 def _follow(
     record: SessionRecord, command: c.RegisterSession, process: Process | None, facts: Facts
 ) -> Decision:
-    """Rule 2: a process claims, or renews a claim, for a session that exists."""
+    """Records the process that claims, or renews a claim, for a session that exists. Rule 2."""
     if not moved(record, command.by):
         return Decision(Verdict.UNCHANGED)
     by = command.by
@@ -160,7 +160,8 @@ def decide_end(record: SessionRecord | None, command: c.EndSession, facts: Facts
 
 
 def _actor(record: SessionRecord, command: c.Command) -> Actor:
-    """What a session does is done by its user; what an operator does to it, by the operator."""
+    """Returns the actor: the session's user for its own commands, the operator for an
+    operator's."""
     by = command.by
     return for_user(by.actor, record.user) if by.session == record.id else by.actor
 
@@ -168,13 +169,14 @@ def _actor(record: SessionRecord, command: c.Command) -> Actor:
 def last_activity(
     session: SessionRecord, claims: Iterable[Claim] = (), heard: datetime | None = None
 ) -> datetime:
-    """The latest sign of life: the session's own, its claims', or `heard`, from the feed."""
+    """Returns the latest sign of life: the session's own, that of its claims, or `heard`, from the
+    feed."""
     last = max([session.updated_at, *(claim.renewed_at for claim in claims)])
     return last if heard is None else max(last, heard)
 
 
 def is_silent(session: SessionRecord, last: datetime, now: datetime) -> bool:
-    """Rule 4."""
+    """Is the holder lost because of its silence? Rule 4."""
     return (
         session.process is None
         and session.orphan_seconds is not None
@@ -185,7 +187,7 @@ def is_silent(session: SessionRecord, last: datetime, now: datetime) -> bool:
 def is_active(
     session: SessionRecord, last: datetime, policy: Policy, now: datetime, *, gone: bool
 ) -> bool:
-    """Rule 5."""
+    """Is the session active? Rule 5."""
     return (
         session.ended_at is None
         and not gone

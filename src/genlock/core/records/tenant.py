@@ -1,7 +1,8 @@
 """Tenants: a tenant's profile and limits.
 
 1. The first change creates the tenant, with the `initial` profile unless it names another.
-2. Naming a profile sets all limits to that profile's; limits named in the same change go on top.
+2. Naming a profile sets all limits to those of the profile; limits named in the same change
+   override them.
 3. A change that changes nothing writes nothing.
 """
 

@@ -1,35 +1,32 @@
-"""The clock: claim, renew, release, submit. The rules, in the order in which they are asked.
+"""The generation clock: claim, renew, release, submit. The rules, in the order in which they apply.
 
 1. Generation. To *raise* it is to move to the lowest number never granted, at least epoch x
-   1,000,000 + 1. A grant raises if
-   the present number was granted, and takes it. What takes a right away without giving it to anyone
-   raises without granting. Renewal, release and submission change nothing. It never goes down.
+   1,000,000 + 1. A grant raises it if the present number was granted, and takes it. An operation
+   that supersedes a claim without granting one raises without granting. Renewal, release and
+   submission do not change it. It never goes down.
 2. A lease is over when now >= expires_at. An expired claim is still the claim at its generation
-   until someone takes over. For a
-   service that was away, what fell due since the project's newest event counts as live for 40 % of
-   its lease, at most 60 s.
+   until another session takes over. After an outage of the service, a claim that fell due since the
+   project's newest event counts as live for 40 % of its lease, at most 60 s.
 3. Claim: completed or cancelled → DENIED_COMPLETED; held or in review → DENIED_HELD; reserved for
    another agent → DENIED_ASSIGNED; for other roles than the caller's → DENIED_ROLE, unless the
    caller holds it already; live claim of another session or agent → DENIED_ACTIVE_CLAIM; live claim
    of the same session and agent → the same claim, lease extended, `already_held` (for claim_next
    DENIED_ACTIVE_CLAIM); unmet dependencies or unfinished children → DENIED_BLOCKED; over a limit →
-   DENIED_LIMIT; else GRANTED, one's own overdue claim too, at a new generation. The repeat of the
-   operation id that a live claim was granted under → the first answer, noted as a renewal that
-   leaves the lease as it is.
+   DENIED_LIMIT; else GRANTED, at a new generation, even if the caller's own claim is overdue. The
+   repeat of the operation id under which a live claim was granted → the first answer, recorded as a
+   renewal that does not change the lease.
 4. Submit: lower generation → STALE_GENERATION; higher → FUTURE_GENERATION; completed, in review or
-   cancelled →
-   TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session → SESSION_MISMATCH;
-   unfinished children → CHILDREN_UNFINISHED; else it counts or waits for a review
-   (`completion`), even if the lease has run out. The same session, generation and digest again:
-   the same answer, nothing written.
+   cancelled → TASK_ALREADY_COMPLETED; no claim at this generation → NO_CLAIM; other session →
+   SESSION_MISMATCH; unfinished children → CHILDREN_UNFINISHED; else it counts or waits for a review
+   (`completion`), even if the lease has run out. The same session, generation and digest again: the
+   same answer, nothing written.
 5. Renew: generation differs → GENERATION_MISMATCH; no claim at it → NO_CLAIM; other session →
-   SESSION_MISMATCH; overdue →
-   ALREADY_EXPIRED; else RENEWED. Release: the same order, but an overdue holder's release is
-   RELEASED. The release of a grant that nobody was told of does nothing once the claim was
-   renewed or its operation id was repeated.
-   Where the policy `agents` is `single`, grants and renewals begin no lease: such a claim is never
-   over by time, only once its session has ended or its process is gone. A claim keeps what its last
-   grant or renewal gave it when the policy changes.
+   SESSION_MISMATCH; overdue → ALREADY_EXPIRED; else RENEWED. Release: the same order, but an
+   overdue holder's release is RELEASED. The release of a grant whose answer reached no caller does
+   nothing once the claim was renewed or its operation id was repeated. If the policy `agents` is
+   `single`, grants and renewals start no lease: such a claim never ends by time, only once its
+   session has ended or its process is gone. When the policy changes, a claim keeps what its last
+   grant or renewal gave it.
 6. A refused result with content is kept, as a record of its own.
 """
 
@@ -84,19 +81,19 @@ from genlock.errors import OperationMismatch, ResultTooLarge, SessionEnded, Task
 
 @lru_cache(maxsize=256)
 def _length(lease_seconds: float) -> timedelta:
-    """Most leases have the same few lengths."""
+    """Returns the length of a lease. Cached: most leases have the same few lengths."""
     return timedelta(seconds=lease_seconds)
 
 
 def _expiry(facts: Facts, lease_seconds: float) -> datetime | None:
-    """When a lease that begins now is over; None where claims have none."""
+    """Returns the end of a lease that starts now; None if claims have no lease."""
     if facts.policy.agents is Agents.SINGLE:
         return None
     return facts.now + _length(lease_seconds)
 
 
 def unknown(command: c.Command) -> TaskNotFound:
-    """What is raised for a task that does not exist."""
+    """Returns the error for a task that does not exist."""
     return TaskNotFound(
         f"there is no task {command.key.id!r} in project {command.key.project!r} of tenant "
         f"{command.key.tenant!r}"
@@ -104,7 +101,7 @@ def unknown(command: c.Command) -> TaskNotFound:
 
 
 def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) -> Decision:
-    """Rule 3."""
+    """Grants or denies a claim. Rule 3."""
     record = require(record, unknown(command)) if record is None else record
     if facts.session is not None and facts.session.ended_at is not None:
         raise SessionEnded(f"session {command.by.session!r} has ended; register a new one")
@@ -142,16 +139,17 @@ def decide_claim(record: TaskRecord | None, command: c.ClaimTask, facts: Facts) 
 
 
 def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> Decision | None:
-    """A claim whose answer was lost is answered alike, as long as it is still the live claim.
+    """Returns the first answer to a claim whose answer was lost, if it is still the live claim.
 
-    The repeat is written because it may have come through another service. The service that
-    granted the claim releases it if its own caller has gone, and must see that another was told.
+    The repeat is recorded because it may have come through another service. The service that
+    granted the claim releases it if its own caller has disconnected, and must see that another
+    caller got the answer.
     """
     claim = record.claim
     if claim is None or claim.operation != command.operation or claim.session != command.by.session:
         return None
     asked = (command.by.agent, command.role, command.metadata)
-    # A renewal may have asked for another length since; a repeat leaves the lease as it was.
+    # A renewal may have asked for another length since. A repeat does not change the lease.
     as_granted = (
         not claim.renewals
         if claim.expires_at is None
@@ -181,8 +179,8 @@ def _repeated_claim(record: TaskRecord, command: c.ClaimTask, facts: Facts) -> D
         expires_at=claim.expires_at,
         lease_duration_seconds=claim.lease_seconds,
     )
-    # A process that was started anew may repeat what the one before it asked: the claim must not
-    # pass for a dead one's.
+    # A restarted process may repeat the request of its predecessor: the claim must not be
+    # attributed to the dead process.
     draft.followups += _registration(command, facts)
     return draft.decided(answer)
 
@@ -203,8 +201,8 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
             detail=record.hold.reason if held and record.hold else "in review",
         )
     assigned, until = record.task.assigned_to, record.assigned_until
-    # That a reservation is over is written once nobody is at work under it; it reserves nothing
-    # before that either.
+    # The end of a reservation is recorded once no agent works under it. A lapsed reservation has no
+    # effect before that either.
     if assigned is not None and assigned != by.agent and (until is None or draft.facts.now < until):
         return _denied(draft, ClaimReason.DENIED_ASSIGNED, detail=f"reserved for {assigned}")
     own = live and claim is not None and (claim.session, claim.agent) == (by.session, by.agent)
@@ -234,8 +232,7 @@ def _denial(draft: TaskDraft, command: c.ClaimTask) -> ClaimResult | None:
         return _denied(draft, ClaimReason.DENIED_LIMIT, limit=_TRACK_LIMIT)
     if not live and draft.facts.overlaps and draft.facts.policy.overlap is Overlapping.FORBID:
         return _denied(draft, ClaimReason.DENIED_LIMIT, limit=_OVERLAP_LIMIT)
-    # A claim of this task that was found overdue just now still stands in the count, unless it is
-    # time that has ended it.
+    # A claim of this task that was just found overdue is still counted, unless time has ended it.
     ended = sum(
         isinstance(event, e.Lapsed) and event.cause is not Cause.LEASE_OVER
         for event in draft.events
@@ -259,7 +256,7 @@ def _is_track_full(draft: TaskDraft) -> bool:
 
 
 def _outage_grace_shown(claim: Claim, facts: Facts) -> str:
-    """Why a claim counts as live whose lease is over, if it is."""
+    """Explains why a claim counts as live although its lease is over; "" if it does not."""
     if facts.outage_grace is None or overdue(claim, facts.now) is None:
         return ""
     until = spared_until(claim, facts.outage_grace)
@@ -274,7 +271,7 @@ def _outage_grace_shown(claim: Claim, facts: Facts) -> str:
 
 
 def _limit(command: c.ClaimTask, facts: Facts, *, live: bool = False, ended: int = 0) -> str | None:
-    """The name of the limit that a grant would break."""
+    """Returns the name of the limit that a grant would exceed."""
     limits = facts.limits
     if command.lease_seconds < limits.min_lease_duration_seconds:
         return "min_lease_duration_seconds"
@@ -340,14 +337,14 @@ def _denied(
 
 
 def shared_modules(overlaps: tuple[Overlap, ...]) -> str:
-    """Which work shares which modules, in a phrase."""
+    """Describes in a phrase which work shares which modules."""
     named = [f"{each.task_id} ({', '.join(each.modules)})" for each in overlaps[:_MOST_NAMED]]
     more = len(overlaps) - len(named)
     return f"its modules are in use by {', '.join(named)}{f' and {more} more' if more else ''}"
 
 
 def _generations_used_up(draft: TaskDraft) -> bool:
-    """Rule 8 of the design: a task that was granted too often is held."""
+    """Puts a task that was granted too often on hold: rule 8 of the design."""
     most = draft.facts.limits.max_generations_per_task
     if most is None or draft.task.grants < most:
         return False
@@ -357,7 +354,7 @@ def _generations_used_up(draft: TaskDraft) -> bool:
 def _acquired(
     record: TaskRecord, command: c.ClaimTask, facts: Facts, at: datetime
 ) -> e.ClaimAcquired:
-    """The grant as an event, at the lowest generation never granted."""
+    """Returns the grant as an event, at the lowest generation never granted."""
     key, by, policy = command.key, command.by, facts.policy
     last = record.claim or record.released
     return e.ClaimAcquired(
@@ -382,7 +379,8 @@ def _acquired(
 
 
 def _registration(command: c.ClaimTask, facts: Facts) -> tuple[c.Command, ...]:
-    """A granted claim registers its session, or says that it is another process by now."""
+    """Returns the command by which a granted claim registers its session, or reports its new
+    process."""
     if facts.session is not None and not moved(facts.session, command.by):
         return ()
     return (_registered(command),)
@@ -415,8 +413,8 @@ def _granted(
 
 
 def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts) -> Decision:
-    """Rule 5. A lease asked for outside the tenant's bounds is brought within them; the answer says
-    what was granted."""
+    """Renews a claim. Rule 5. A requested lease outside the tenant's bounds is brought within them;
+    the answer has the granted length."""
     record = require(record, unknown(command)) if record is None else record
     generation = record.generation
 
@@ -444,8 +442,8 @@ def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts)
         lease_duration_seconds=seconds,
     )
     if facts.session is not None and moved(facts.session, command.by):
-        # The claim is at work in this process too: it must not be lost because the one that made it
-        # ends.
+        # This process works under the claim too: it must not be lost because the process that
+        # claimed ends.
         draft.followups.append(_registered(command))
     return draft.decided(
         RenewalResult(True, RenewReason.RENEWED, generation, expiry, record.inputs_changed, seconds)
@@ -453,7 +451,7 @@ def decide_renew(record: TaskRecord | None, command: c.RenewLease, facts: Facts)
 
 
 def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Facts) -> Decision:
-    """Rule 5."""
+    """Releases a claim. Rule 5."""
     record = require(record, unknown(command)) if record is None else record
     generation = record.generation
     claim = record.claim
@@ -466,7 +464,7 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
     if claim.session != command.by.session:
         return Decision(ReleaseResult(False, ReleaseAnswer.SESSION_MISMATCH, generation))
     if command.renewals is not None and claim.renewals != command.renewals:
-        # Somebody was told of the claim since, and may be at work.
+        # Another caller has got the claim since, and may be at work.
         return Decision(ReleaseResult(False, ReleaseAnswer.NO_CLAIM, generation))
     draft = TaskDraft(record, command, facts)
     agent = command.by.agent or claim.agent
@@ -485,8 +483,8 @@ def decide_release(record: TaskRecord | None, command: c.ReleaseClaim, facts: Fa
 
 
 def _is_repeated_release(record: TaskRecord, command: c.ReleaseClaim) -> bool:
-    """Was this very claim given back so, and only the answer lost? Whoever waited for the task may
-    have it by now."""
+    """Was this claim already released this way, and only the answer lost? Another session may hold
+    the task by now."""
     last = record.released
     if last is None or not command.operation or last.operation != command.operation:
         return False
@@ -501,8 +499,8 @@ def _is_repeated_release(record: TaskRecord, command: c.ReleaseClaim) -> bool:
 
 
 def fence(record: TaskRecord, session: str, generation: int) -> SubmitReason | None:
-    """Rule 4 up to what is special to submissions: None if this session at this generation may
-    write."""
+    """The part of rule 4 that all fenced writes share. Returns None if this session may write at
+    this generation."""
     if generation < record.generation:
         return SubmitReason.STALE_GENERATION
     if generation > record.generation:
@@ -515,23 +513,23 @@ def fence(record: TaskRecord, session: str, generation: int) -> SubmitReason | N
 
 
 def unfinished_children(record: TaskRecord) -> tuple[str, ...]:
-    """The children that a submission must wait for."""
+    """Returns the children that must finish before a submission."""
     return tuple(other for other, heard in record.children.items() if not heard.finished)
 
 
 def look_at_children(draft: TaskDraft) -> tuple[str, ...]:
-    """Those that are unfinished, now that each has been looked at.
+    """Checks every child and returns those that are unfinished.
 
-    A child may be finished, or open again, without the parent having heard of it: the process that
-    did it was killed before its reactions. Like a claim, a submission looks for itself. News of a
-    child is taken only from a later version of it than the one heard of last, so a reaction that
-    comes after this finds nothing new."""
+    A child may be finished, or open again, without news to the parent: the process that wrote it
+    was killed before its reactions. So a submission checks for itself, like a claim. Only a version
+    of a child that is later than the last known one is news, so a reaction that comes after this
+    finds nothing new."""
     hear(draft, dict.fromkeys(draft.task.children, 0))
     return unfinished_children(draft.task)
 
 
 def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Facts) -> Decision:
-    """Rules 4 and 6."""
+    """Accepts or refuses a submission. Rules 4 and 6."""
     record = require(record, unknown(command)) if record is None else record
     content, session = command.content, command.by.session
     if content.size > facts.limits.max_result_size_bytes:
@@ -557,7 +555,7 @@ def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Fac
     waiting: tuple[str, ...] = ()
     if reason is None and record.children:
         waiting = look_at_children(draft)
-        # What was heard may have completed the task: the last child of a fan-out does.
+        # The news may have completed the task: the last child of a fan-out does.
         reason = fence(draft.task, command.by.session, command.generation)
     if waiting and reason is None:
         reason = SubmitReason.CHILDREN_UNFINISHED
@@ -579,7 +577,7 @@ def decide_submit(record: TaskRecord | None, command: c.SubmitResult, facts: Fac
 
 
 def check_result_size(size: int, limits: TenantLimits) -> None:
-    """ResultTooLarge if it is over the tenant's limit."""
+    """Raises ResultTooLarge if the size exceeds the tenant's limit."""
     if size > limits.max_result_size_bytes:
         raise ResultTooLarge(
             f"the result has {size:,} bytes, the limit max_result_size_bytes is "
@@ -589,7 +587,7 @@ def check_result_size(size: int, limits: TenantLimits) -> None:
 
 
 def adopted_key(key: Key, result: Result | e.ResultAccepted) -> Key:
-    """The refused result that was adopted as this one."""
+    """Returns the key of the refused result that was adopted as this one."""
     return key.beside(
         REFUSED,
         refused_id(

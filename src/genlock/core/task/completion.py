@@ -1,17 +1,17 @@
 """Completion: the one place where a result becomes a task's, or waits for a review instead.
 
-Every way to hand in a result ends in `complete_or_escalate`: a submission, an adoption, a fan-in, a
+Every way to submit a result ends in `complete_or_escalate`: a submission, an adoption, a fan-in, a
 release as completed, and work that was finished outside Genlock. No other code may write
 `ResultAccepted` or `ConvergenceEscalated`.
 
 1. A result waits for a review if the task is marked `human_required` or its edge is, if the role of
    the claim may not converge the task's edge, or if an evaluator of the edge has not passed.
-2. Escalation ends the claim and keeps the generation. Nothing rests on the result: the task is
+2. Escalation ends the claim and keeps the generation. Nothing depends on the result: the task is
    IN_REVIEW, which is unfinished for dependents and parents.
 3. A reviewed result counts at its author's generation. The event has the reviewer's name and the
    author's.
-4. What a plan says was finished before it came here is accepted as it is: nobody can look at it
-   here.
+4. Work that a plan declares as finished before the import is accepted without a review: it cannot
+   be reviewed here.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from genlock.core.task.draft import TaskDraft, actor_of
 
 
 class Submission(Struct, frozen=True, gc=False, kw_only=True):
-    """A result that has passed the fence: whoever hands it in holds the task at its present
+    """A result that has passed the fence: its submitter holds the task at its present
     generation."""
 
     content: c.Content
     reference: str
     by: c.Caller
     agent: str = ""
-    """The author's name, if the caller does not say it."""
+    """The author's name, if the caller does not state it."""
     role: str = ""
-    """Of the claim."""
+    """The role of the claim."""
     operation: str = ""
     evaluations: Mapping[str, bool] = {}
     adopted: tuple[int, str] | None = None
@@ -50,7 +50,7 @@ class Submission(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def complete_or_escalate(draft: TaskDraft, submission: Submission) -> SubmissionResult:
-    """Rules 1, 2 and 4. The answer says which it was."""
+    """Completes the task or escalates its result; the answer says which. Rules 1, 2 and 4."""
     task, table = draft.task.task, draft.facts.roles_in_force
     rule = table.edges.get(task.edge) if task.edge is not None and table.edges else None
     causes = []
@@ -84,7 +84,7 @@ def complete_or_escalate(draft: TaskDraft, submission: Submission) -> Submission
 
 
 def _handed_in(draft: TaskDraft, submission: Submission) -> dict[str, Any]:
-    """The fields of both events, at the present generation."""
+    """Returns the fields of both events, at the present generation."""
     key, by, content, record = draft.command.key, submission.by, submission.content, draft.task
     adopted = submission.adopted
     return {
@@ -114,7 +114,7 @@ def _handed_in(draft: TaskDraft, submission: Submission) -> dict[str, Any]:
 
 
 def complete_reviewed(draft: TaskDraft, review: Review) -> None:
-    """Rule 3. The caller of the command is the reviewer."""
+    """Completes a task in review. The caller of the command is the reviewer. Rule 3."""
     result = review.result
     draft.emit(
         e.ResultAccepted,
@@ -138,12 +138,12 @@ def complete_reviewed(draft: TaskDraft, review: Review) -> None:
 
 
 def accepted(generation: int, reference: str) -> SubmissionResult:
-    """The answer to a result that counts."""
+    """Returns the answer to a result that counts."""
     return SubmissionResult(True, SubmitReason.ACCEPTED, generation, work_product_ref=reference)
 
 
 def escalated(generation: int, review: Review) -> SubmissionResult:
-    """The answer to a result that waits for a review."""
+    """Returns the answer to a result that waits for a review."""
     return SubmissionResult(
         True,
         SubmitReason.CONVERGENCE_ESCALATED,
@@ -156,7 +156,7 @@ def escalated(generation: int, review: Review) -> SubmissionResult:
 def submitted_before(
     record: TaskRecord, generation: int, session: str, digest: str
 ) -> SubmissionResult | None:
-    """The answer to a submission whose result waits for a review already."""
+    """Returns the answer to a submission whose result already waits for a review."""
     review = record.review
     if review is None:
         return None

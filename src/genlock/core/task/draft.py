@@ -1,4 +1,4 @@
-"""A task's decision being drawn up."""
+"""The draft of a decision on a task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TaskDraft(Draft[TaskRecord]):
 
     @property
     def task(self) -> TaskRecord:
-        """The record as it stands; a task draft other than an addition always has one."""
+        """Returns the present record. Every draft has one, except for the addition of a task."""
         return self.record  # type: ignore[return-value]
 
     def emit(
@@ -56,13 +56,13 @@ class TaskDraft(Draft[TaskRecord]):
         self.record = evolve_task(self.record, event)
 
     def next_generation(self) -> int:
-        """The lowest generation never granted, in this epoch."""
+        """Returns the lowest generation never granted, in this epoch."""
         return next_generation(self.task, self.facts.epoch)
 
 
 def actor_of(who: Caller, record: TaskRecord | None) -> Actor:
-    """Who is behind an act. What a session does under its claim is done by the user it is
-    registered for, whose name stands in the claim."""
+    """Returns the actor behind a command. A session acts under its claim for the user it is
+    registered for, whose name is in the claim."""
     claim = record.claim if record is not None else None
     if claim is None or claim.session != who.session:
         return who.actor
@@ -70,11 +70,11 @@ def actor_of(who: Caller, record: TaskRecord | None) -> Actor:
 
 
 def next_generation(record: TaskRecord, epoch: int) -> int:
-    """The lowest generation never granted to anyone, in this epoch: rule 1 of the clock."""
+    """Returns the lowest generation never granted, in this epoch: rule 1 of the clock."""
     lowest = record.generation + 1 if record.granted else record.generation
     return max(lowest, epoch * GENERATIONS_PER_EPOCH + 1)
 
 
 def work_product_ref(key: Key, generation: int, facts: Facts) -> str:
-    """GC 3.6's form."""
+    """Returns the reference to a work product in the form of GC 3.6."""
     return f"wp-{key.id}-gen{generation}-{facts.fresh[:6]}"

@@ -1,8 +1,8 @@
-"""What time and vanished holders have made true before anyone wrote it: expiry, holds that end,
-reservations that lapse.
+"""Changes that time or lost holders have made true before they are recorded: expired claims, holds
+that end, reservations that lapse.
 
-Whoever meets such a task writes it down: a claim before it is decided, a sweep, a claim_next that
-passes by. No answer depends on who that is.
+The first operation that reads such a task records the change: a claim before its decision, a sweep,
+a claim_next that scans the task. No answer depends on which one it is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from genlock.core.task.view import last_heard, overdue
 
 
 def decide_check_due(record: TaskRecord | None, command: CheckDue, facts: Facts) -> Decision:
-    """Writes what is due, and the stale mark of a holder that has been silent for long."""
+    """Records what is due, and the stale mark of a holder that has been silent for long."""
     if record is None:
         return Decision(Verdict.UNCHANGED)
     draft = TaskDraft(record, command, facts)
@@ -34,7 +34,7 @@ def decide_check_due(record: TaskRecord | None, command: CheckDue, facts: Facts)
         claim is not None
         and claim.state is ClaimState.ACTIVE
         and claim.stale_at is None
-        and claim.expires_at is not None  # without a lease nobody need be heard
+        and claim.expires_at is not None  # without a lease, silence is no concern
     ):
         silent = (facts.now - claim.renewed_at).total_seconds()
         if silent > facts.policy.stale_threshold_seconds:
@@ -48,7 +48,7 @@ def decide_check_due(record: TaskRecord | None, command: CheckDue, facts: Facts)
 
 
 def catch_up(draft: TaskDraft) -> None:
-    """Brings the record up to the present."""
+    """Brings the record up to date."""
     record, now = draft.task, draft.facts.now
     if record.state in FINISHED:
         return
@@ -76,8 +76,8 @@ def catch_up(draft: TaskDraft) -> None:
         draft.emit(e.TaskReopened, by_time=True, backlog=draft.task.backlog)
     if draft.task.state in _AT_REST:
         if draft.facts.others:
-            # What was finished when this task heard of it may have been reset since, and what was
-            # not may be finished by now.
+            # Tasks that were finished at the last news may have been reset since, and the others
+            # may be finished by now.
             hear(draft, dict.fromkeys(draft.facts.others, 0))
         if draft.task.spawning:
             _create_children(draft)
@@ -89,7 +89,7 @@ _AT_REST = frozenset({Status.PENDING, Status.BACKLOG, Status.BLOCKED})
 
 
 def _create_children(draft: TaskDraft) -> None:
-    """Children that were announced and do not exist: the process that announced them was killed
+    """Creates announced children that do not exist: the process that announced them was killed
     before it created them."""
     record, command = draft.task, draft.command
     draft.followups += [
@@ -116,8 +116,8 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
         cause=cause,
         expires_at=claim.expires_at,
         last_renewal=claim.renewed_at,
-        # A holder renews at 40 % of its lease (GC 10.2.4); what it left out since is evidence, not
-        # judgement.
+        # A holder renews at 40 % of its lease (GC 10.2.4). Missed renewals are evidence, not a
+        # verdict.
         missed_renewals=max(0, int(silent / (claim.lease_seconds * 0.4)))
         if claim.lease_seconds and claim.expires_at is not None
         else 0,
@@ -129,7 +129,7 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
     if trip_breaker(draft):
         return
     if policy.expired is Expired.HUMAN:
-        # Whoever finds it may come long after the lease ran out.
+        # The expiry may be found long after the lease ran out.
         lapsed_at = now if claim.expires_at is None else min(now, claim.expires_at)
         until = (
             lapsed_at + timedelta(seconds=policy.claim_ttl_seconds)
@@ -143,8 +143,8 @@ def _lapse(draft: TaskDraft, claim: Claim, cause: Cause) -> None:
 
 
 def trip_breaker(draft: TaskDraft) -> bool:
-    """Holds the task if too many claims in a row came to nothing. One that was held meanwhile is
-    held for that too."""
+    """Puts the task on hold if too many claims in a row failed. If it is on hold by then, this
+    becomes a further reason."""
     threshold, failures = draft.facts.policy.breaker_threshold, draft.task.failures
     if not threshold or failures < threshold:
         return False

@@ -1,4 +1,4 @@
-"""The folds of a task: what its record is after an event. They decide nothing and cannot refuse."""
+"""The folds of a task: its record after each event. They decide nothing and cannot refuse."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from genlock.errors import StoreCorrupt
 
 
 def evolve_task(record: TaskRecord | None, event: e.Event) -> TaskRecord:
-    """The task after this event."""
+    """Returns the task after this event."""
     return FOLDS[type(event)](record, event)
 
 
 def rest(record: TaskRecord) -> Status:
-    """The state of a task that nobody holds and nothing holds back but its dependencies, children
-    and not_before."""
+    """Returns the state of a task without a claim, a hold or an end: only dependencies, children
+    and not_before count."""
     if record.waiting is Waiting.TEXT:
         return Status.BLOCKED
     if record.early or record.spawning or not all(h.finished for h in record.dependencies.values()):
@@ -47,8 +47,7 @@ def rest(record: TaskRecord) -> Status:
 
 
 def _resting(record: TaskRecord) -> TaskRecord:
-    """Puts the task into the state it has by itself, unless a claim, a hold or its end says
-    otherwise."""
+    """Puts the task into its resting state, unless it has a claim, a hold or an end."""
     if record.state in _SETTLED_STATES or (
         record.claim is not None and record.claim.state is ClaimState.ACTIVE
     ):
@@ -97,7 +96,8 @@ def _edited(record: TaskRecord, event: e.TaskEdited) -> TaskRecord:
 
 
 def _awaited(task: Task, waiting: Waiting) -> tuple[str, ...]:
-    """The tasks that this one waits for: its dependencies, and what `waiting_for` names."""
+    """Returns the tasks that this one waits for: its dependencies, and the task that `waiting_for`
+    names."""
     if waiting is not Waiting.TASK or task.waiting_for in task.depends_on:
         return task.depends_on
     return (*task.depends_on, task.waiting_for)
@@ -138,8 +138,8 @@ def _acquired(record: TaskRecord, event: e.ClaimAcquired) -> TaskRecord:
         claim=claim,
         hold=None,
         backlog=False,
-        # An operator's adoption and a fan-in are granted no lease: no work begins, and the result
-        # rests on the inputs of earlier work.
+        # The grants of an operator's adoption and of a fan-in have no lease: no work begins, and
+        # the result is based on the inputs of earlier work.
         inputs_changed=() if event.lease_duration_seconds else record.inputs_changed,
         fan_in_due=False,
     )
@@ -152,8 +152,8 @@ def _progressed(record: TaskRecord, event: e.ProgressReported) -> TaskRecord:
 
 
 def merged_progress(log: ProgressLog | None, event: e.ProgressReported) -> ProgressLog:
-    """The log after a report. A generation's figures replace each other; a note that says the same
-    as the one before it takes its place."""
+    """Returns the log after a report. New figures of a generation replace the old ones. A note with
+    the same text as the last one replaces it."""
     at, generation = event.timestamp, event.generation
     log = log or ProgressLog(generation, at)
     if log.generation != generation:
@@ -215,7 +215,8 @@ def _stale(record: TaskRecord, event: e.ClaimStale) -> TaskRecord:
 
 def _superseded(record: TaskRecord, event: e.ClaimSuperseded) -> TaskRecord:
     claim = record.claim
-    # Who was at work when it was taken away has not failed: those before it were the last in a row.
+    # A holder whose live claim is superseded has not failed. This ends the row of failures before
+    # it.
     failures = 0 if claim is not None and claim.state is ClaimState.ACTIVE else record.failures
     record = replace(
         record,
@@ -234,7 +235,7 @@ def _edited_outside(record: TaskRecord, event: e.ExternalChange) -> TaskRecord:
 
 
 def _taken_away(record: TaskRecord) -> Released | None:
-    """How the last claim ended, if it ends now by being taken away."""
+    """Returns the end of the last claim if the present one, if any, is superseded now."""
     claim = record.claim
     return (
         Released(claim.generation, claim.session, ReleaseReason.SUPERSEDED)
@@ -302,7 +303,7 @@ def _accepted(record: TaskRecord, event: e.ResultAccepted) -> TaskRecord:
 
 
 def _escalated(record: TaskRecord, event: e.ConvergenceEscalated) -> TaskRecord:
-    # A hold outlives the review: it is back if the result is rejected.
+    # A hold outlives the review: it applies again if the result is rejected.
     waiting = replace(
         record,
         updated_at=event.timestamp,
@@ -354,7 +355,7 @@ def _rejected(record: TaskRecord, event: e.ReviewRejected) -> TaskRecord:
 
 
 def _name_of(event: e.Occurrence) -> str:
-    """A person by the user's name, an agent by its own."""
+    """Returns the user's name of a person, or an agent's own name."""
     return event.actor.user_id or event.agent_id or event.session_id or "an operator"
 
 
@@ -421,7 +422,7 @@ def _heard_dependency(record: TaskRecord, event: e.RelatedChanged) -> TaskRecord
 
 
 def _without_met_waiting(record: TaskRecord) -> TaskRecord:
-    """A task that `waiting_for` names is forgotten once it is finished."""
+    """Removes the task that `waiting_for` names once that task is finished."""
     task = record.task
     if record.waiting is not Waiting.TASK or not record.dependencies[task.waiting_for].finished:
         return record
@@ -466,7 +467,7 @@ def _without_children(record: TaskRecord, event: e.ChildIdTaken) -> TaskRecord:
         spawning_backlog=tuple(
             child for child in record.spawning_backlog if child not in event.others
         ),
-        # A part of the fan-out is missing: what the others make of it does not complete the task.
+        # A part of the fan-out is missing: the results of the other parts do not complete the task.
         spawn_mode=SpawnMode.PARALLEL
         if record.spawn_mode is SpawnMode.FAN_OUT_FAN_IN
         else record.spawn_mode,
@@ -478,7 +479,8 @@ def _without_children(record: TaskRecord, event: e.ChildIdTaken) -> TaskRecord:
 def _inputs_changed(
     record: TaskRecord, event: e.RelatedChanged, known: dict[str, KnownState]
 ) -> tuple[str, ...]:
-    """What has begun or ended on inputs that are open again is marked; it keeps what it has."""
+    """Marks a task whose work began or ended on inputs that are open again. The task keeps its
+    claim and result."""
     begun = record.state in (Status.COMPLETED, Status.IN_REVIEW) or (
         record.claim is not None and record.claim.state is ClaimState.ACTIVE
     )
@@ -522,8 +524,8 @@ def _spawned(record: TaskRecord, event: e.SubtasksSpawned) -> TaskRecord:
 def _remembering(
     fold: Callable[[TaskRecord, Any], TaskRecord],
 ) -> Callable[[TaskRecord, Any], TaskRecord]:
-    """The same fold, of an event whose operation the record keeps. An act without one does not make
-    it forget the last that had one."""
+    """Wraps a fold of an event whose operation the record remembers. An event without an operation
+    id does not make it forget the last one that had an id."""
 
     def remember(record: TaskRecord, event: Any) -> TaskRecord:
         folded = fold(record, event)
@@ -537,7 +539,7 @@ def _remembering(
 
 
 def _remember(record: TaskRecord, event: Any, whom: str) -> TaskRecord:
-    # Who has no session adopts in the coordinator's.
+    # An adoption without a session has the session of the coordinator.
     session = (
         ""
         if isinstance(event, e.HandedIn) and event.session_id == SYSTEM_SESSION

@@ -1,8 +1,8 @@
 """Holding a task: for one reason, or for several.
 
-A task is held or it is not: whoever reopens it lifts every hold there is, as no one else would know
-of which of them it was asked to lift. So it is to see all of them: a hold of a task that is held
-already adds its reason to those before it.
+A task is on hold or not: reopening lifts every hold, since no caller could know which of several it
+was meant to lift. So the operator must see all of them: a further hold adds its reason to those
+before it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from genlock.core.reasons import Status
 from genlock.core.task.draft import TaskDraft
 
 LONGEST_REASONS = 4000
-"""Characters of all reasons together; of those before the last as many as there is room for."""
+"""The limit of characters for all reasons together. Reasons before the last are kept as far as
+there is room."""
 
 
 def hold(draft: TaskDraft, reason: str, *, until: datetime | None = None, **fields: Any) -> bool:
-    """Nobody is granted the task from now on. False if it is held for this very reason already, and
-    time does not lift it.
+    """Puts the task on hold: it is not granted from now on. Returns False if it is on hold for the
+    same reason already, and time does not lift that hold.
 
-    Where there are several holds, time lifts them only if it would lift each."""
+    Time lifts several holds only if it would lift each of them."""
     record = draft.task
     held = record.hold if record.state is Status.HELD else None
     if held is not None:

@@ -1,22 +1,22 @@
-"""What it means that another tool has changed a task's files. The rules, in the order in which they
-are asked.
+"""The effects of another tool's changes to a task's files. The rules, in the order in which they
+apply.
 
-1. A new file is a new task. What its file says of the work on it counts like a change (4 to 7).
-2. A file that is gone: the task is held for a person, and a present holder keeps its claim. A file
-   that is back lifts that hold.
-3. A change of state, assignee or lock takes the right away from whoever has a claim, live or
-   overdue: the generation rises. Not so: a holder's own change of its own lock or state; a lock
-   that was removed after its claim was overdue.
+1. A new file is a new task. The state of the work in its file counts like a change (4 to 7).
+2. If a file is gone, the task is put on hold for a person, and a present holder keeps its claim.
+   When the file is back, that hold is lifted.
+3. A change of state, assignee or lock supersedes the claim, live or overdue: the generation rises.
+   Exceptions: a holder's own change of its own lock or state, and a lock that was removed after its
+   claim was overdue.
 4. A live lock is a claim of session `<tool>:<worker>`, at a generation never granted before and
-   with the lease of its file. The same lock with another time is a renewal, a lock that is gone a
-   release.
-5. `done` completes the task with a result that says which tool it was; in the name of the foreign
-   holder, if there is one. Where results are reviewed, this one is, too, and `done` approves none.
-   `cancelled` cancels the task. A finished task that is open again was reset.
-6. A state that says that nobody is to take the task (someday, ready_for_review, or `active` where
-   nobody is named) holds it; a state that opens it again lifts every hold.
-7. Another assignee reserves the task for that agent, and none ends the reservation.
-8. The rest of the definition is edited, and takes nothing away.
+   with the lease of its file. The same lock with another time is a renewal; a lock that is gone is
+   a release.
+5. `done` completes the task with a result that names the tool; in the name of the foreign holder,
+   if there is one. If results are reviewed, so is this one, and `done` approves none. `cancelled`
+   cancels the task. A finished task that is open again counts as reset.
+6. A state in which the task must not be claimed (someday, ready_for_review, or `active` without an
+   assignee) puts it on hold. A state that opens it again lifts every hold.
+7. A new assignee reserves the task for that agent; an empty assignee ends the reservation.
+8. The rest of the definition is edited, and supersedes no claim.
 
 An observation is always an event of its own, so that the store knows which files were taken into
 account.
@@ -53,8 +53,8 @@ _NOT_TO_BE_HELD = frozenset({*FINISHED, Status.IN_REVIEW})
 
 
 def decide_observe(record: TaskRecord | None, command: c.ObserveTask, facts: Facts) -> Decision:
-    """All of the rules. Without an observation there is nothing to do: somebody else has taken it
-    into account."""
+    """Applies all rules. Without an observation there is nothing to do: another command has taken
+    it into account."""
     seen = facts.observation
     if seen is None or seen.now.fault or (record is None and seen.now.gone):
         return Decision(Verdict.UNCHANGED)
@@ -81,12 +81,12 @@ def decide_observe(record: TaskRecord | None, command: c.ObserveTask, facts: Fac
 
 
 def foreign_session(source: str, worker: str) -> str:
-    """The session that stands for a worker of another tool."""
+    """Returns the session that stands for a worker of another tool."""
     return f"{source}:{worker}"
 
 
 def _implied(record: TaskRecord, now: Sighting) -> Sighting:
-    """What the file would have said if there had been one."""
+    """Returns the content that the file would have had if it had existed."""
     state = record.state
     means = Status.PENDING if state is Status.BLOCKED else state
     word = now.state if means is now.means else str(means)
@@ -94,7 +94,7 @@ def _implied(record: TaskRecord, now: Sighting) -> Sighting:
 
 
 def _changes(was: Sighting, now: Sighting) -> dict[str, list[str]]:
-    """By name, what was there and what is there."""
+    """Returns the changes by field: the old value and the new one."""
     found: dict[str, list[str]] = {}
     if was.gone is not now.gone:
         found["file"] = ["deleted", "present"] if was.gone else ["present", "deleted"]
@@ -146,7 +146,7 @@ def _lift_gone(draft: TaskDraft, was: Sighting) -> None:
         draft.emit(e.TaskReopened, backlog=draft.task.backlog)
 
 
-# 3. The right
+# 3. The claim
 
 
 def _take_right(draft: TaskDraft, was: Sighting, seen: Observation) -> None:
@@ -205,7 +205,7 @@ def _follow_lock(draft: TaskDraft, seen: Observation) -> None:
 
 
 def _grant(draft: TaskDraft, by: c.Caller, until: datetime, seconds: float) -> None:
-    """A grant to a worker of the other tool, who has taken the task already. A hold stays."""
+    """Grants the task to a worker of the other tool, which has already taken it. A hold stays."""
     record = draft.task
     last = record.claim or record.released
     held = record.hold if record.state is Status.HELD else None
@@ -245,7 +245,7 @@ def _follow_state(draft: TaskDraft, was: Sighting, seen: Observation, *, is_new:
 def _finish(draft: TaskDraft, seen: Observation, *, is_new: bool) -> None:
     state, means = draft.task.state, seen.now.means
     if state is means or (state is Status.IN_REVIEW and means is Status.COMPLETED):
-        return  # nobody approves a result by writing into a file
+        return  # a change to a file never approves a result
     end_review(draft, f"the task was cancelled in its file, by {seen.source}")
     if state in FINISHED:
         draft.emit(e.TaskReset, generation=draft.next_generation(), previous_state=state)
@@ -276,13 +276,13 @@ def _finish(draft: TaskDraft, seen: Observation, *, is_new: bool) -> None:
 
 
 def external_content(source: str) -> c.Content:
-    """The result of a task that was completed by another tool: that it was."""
+    """Returns the result of a task that another tool completed. It only states that."""
     data = msgspec.json.encode({"external": source})
     return c.Content(codec.digest_of(data).hex(), len(data), msgspec.Raw(data))
 
 
 def _open(draft: TaskDraft, seen: Observation, *, is_new: bool) -> None:
-    """The state of a task that is not finished."""
+    """Applies the state of a task that is not finished."""
     now = seen.now
     if now.means is Status.IN_REVIEW and draft.task.state is Status.IN_REVIEW:
         return

@@ -1,6 +1,6 @@
-"""Acts on a task that are not fenced: definition, and what operators may do.
+"""Commands on a task that are not fenced: its definition, and the operators' commands.
 
-Those that take a right away raise the generation. They take a live claim away only with `take_over`
+Those that supersede a claim raise the generation. They supersede a live claim only with `take_over`
 (docs/adr/0045)."""
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ Operation: TypeAlias = (
     | c.AdoptResult
     | c.SpawnSubtasks
 )
-"""What a task's record remembers by its operation id."""
+"""The commands that a task's record remembers by operation id."""
 
 EARLIER_ACTS = 7
-"""So many acts a record remembers besides the last. Whoever repeats one is seconds late, not days:
-see docs/adr/0031."""
+"""The number of operations that a record remembers besides the last. A repeat comes seconds later,
+not days: see docs/adr/0031."""
 
 FIXED_FIELDS = frozenset(
     {
@@ -62,12 +62,13 @@ FIXED_FIELDS = frozenset(
         "assigned_at",
     }
 )
-"""What an edit cannot change: the id and what is read from it; reservations are `assign_task`'s."""
+"""The fields that an edit cannot change: the id and its parts; reservations belong to
+`assign_task`."""
 
 
 def decide_add(record: TaskRecord | None, command: c.AddTask, facts: Facts) -> Decision:
-    """A new task is blocked on all its dependencies; whether some are done already is looked at
-    after it exists. One that was finished elsewhere is finished at once."""
+    """Adds a task, blocked on all its dependencies. Only once it exists is it checked whether some
+    are done already. A task that was finished elsewhere is finished at once."""
     task = command.task
     check_size(task)
     if record is not None and is_finished_elsewhere(record, command.finished):
@@ -77,7 +78,7 @@ def decide_add(record: TaskRecord | None, command: c.AddTask, facts: Facts) -> D
     if record is not None:
         unchanged = AddResult(Verdict.UNCHANGED, task.id, record.state)
         if command.announced and task.parent is not None and record.task.parent != task.parent:
-            # The parent is to hear that the id is taken.
+            # The parent must be notified that the id is taken.
             parent = c.CheckRelated(
                 command.key.beside(TASK, task.parent), command.by, others=((task.id, 0),)
             )
@@ -95,7 +96,7 @@ def decide_add(record: TaskRecord | None, command: c.AddTask, facts: Facts) -> D
 
 
 def add_task(draft: TaskDraft, task: Task, *, backlog: bool) -> None:
-    """The task exists from now on."""
+    """Adds the task to the draft."""
     facts, until = draft.facts, None
     if task.assigned_to is not None:
         task = replace(task, assigned_at=facts.now)
@@ -113,7 +114,7 @@ def add_task(draft: TaskDraft, task: Task, *, backlog: bool) -> None:
 
 
 def is_finished_elsewhere(record: TaskRecord, finished: Status | None) -> bool:
-    """Does a plan that has the task as finished finish it here? Not if somebody has begun it."""
+    """Does a plan that has the task as finished finish it here? Not if work on it has begun."""
     return (
         finished is not None
         and record.state not in FINISHED
@@ -123,8 +124,8 @@ def is_finished_elsewhere(record: TaskRecord, finished: Status | None) -> bool:
 
 
 def _finish(draft: TaskDraft, command: c.AddTask) -> None:
-    """Ends a task that was finished elsewhere, in the coordinator's own name: no later than this
-    can anybody be granted it."""
+    """Finishes a task that was finished elsewhere, in the name of the coordinator. After this it
+    can never be granted."""
     generation = draft.next_generation()
     if command.finished is Status.CANCELLED:
         draft.emit(
@@ -145,7 +146,7 @@ def _finish(draft: TaskDraft, command: c.AddTask) -> None:
 
 
 def _waiting(task: Task) -> Waiting:
-    """What `waiting_for` names: a task, if it could be the id of one."""
+    """Returns the kind of thing that `waiting_for` names: a task, if it could be the id of one."""
     if not task.waiting_for:
         return Waiting.NOTHING
     try:
@@ -194,7 +195,7 @@ def change_definition(
     backlog: bool | None = None,
     **known_by: Any,
 ) -> None:
-    """The definition is `task` from now on, which differs in these fields."""
+    """Replaces the definition by `task`, which differs in these fields."""
     record = draft.task
     early = _early(task, draft.facts.now) if "not_before" in changed else record.early
     draft.emit(
@@ -215,8 +216,8 @@ def moves_in_backlog(record: TaskRecord, backlog: bool | None) -> bool:
     """Is the task to be taken out of the backlog because a plan no longer has it there, or put
     there because a plan has it there now?
 
-    A plan says where a task begins. What somebody has begun, or has opened although the plan has it
-    in the backlog, stays open."""
+    A plan gives the state in which a task starts. A task that was begun, or was opened although the
+    plan has it in the backlog, stays open."""
     if (
         backlog is None
         or backlog is record.backlog
@@ -227,7 +228,7 @@ def moves_in_backlog(record: TaskRecord, backlog: bool | None) -> bool:
 
 
 def decide_reorder(record: TaskRecord | None, command: c.ReorderTask, facts: Facts) -> Decision:
-    """The project's order strategy is another now."""
+    """Records the project's new order strategy."""
     if record is None or record.order is command.order:
         return Decision(Verdict.UNCHANGED)
     draft = TaskDraft(record, command, facts)
@@ -238,7 +239,7 @@ def decide_reorder(record: TaskRecord | None, command: c.ReorderTask, facts: Fac
 def decide_force_release(
     record: TaskRecord | None, command: c.ForceRelease, facts: Facts
 ) -> Decision:
-    """Takes the claim away, expired or not; its generation is stale from now on."""
+    """Supersedes the claim, expired or not. Its generation is stale from now on."""
     draft = TaskDraft(require(record, unknown(command)), command, facts)
     if is_repeated(draft.task, command, e.ClaimSuperseded):
         return draft.decided(_done(draft, command))
@@ -269,8 +270,8 @@ def decide_assign(record: TaskRecord | None, command: c.AssignTask, facts: Facts
 
 
 def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) -> Decision:
-    """The task is to be done again: result and claim are gone from the record (not from its
-    history)."""
+    """Resets the task, which must be done again. Result and claim leave the record, but not its
+    history."""
     draft = TaskDraft(require(record, unknown(command)), command, facts)
     if is_repeated(draft.task, command, e.TaskReset):
         return draft.decided(_done(draft, command))
@@ -291,7 +292,7 @@ def decide_reset(record: TaskRecord | None, command: c.ResetTask, facts: Facts) 
 
 
 def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts) -> Decision:
-    """The task will not be done; its holder is fenced off."""
+    """Cancels the task. Its holder is fenced off."""
     record = require(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskCancelled):
@@ -314,8 +315,8 @@ def decide_cancel(record: TaskRecord | None, command: c.CancelTask, facts: Facts
 
 
 def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) -> Decision:
-    """Nobody else is granted the task; a present holder keeps its claim. One that is held already
-    is held for this reason too."""
+    """Puts the task on hold: it is not granted, but a present holder keeps its claim. If it is on
+    hold already, this becomes a further reason."""
     record = require(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskHeld):
@@ -326,23 +327,23 @@ def decide_hold(record: TaskRecord | None, command: c.HoldTask, facts: Facts) ->
             f"task {command.key.id!r} is IN_REVIEW, and nobody is granted it; approve or reject "
             "its result"
         )
-    # A hold that time would lift becomes one that only a person lifts. Who gives no reason has
-    # nothing to add to those there are.
+    # A hold that time would lift becomes one that only a person lifts. A call without a reason adds
+    # nothing to the reasons there are.
     if command.reason or record.hold is None or record.hold.until is not None:
         hold(draft, command.reason or "held by an operator", **asked(command))
     return draft.decided(_result(draft, None))
 
 
 def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts) -> Decision:
-    """Lifts every hold, or else takes a task out of the backlog; failures and grants are counted
-    anew."""
+    """Lifts every hold, or else takes a task out of the backlog. The counts of failures and grants
+    restart."""
     record = require(record, unknown(command))
     draft = TaskDraft(record, command, facts)
     if is_repeated(record, command, e.TaskReopened):
         return draft.decided(_done(draft, command))
     _refuse_if(record, command, Status.COMPLETED, Status.CANCELLED)
     if record.state is Status.HELD or record.backlog:
-        # Who lifts a hold has not said that the task is ready: one thing at a time.
+        # Lifting a hold does not declare the task ready: one step at a time.
         held = record.state is Status.HELD
         draft.emit(
             e.TaskReopened, backlog=held and record.backlog, opened=not held, **noted(command)
@@ -354,8 +355,8 @@ def decide_reopen(record: TaskRecord | None, command: c.ReopenTask, facts: Facts
 def is_repeated(
     record: TaskRecord, command: Operation, kind: type[e.TaskEvent], whom: str = ""
 ) -> bool:
-    """Has this very act been done, and only its answer been lost? Then it is not done once more,
-    whatever has happened since."""
+    """Was this operation done, and only its answer lost? Then it is not repeated, whatever has
+    happened since."""
     act = record.remembered(command.operation, command.by.session)
     if act is None:
         return False
@@ -374,8 +375,8 @@ def is_repeated(
 
 
 def noted(command: Operation, superseded: Holder | None = None) -> dict[str, Any]:
-    """For the event of an act: what its repeat is known by, and whose claim it takes. Nothing if
-    nobody could repeat it."""
+    """Returns event fields by which a repeat is recognised, and the holder whose claim is
+    superseded. Empty if the operation cannot be repeated."""
     if not command.operation:
         return {}
     known = {"operation": command.operation, "remembers": EARLIER_ACTS}
@@ -383,17 +384,17 @@ def noted(command: Operation, superseded: Holder | None = None) -> dict[str, Any
 
 
 def asked(command: Operation, superseded: Holder | None = None) -> dict[str, Any]:
-    """The same for an act that takes arguments."""
+    """Does the same as `noted`, for an operation with arguments."""
     return (
         noted(command, superseded) | {"arguments": _digest_of(command)} if command.operation else {}
     )
 
 
 def _digest_of(command: Operation) -> str:
-    """What was asked, in a few digits: enough to tell it from something else under the same
+    """Returns a short digest of the request, to tell it from a different request under the same
     operation id of the same session."""
     if isinstance(command, c.SpawnSubtasks):
-        # Its children may have names by now that nobody asked for, and at every repeat others.
+        # Its children may have generated names by now, and different ones at every repeat.
         return command.arguments
     arguments = {
         name: getattr(command, name)
@@ -404,22 +405,22 @@ def _digest_of(command: Operation) -> str:
 
 
 def digest_of(arguments: Any) -> str:
-    """Some digits by which arguments are told from others."""
+    """Returns a short digest that tells arguments apart."""
     digest = codec.digest_of(msgspec.json.encode(arguments, order="sorted")).hex()
     return digest[:16]
 
 
 _OF_EVERY_ACT = frozenset({"key", "by", "operation", "backlog", "take_over"})
-"""What is no argument. Only a plan's import says anything of the backlog, and that has no operation
-id. `take_over` is a permission: what was done is the same with it and without."""
+"""The fields that are not arguments. Only the import of a plan sets the backlog, and an import has
+no operation id. `take_over` is a permission: the effect is the same with it and without."""
 
 
 def check_not_held(
     draft: TaskDraft,
     command: c.ForceRelease | c.AssignTask | c.ResetTask | c.CancelTask | c.AdoptResult,
 ) -> None:
-    """LiveClaim if this would take a live claim away, be it the caller's own, and does not say that
-    it means to."""
+    """Raises LiveClaim if the command would supersede a live claim, even the caller's own, without
+    `take_over`."""
     claim, facts = draft.task.claim, draft.facts
     if (
         claim is None
@@ -444,7 +445,7 @@ def check_not_held(
 
 
 def supersede(draft: TaskDraft, verb: str, **repeatable: Any) -> None:
-    """Takes the right away without giving it to anyone."""
+    """Supersedes the claim without granting a new one."""
     draft.emit(
         e.ClaimSuperseded,
         generation=draft.next_generation(),
@@ -456,13 +457,13 @@ def supersede(draft: TaskDraft, verb: str, **repeatable: Any) -> None:
 
 
 def _loser(draft: TaskDraft) -> dict[str, Any]:
-    """The session that loses its claim by this, for the event."""
+    """Returns the session that loses its claim, as fields of the event."""
     claim = draft.task.claim
     return {"holder_session_id": claim.session, "holder_agent_id": claim.agent} if claim else {}
 
 
 def check_size(task: Task) -> None:
-    """A definition that is too long is refused where it comes in."""
+    """Refuses a definition that is too long, before it is stored."""
     if len(task.depends_on) > MAX_DEPENDENCIES:
         raise BadArgument(
             f"task {task.id!r} has {len(task.depends_on)} dependencies, at most "
@@ -478,7 +479,7 @@ def check_size(task: Task) -> None:
 
 
 def without_reservation(task: Task) -> Task:
-    """The definition as a plan would give it."""
+    """Returns the definition as a plan would give it."""
     return replace(task, assigned_to=None, assigned_at=None)
 
 
@@ -509,7 +510,8 @@ def _holder(draft: TaskDraft) -> Holder | None:
 
 
 def _done(draft: TaskDraft, command: Operation) -> OperatorResult:
-    """Of an act that was done before: done, how the task is by now, and who lost it then."""
+    """Answers a repeated operation: DONE, with the present state of the task and the holder
+    superseded then."""
     act = draft.task.remembered(command.operation, command.by.session)
     return OperatorResult(
         Verdict.DONE,

@@ -1,13 +1,13 @@
-"""Reports of progress: how far the holder is, what it has found, and what the work has cost.
+"""Reports of progress: how far the work is, notes on it, and its cost.
 
 They are fenced like a renewal, in the same order: another generation → GENERATION_MISMATCH; no
 claim at it → NO_CLAIM; another session → SESSION_MISMATCH; overdue → ALREADY_EXPIRED; else
-RECORDED. A report extends no lease. One that says nothing new writes nothing.
+RECORDED. A report extends no lease. A report without news writes nothing.
 
-What is kept is bounded: one fraction, the cost by unit, the last notes, and the place where the
-generation works. A generation reports what it has cost *up to now*, so that a repeated report
-counts nothing twice. The costs of all generations are added up. The place is that of one
-generation: a later one must not write where a zombie may still be at work.
+The record keeps a bounded part: one fraction, the cost by unit, the last notes, and the worktree of
+the generation. A generation reports what it has cost *up to now*, so that a repeated report counts
+nothing twice. The costs of all generations are added up. A worktree belongs to one generation: a
+later one must not write where a zombie may still be at work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from genlock.core.task.view import overdue
 
 
 def decide_progress(record: TaskRecord | None, command: c.ReportProgress, facts: Facts) -> Decision:
-    """The rules above."""
+    """Records a report by the rules above."""
     record = require(record, unknown(command))
     refusal = _refusal(record, command, facts)
     if refusal is not None:
@@ -76,7 +76,7 @@ def _says_nothing_new(log: ProgressLog | None, command: c.ReportProgress) -> boo
 
 
 def task_progress(log: ProgressLog | None) -> TaskProgress | None:
-    """The log as others see it."""
+    """Returns the log as shown in answers."""
     if log is None:
         return None
     cost = {

@@ -1,4 +1,5 @@
-"""What a task's events ask of other records. Repeating a reaction is always safe."""
+"""Reactions: the commands that a task's events cause on other records. Repeating one is always
+safe."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def _hear(key: Key, about: str, version: int, *, reset: bool = False) -> c.Check
 
 
 def _count(key: Key, record: TaskRecord, version: int) -> list[Reaction]:
-    """Its feature counts it again. Only the order closest-to-done asks what is left of features."""
+    """Lets the task's feature count it again. Only the order closest-to-done needs the remaining
+    work of features."""
     feature = record.task.feature
     if feature is None or record.order is not Order.CLOSEST_TO_DONE:
         return []
@@ -99,7 +101,7 @@ def _accepted(
 def _rejected(
     key: Key, record: TaskRecord, event: e.ReviewRejected, version: int
 ) -> list[Reaction]:
-    """The work stays, and its payload with it: whoever has the name of the one has the other."""
+    """Keeps the refused work together with its payload, under the same name."""
     if not event.refused_id:
         return []
     session = event.adopted_session or event.author_session_id
@@ -137,11 +139,11 @@ def _reset(key: Key, record: TaskRecord, event: e.TaskReset, version: int) -> li
 
 
 def _heard(key: Key, record: TaskRecord, event: e.RelatedChanged, version: int) -> list[Reaction]:
-    """Look at the related tasks once more: one that was reset before this event was written did not
-    know yet that it must tell this task.
+    """Checks the related tasks once more: a task that was reset before this event was written did
+    not know yet that it must notify this task.
 
-    The version is 0 because nobody knows at which version each of them moved; the event has only
-    the version at which each was seen.
+    The version is 0 because the version at which each of them changed is unknown; the event has
+    only the version at which each was seen.
     """
     return [
         Reaction(c.CheckRelated(key, SYSTEM, others=tuple((other, 0) for other in event.others)))

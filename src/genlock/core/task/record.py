@@ -21,7 +21,7 @@ from genlock.core.task.react import REACTIONS
 
 
 def index_of_task(record: TaskRecord) -> Index:
-    """The index fields of this task."""
+    """Returns the index fields of this task."""
     claim, state = record.claim, record.state
     offered = state is Status.PENDING or state is Status.BACKLOG
     waits_on = waits_of(record) if record.dependencies else ()
@@ -40,7 +40,7 @@ def index_of_task(record: TaskRecord) -> Index:
 
 
 def waits_of(record: TaskRecord) -> tuple[str, ...]:
-    """The task's dependencies as `waits_on` lists them."""
+    """Returns the task's dependencies as `waits_on` lists them."""
     return tuple(
         [MET + other if heard.finished else other for other, heard in record.dependencies.items()]
     )
@@ -53,7 +53,7 @@ def _due_at(record: TaskRecord) -> int | None:
     if lease_end is not None and claim is not None and claim.grace_seconds:
         lease_end += timedelta(seconds=claim.grace_seconds)
     if held and not record.early and record.hold is None:
-        # The commonest case by a shorter way.
+        # A shortcut for the most common case.
         return NEVER_DUE if lease_end is None else microseconds(lease_end)
     if state is Status.COMPLETED or state is Status.CANCELLED:
         return None

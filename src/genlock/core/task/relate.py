@@ -1,8 +1,8 @@
-"""What a task hears of others: dependencies met and reopened, children added and finished, fan-in.
+"""News of related tasks: dependencies met and reopened, children added and finished, fan-in.
 
-A reaction never brings news itself: it says *look again*, and the news is read from the other
+A reaction never carries news itself: it says *look again*, and the news is read from the other
 record, freshly loaded. So a reaction may be late, repeated or out of order, and a late one cannot
-reopen what was reset meanwhile.
+undo a reset that came in between.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _OF_CHILDREN = frozenset({e.ChildAdded, e.ChildFinished, e.ChildReopened})
 
 
 def decide_hear(record: TaskRecord | None, command: CheckRelated, facts: Facts) -> Decision:
-    """Looks at the others and writes what is new. A task that does not exist (yet) hears
-    nothing."""
+    """Checks the other tasks and records the news. A task that does not exist (yet) gets none."""
     if record is None:
         return Decision(Verdict.UNCHANGED)
     draft = TaskDraft(record, command, facts)
@@ -35,8 +34,8 @@ def decide_hear(record: TaskRecord | None, command: CheckRelated, facts: Facts) 
 
 
 def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) -> None:
-    """Folds in what the facts say of these others, one event for each kind of news; `others` says
-    of each at which version it moved."""
+    """Records the news of these other tasks from the facts, one event for each kind of news.
+    `others` has the version at which each one changed."""
     record = draft.task
     _catch_up_on_resets(draft, others)
     news: dict[type[e.TaskEvent], dict[str, KnownState]] = {}
@@ -44,7 +43,7 @@ def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) ->
         seen = draft.facts.others.get(other)
         if seen is None:
             continue
-        # One may be both: a task that depends on its own child.
+        # A child may also be a dependency: a task may depend on its own child.
         for kind in (
             _dependency_news(draft.task, other, seen, reset),
             _child_news(draft.task, other, seen, reset),
@@ -63,8 +62,8 @@ def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) ->
     cancelled = news.get(e.DependencyCancelled)
     if cancelled and idle and draft.facts.policy.cancelled_dependency is CancelledDependency.HOLD:
         hold(draft, f"dependency {', '.join(cancelled)} was cancelled", by=SYSTEM)
-    # Only news of a child completes a parent: one that was reset after its children finished waits
-    # for a merging agent.
+    # Only news of a child completes a parent. A parent that was reset after its children finished
+    # waits for a merging agent.
     if not news.keys().isdisjoint(_OF_CHILDREN):
         fan_in(draft)
     elif news:
@@ -74,8 +73,8 @@ def hear(draft: TaskDraft, others: Mapping[str, int], *, reset: bool = False) ->
 def _hold_for_lost_children(
     draft: TaskDraft, before: TaskRecord, others: Mapping[str, KnownState]
 ) -> None:
-    """The holder who split the task was told that it was done; a part of it is missing. A planner's
-    `add_tasks` says so itself."""
+    """Puts the task on hold: the holder that split it got the answer that the split was done, but a
+    part is missing. A planner gets that from the answer of `add_tasks`."""
     lost = [
         child.id
         for child in before.spawning
@@ -91,12 +90,12 @@ def _hold_for_lost_children(
 
 
 def _catch_up_on_resets(draft: TaskDraft, others: Mapping[str, int]) -> None:
-    """Folds in that some were open in between, although each is done, as it was when it was last
-    heard of.
+    """Records tasks that were open in between, although each is done now and was done at the last
+    news.
 
-    Only what was reset can come to its end again. Whoever reset it may have been killed before
-    anyone was told, or there were more to tell than are told at once; but work that rests on what
-    it was before is to know of that, however late.
+    Only a task that was reset can finish again. The process that reset it may have been killed
+    before it notified any task, or there were more tasks to notify than one batch takes. Work that
+    depends on the earlier result must learn of the reset, however late.
     """
     record = draft.task
     for kind, known in (
@@ -113,11 +112,11 @@ def _catch_up_on_resets(draft: TaskDraft, others: Mapping[str, int]) -> None:
 
 
 def _opened_at(known: KnownState | None, seen: ObservedTask | None, version: int) -> int:
-    """A version at which something was open between what was known of it and what is seen, both
+    """Returns a version at which a task was open between the known version and the one seen, both
     finished; 0 if there is none.
 
-    What was cancelled and is completed now, or the other way round, was reset in between, whether
-    or not this is news of the reset."""
+    A task that was cancelled and is completed now, or the other way round, was reset in between,
+    whether or not this is the news of that reset."""
     if known is None or seen is None or not known.finished or not _is_done(seen):
         return 0
     if known.version < version:
@@ -134,7 +133,7 @@ def _is_done(seen: ObservedTask | None) -> bool:
 def _dependency_news(
     record: TaskRecord, other: str, seen: ObservedTask, reset: bool
 ) -> type[e.TaskEvent] | None:
-    """What kind of news this is of a dependency, or None if it is none."""
+    """Returns the kind of news about a dependency, or None if there is none."""
     known = record.dependencies.get(other)
     finished = seen.status in FINISHED
     if known is None or seen.version <= known.version:
@@ -149,14 +148,14 @@ def _dependency_news(
 def _child_news(
     record: TaskRecord, other: str, seen: ObservedTask, reset: bool
 ) -> type[e.TaskEvent] | None:
-    """What kind of news this is of a child, or None if it is none."""
+    """Returns the kind of news about a child, or None if there is none."""
     known = record.children.get(other)
     finished = seen.status in FINISHED
     if seen.parent != record.task.id:
-        # Somebody else created a task of this id before the announced or spawned child could be.
+        # An unrelated task was created under this id before the announced or spawned child.
         return None if known is None else e.ChildIdTaken
     if known is None:
-        # A parent that is finished hears of it too: should it be reset, it has to wait.
+        # A finished parent gets the news too: if it is reset, it has to wait.
         return e.ChildFinished if finished else e.ChildAdded
     if seen.version <= known.version:
         return None
@@ -168,8 +167,7 @@ def _child_news(
 
 
 def _are_last(record: TaskRecord, heard: Mapping[str, KnownState]) -> bool:
-    """Is this the news that completes a fan-out, at once or as soon as nothing else keeps it
-    back?"""
+    """Is this the news that completes a fan-out, at once or as soon as nothing else prevents it?"""
     return (
         record.spawn_mode is SpawnMode.FAN_OUT_FAN_IN
         and record.state not in FINISHED
@@ -179,8 +177,9 @@ def _are_last(record: TaskRecord, heard: Mapping[str, KnownState]) -> bool:
 
 
 def fan_in(draft: TaskDraft) -> None:
-    """The last child of a fan-out completes the parent, or has it reviewed: a grant to the
-    coordinator's own session, which has no role, and its result at once."""
+    """Completes the parent after the last child of a fan-out, or sends its result to review. It
+    grants the task to the coordinator's own session, which has no role, and submits the result at
+    once."""
     record = draft.task
     ready = (
         record.spawn_mode is SpawnMode.FAN_OUT_FAN_IN
@@ -203,8 +202,8 @@ def fan_in(draft: TaskDraft) -> None:
 
 
 def _reopen_inputs(draft: TaskDraft) -> bool:
-    """Writes that dependencies and children which counted as finished are not: their reset was
-    committed, and nobody has told this task."""
+    """Records that dependencies and children that counted as finished are open: their reset was
+    committed, but this task was not notified."""
     found = False
     for kind, known in (
         (e.DependencyReopened, draft.task.dependencies),
@@ -225,11 +224,12 @@ def _reopen_inputs(draft: TaskDraft) -> bool:
 
 
 def late_fan_in(draft: TaskDraft) -> None:
-    """For a parent that something else held back when its last child finished.
+    """Completes a fan-out that something else prevented when the last child finished.
 
-    Only if nobody has taken it up since then: one that was, or was reset, waits for a merging
-    agent. Where that was not noted, because the children were done when it was split, or the news
-    is from before it was, the generation tells: it is still that of the split.
+    Only if the task was not claimed since then: a task that was claimed or reset waits for a
+    merging agent. `fan_in_due` may be missing because the children were done before the split, or
+    because the news is older than the field. Then the generation decides: it must still be that of
+    the split.
     """
     record = draft.task
     last = record.released
@@ -242,7 +242,7 @@ def late_fan_in(draft: TaskDraft) -> None:
 
 
 def grant(draft: TaskDraft, by: Caller, generation: int, *, lease_seconds: float) -> None:
-    """A grant in someone else's name than the command's caller."""
+    """Grants the task in a name other than that of the command's caller."""
     record = draft.task
     previous = (
         record.claim.generation
@@ -264,7 +264,7 @@ def grant(draft: TaskDraft, by: Caller, generation: int, *, lease_seconds: float
 
 
 def previous_state(record: TaskRecord) -> str:
-    """GC 8.2: in which state the claim before this one ended."""
+    """Returns the state in which the previous claim ended (GC 8.2)."""
     if record.claim is not None:
         return record.claim.state
     if record.released is None:

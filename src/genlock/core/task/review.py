@@ -1,18 +1,18 @@
 """Reviews: a person or an evaluator decides about a result that was escalated.
 
 1. Approval, rejection and evaluation name the generation and the digest of the result that their
-   caller has looked at. If the task is not in review with that very result, the answer is
-   STALE_REVIEW and nothing changes.
+   caller has read. If the task is not in review with that very result, the answer is STALE_REVIEW
+   and nothing changes.
 2. Approval completes the task in the reviewer's name, at the author's generation. A parent with
    unfinished children is not completed: CHILDREN_UNFINISHED.
-3. With `four_eyes` nobody approves the work of their own user: FOUR_EYES. Users are compared, not
-   sessions, and a user that is not known is nobody's other pair of eyes.
+3. With `four_eyes` no user may approve their own work: FOUR_EYES. Users are compared, not sessions,
+   and an unknown user never counts as a second pair of eyes.
 4. Rejection raises the generation without granting it. The work is kept as a refused result, by a
-   reaction, and can be adopted; whoever claims the task next gets the feedback. A reset or a
-   cancellation of a task in review rejects the result first.
-5. An evaluator's word is added to the review. When the evaluators were all that was missing, the
-   last of them to pass completes the task.
-6. The same act on the same result again is answered as the first time, and writes nothing.
+   reaction, and can be adopted; the next holder gets the feedback. A reset or a cancellation of a
+   task in review rejects the result first.
+5. An evaluator's verdict is added to the review. If only evaluators were missing, the last one to
+   pass completes the task.
+6. A repeat of the same command on the same result gets the first answer and writes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from genlock.errors import BadArgument
 
 
 def decide_approve(record: TaskRecord | None, command: c.ApproveReview, facts: Facts) -> Decision:
-    """Rules 1, 2, 3 and 6."""
+    """Approves a result. Rules 1, 2, 3 and 6."""
     record = require(record, unknown(command))
     review = _reviewed(record, command)
     if review is None:
@@ -60,7 +60,7 @@ def decide_approve(record: TaskRecord | None, command: c.ApproveReview, facts: F
 
 
 def decide_reject(record: TaskRecord | None, command: c.RejectReview, facts: Facts) -> Decision:
-    """Rules 1, 4 and 6."""
+    """Rejects a result. Rules 1, 4 and 6."""
     record = require(record, unknown(command))
     review = _reviewed(record, command)
     if review is None:
@@ -83,7 +83,7 @@ def _rejected(record: TaskRecord, last: Feedback) -> ReviewResult:
 def decide_evaluation(
     record: TaskRecord | None, command: c.ReportEvaluation, facts: Facts
 ) -> Decision:
-    """Rules 1, 5 and 6."""
+    """Records an evaluator's verdict. Rules 1, 5 and 6."""
     record = require(record, unknown(command))
     review = _reviewed(record, command)
     if review is None:
@@ -116,7 +116,7 @@ def decide_evaluation(
 
 
 def end_review(draft: TaskDraft, feedback: str) -> None:
-    """Rule 4: the result does not count, and is kept."""
+    """Ends a review without accepting the result, which is kept. Rule 4."""
     review = draft.task.review
     if review is None:
         return
@@ -156,7 +156,7 @@ def end_review(draft: TaskDraft, feedback: str) -> None:
 def _reviewed(
     record: TaskRecord, command: c.ApproveReview | c.RejectReview | c.ReportEvaluation
 ) -> Review | None:
-    """Rule 1: the review that the command means."""
+    """Returns the review that the command means. Rule 1."""
     review = record.review
     if review is None or not _names(review.result.generation, review.result.digest, command):
         return None
@@ -164,7 +164,7 @@ def _reviewed(
 
 
 def _is_approved(record: TaskRecord, command: c.ApproveReview | c.ReportEvaluation) -> bool:
-    """Rule 6: is this the very result that a review has accepted?"""
+    """Is this the same result that a review has accepted? Rule 6."""
     result = record.result
     return (
         record.state is Status.COMPLETED

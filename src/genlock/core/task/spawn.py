@@ -1,4 +1,5 @@
-"""Splitting a task, and adopting a refused result: acts that change who may finish it."""
+"""Splitting a task, and adopting a refused result: commands that change which session may finish
+it."""
 
 from __future__ import annotations
 
@@ -50,11 +51,11 @@ from genlock.errors import BadArgument, NotAllowed, TaskExists
 
 
 def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Facts) -> Decision:
-    """One fenced change of the parent that carries its children's definitions; they are created as
-    reactions.
+    """Splits a task: one fenced change of the parent that carries its children's definitions. The
+    children are created as reactions.
 
-    Naming a child again adds nothing, but the rest of what is asked is done: the parent is
-    released, or has another mode.
+    Naming a child again adds nothing, but the rest of the request is done: the parent is released,
+    or gets another mode.
     """
     record = require(record, unknown(command))
     repeated = spawned_before(record, command)
@@ -79,15 +80,15 @@ def decide_spawn(record: TaskRecord | None, command: c.SpawnSubtasks, facts: Fac
             defines_mode=True,
             **asked(command),
         )
-        # If all of them are done already, no news of a last one will come.
+        # If all children are done already, no news of a last one will come.
         fan_in(draft)
     names = tuple(child.id for child in command.children)
     return draft.decided(SpawnResult(True, SubmitReason.ACCEPTED, draft.task.generation, names))
 
 
 def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult | None:
-    """The answer to a spawn that was done, if only its answer was lost: whatever its subtasks are,
-    they were found fit then."""
+    """Returns the answer to a spawn that was done and whose answer was lost. Its subtasks were
+    valid then and are not checked again."""
     repeated = is_repeated(record, command, e.SubtasksSpawned)
     last = record.released
     ended = (
@@ -110,8 +111,8 @@ def spawned_before(record: TaskRecord, command: c.SpawnSubtasks) -> SpawnResult 
 
 
 def _made(record: TaskRecord, children: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of those that were made, `children` those that were new. Some may come from a
-    counter: then they are others by now."""
+    """Returns the names of the created children; `children` has the new ones. Names from a counter
+    differ from those in the repeat."""
     fresh = [name for name in names if name not in record.children]
     if not children or not fresh:
         return names
@@ -125,7 +126,7 @@ def _made(record: TaskRecord, children: tuple[str, ...], names: tuple[str, ...])
 def check_spawn(
     record: TaskRecord, children: tuple[Task, ...], mode: SpawnMode, keep: bool, policy: Policy
 ) -> None:
-    """What is wrong with the subtasks, no matter who holds the parent."""
+    """Raises the faults of the subtasks that do not depend on the parent's holder."""
     if not children:
         raise BadArgument("spawn needs at least one subtask")
     if keep and mode is SpawnMode.FAN_OUT_FAN_IN:
@@ -150,7 +151,8 @@ def check_spawn(
 
 
 def _check_free(record: TaskRecord) -> None:
-    """A planner splits what nobody holds; on a claimed task only the holder may."""
+    """Checks that a planner may split the task: it must have no holder. Only the holder may split a
+    claimed task."""
     claim = record.claim
     if claim is not None:
         raise NotAllowed(
@@ -169,8 +171,8 @@ def _new(record: TaskRecord, children: tuple[Task, ...]) -> tuple[Task, ...]:
 
 
 def _refuse_others(record: TaskRecord, children: tuple[Task, ...], facts: Facts) -> None:
-    """A subtask of a name that is taken would not be made: only a child of the parent, defined
-    alike, may be named again."""
+    """Refuses a subtask whose name is taken, because it would not be created. Only a child of the
+    parent with the same definition may be named again."""
     spawning = {child.id: child for child in record.spawning}
     for child in children:
         seen = facts.others.get(child.id)
@@ -185,15 +187,15 @@ def _refuse_others(record: TaskRecord, children: tuple[Task, ...], facts: Facts)
 
 
 def _as_given(child: Task) -> Task:
-    """What whoever names a subtask says of it; a plan may have brought it, and somebody may have it
-    reserved."""
+    """Returns the part of a subtask's definition that its caller states. A plan may have added the
+    subtask, and it may be reserved."""
     return replace(without_reservation(child), depth=0, spawned_from=None)
 
 
 def decide_announce(
     record: TaskRecord | None, command: c.AnnounceChildren, facts: Facts
 ) -> Decision:
-    """A parent that exists waits for its new children before they are created; the answer names
+    """Makes an existing parent wait for its new children before they are created. The answer names
     those that are new to it."""
     record = require(record, unknown(command))
     announced = {child.id: child for child in record.spawning}
@@ -223,12 +225,13 @@ def decide_announce(
 
 
 def decide_adopt(record: TaskRecord | None, command: c.AdoptResult, facts: Facts) -> Decision:
-    """By the holder it is a submission at the holder's generation; an operator takes the right
-    first.
+    """Adopts a refused result. For the holder it is a submission at the holder's generation; an
+    operator supersedes the claim first.
 
-    The session whose result was refused may be the holder, but no operator: it would overrule its
-    own refusal. The generation tells a holder's repeat from a second adoption, whatever came
-    between; an operator's is an act like others."""
+    The session whose result was refused may adopt as the holder, but not as an operator: it would
+    overrule its own refusal. The generation distinguishes a holder's repeat from a second adoption,
+    whatever happened in between. An operator's repeat is recognised like that of any other
+    command."""
     record = require(record, unknown(command))
     repeated = _adopted_before(record, command)
     if repeated is not None:
@@ -288,8 +291,8 @@ _ESCALATED = str(e.ConvergenceEscalated.__struct_config__.tag)
 
 
 def _adopted_before(record: TaskRecord, command: c.AdoptResult) -> Decision | None:
-    """The answer to an adoption that was done, if only its answer was lost. The digest and whose it
-    was say more than an operation id could: the same adoption again is no other."""
+    """Returns the answer to an adoption that was done and whose answer was lost. The digest and the
+    author identify it better than an operation id could: the same adoption again is a repeat."""
     review, result = record.review, record.result
     asked = (command.content.digest, command.from_session)
     if review is not None and (review.result.digest, review.result.adopted_session) == asked:
@@ -322,7 +325,7 @@ def _adopted_before(record: TaskRecord, command: c.AdoptResult) -> Decision | No
 
 
 def _own_refusal(record: TaskRecord, command: c.AdoptResult) -> str:
-    """Why the session whose result was refused cannot adopt it as an operator does."""
+    """Explains why the session whose result was refused cannot adopt it as an operator."""
     session = command.from_session
     if record.claim is not None and record.claim.session == session:
         return (
@@ -339,19 +342,19 @@ def _own_refusal(record: TaskRecord, command: c.AdoptResult) -> str:
 
 # Room: how much of a task's record its children may take.
 #
-# A parent keeps a note of each child, and while it is under way or done also the name of each that
-# was reset. What no store takes could never be written again, and the parent would neither open nor
-# be renewed: so too many are refused where they come in. Beside its children a record has room for
-# the largest definition, with what was heard of its dependencies, and for either the largest result
-# or the definitions of subtasks that are still to be made.
+# A parent keeps a note of each child, and while it is under way or done also the name of each child
+# that was reset. A record too large for the store could never be written again, and the parent
+# would neither open nor be renewed. So too many children are refused when they are added. Besides
+# its children a record has room for the largest definition, with the news of its dependencies, and
+# for either the largest result or the definitions of subtasks that are not created yet.
 
 
 _NOTE = len('"":{"version":1000000,"status":"COMPLETED"},"",')
-"""What is kept of a child besides its id, which may stand there twice."""
+"""The bytes kept for a child besides its id, which may occur twice."""
 
 
 def lacks_room(parent: str, children: Iterable[str]) -> str | None:
-    """What is wrong if this task is to have these children, all of them; None if nothing is."""
+    """Returns the fault if this task cannot have all these children; None if it can."""
     size = sum(2 * len(name) + _NOTE for name in children)
     if size <= MAX_CHILDREN_BYTES:
         return None

@@ -1,4 +1,4 @@
-"""A task record as others see it."""
+"""Views of a task record for answers and checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COMPLETED, _CANCELLED = Status.COMPLETED, Status.CANCELLED
 
 
 def task_claim(key: Key, record: TaskRecord, claim: Claim) -> TaskClaim:
-    """The claim with GC's field names."""
+    """Returns the claim with GC's field names."""
     task = record.task
     return TaskClaim(
         id=claim.id,
@@ -47,9 +47,10 @@ def overdue(
     outage_grace: OutageGrace | None = None,
     heard: datetime | None = None,
 ) -> Cause | None:
-    """Why the claim is no longer live, or None while it is. The holder's session and process are
-    looked at by others only. `heard` is when the session last did something to any task; if nobody
-    has looked for that, its silence says nothing. Of a claim without a lease it never does."""
+    """Returns why the claim is no longer live, or None while it is. Only other callers check the
+    holder's session and process. `heard` is the time at which the session last changed any task. If
+    that was not looked up, the session's silence proves nothing. For a claim without a lease it
+    never does."""
     if claim.state is not ClaimState.ACTIVE:
         return Cause.LEASE_OVER
     if claim.expires_at is None:
@@ -66,7 +67,7 @@ def overdue(
         return ended
     last = last_heard(holder, claim, heard)
     if outage_grace is not None:
-        last = max(last, outage_grace.back)  # nobody could be heard before
+        last = max(last, outage_grace.back)  # no session could report before
     return Cause.SESSION_SILENT if is_silent(holder, last, now) else None
 
 
@@ -77,7 +78,7 @@ def _holder_ended(holder: SessionRecord | None, gone: bool) -> Cause | None:
 
 
 HEARTBEAT = "heartbeatMs"
-"""In a claim's metadata: how often its holder was asked to be heard."""
+"""The key in a claim's metadata of the interval at which its holder was asked to report."""
 _RENEWED_AT = 0.4
 _LONG_LEASE_SECONDS = 1800.0
 _STALE_SECONDS = 300.0
@@ -85,11 +86,11 @@ _LEAST_STALE_SECONDS = 5.0
 
 
 def stale_after(claim: Claim) -> float:
-    """After how many seconds without a renewal a live claim gives cause for concern.
+    """Returns the number of seconds without a renewal after which a live claim counts as stale.
 
-    Whoever was asked to be heard at certain intervals is expected then, everybody else when 40 % of
-    the lease is over. Five minutes are added, and less with leases shorter than half an hour, so a
-    holder that does as it should is never called stale."""
+    A holder that was asked to report at an interval is expected then, any other when 40 % of the
+    lease is over. Five minutes are added, and less for leases shorter than half an hour, so a
+    well-behaved holder is never called stale."""
     usual = claim.lease_seconds * _RENEWED_AT
     asked = claim.metadata.get(HEARTBEAT)
     expected = min(usual, asked / 1000) if isinstance(asked, (int, float)) and asked > 0 else usual
@@ -98,12 +99,13 @@ def stale_after(claim: Claim) -> float:
 
 
 def last_heard(holder: SessionRecord, claim: Claim, heard: datetime | None = None) -> datetime:
-    """The holder's last sign of life, as far as its record, this claim and `heard` tell."""
+    """Returns the holder's last sign of life, from its record, this claim and `heard`."""
     return last_activity(holder, (claim,), heard)
 
 
 def seems_silent(holder: SessionRecord | None, claim: Claim, now: datetime) -> bool:
-    """Is the holder lost unless it is heard of elsewhere? Only then is it worth a look."""
+    """Is the holder lost, unless other records show a sign of life? Only then is a search for one
+    worth its cost."""
     return (
         claim.expires_at is not None
         and holder is not None
@@ -113,10 +115,10 @@ def seems_silent(holder: SessionRecord | None, claim: Claim, now: datetime) -> b
 
 
 def spared_until(claim: Claim, outage_grace: OutageGrace) -> datetime | None:
-    """Until when a claim counts as live although its lease is over; None if it was over before the
-    outage, or has been found to be.
+    """Returns the time until which a claim counts as live although its lease is over. None if it
+    was over before the outage, or was found to be.
 
-    A holder renews at 40 % of its lease: so long it may take until one that lives is heard of
+    A holder renews at 40 % of its lease, so a living holder needs at most that time to report
     again.
     """
     if claim.expires_at is None:
@@ -130,28 +132,28 @@ def spared_until(claim: Claim, outage_grace: OutageGrace) -> datetime | None:
 
 
 def is_spared(claim: Claim, now: datetime, outage_grace: OutageGrace) -> bool:
-    """Does it count as live for the outage's sake?"""
+    """Does the claim count as live because of the outage?"""
     until = spared_until(claim, outage_grace)
     return until is not None and now < until
 
 
 def lease_shown(expires_at: datetime | None) -> str:
-    """A claim's lease as people read it."""
+    """Returns a claim's lease as people read it."""
     return NO_LEASE if expires_at is None else f"lease until {shown(expires_at)}"
 
 
 def holder_of(claim: Claim, *, alive: bool) -> Holder:
-    """Who holds the task."""
+    """Returns the holder of the task."""
     return Holder(claim.agent, claim.session, claim.user, claim.claimed_at, claim.expires_at, alive)
 
 
 def waits_for(record: TaskRecord, now: datetime | None = None) -> tuple[str, ...]:
-    """What keeps a task blocked: unmet dependencies, then unfinished children, then `not before …`.
+    """Returns what keeps a task blocked: unmet dependencies, then unfinished children, then `not
+    before …`.
 
-    With `now`, that instant is none that has passed, whether or not anyone has written that
-    down."""
-    # Spelt out, since whole plans are gone through: a call of `finished` for each would be a tenth
-    # of such a look.
+    With `now`, an instant that has passed is left out, whether or not that was recorded yet."""
+    # Inlined, because callers go through whole plans: calling `finished` for each task would cost a
+    # tenth of that time.
     waiting = [
         name
         for name, heard in record.dependencies.items()
@@ -167,16 +169,16 @@ def waits_for(record: TaskRecord, now: datetime | None = None) -> tuple[str, ...
 
 
 def shown(instant: datetime) -> str:
-    """An instant as people read it."""
+    """Returns an instant as people read it."""
     return instant.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def is_claimed(record: TaskRecord) -> bool:
-    """Has someone a claim of it that nobody has found overdue? A task that is held may have a
-    holder still."""
+    """Does the task have a claim that was not found overdue? A task on hold may still have a
+    holder."""
     return record.claim is not None and record.claim.state is ClaimState.ACTIVE
 
 
 def claimable(record: TaskRecord) -> bool:
-    """Does the task's own state admit a claim?"""
+    """Does the task's own state allow a claim?"""
     return record.state is Status.PENDING or record.state is Status.BACKLOG
