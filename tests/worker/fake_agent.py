@@ -160,5 +160,11 @@ match what:
         with open(os.environ["GENLOCK_RESULT"], "w") as file:
             file.truncate(20 * 1024 * 1024)
         result()
+    case "products":  # a list of them that nobody can read
+        with open(os.environ["GENLOCK_PRODUCTS"], "w") as file:
+            file.write("nonsense")
+        with open(os.environ["GENLOCK_RESULT"], "w") as file:
+            file.write('"much work"')
+        result()
     case unknown:
         sys.exit(f"what is {unknown}?")

@@ -160,3 +160,15 @@ def test_a_large_result_of_an_agent_outlives_its_run_as_a_file(tmp_path: Path) -
     (kept,) = temporary.glob("genlock-result-*")
     assert told["result"] == {"exit_status": 0, "result_file": str(kept), "truncated": True}
     assert kept.stat().st_size == 20 * 1024 * 1024
+
+
+def test_an_agent_whose_products_are_nonsense_does_not_stop_the_fleet(tmp_path: Path) -> None:
+    url = plan(tmp_path, {"T": "products then success"})
+    with at_work(url, tmp_path, "--max-tasks", 2) as run:
+        assert run.end() == 0, run.errors()
+    assert sorted(run.outcomes()) == ["accepted", "failed"]
+    (failed,) = [ended for ended in run.ended() if ended["outcome"] == "failed"]
+    assert "is not as product put writes it" in failed["detail"]
+    assert Path(failed["result_file"]).read_text() == '"much work"'
+    with genlock.connect(url) as fleet:
+        assert fleet.get_lineage(task_id="T").generations[0].note.startswith("failed: ")

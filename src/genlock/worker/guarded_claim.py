@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from genlock.core.reasons import SubmitReason
 from genlock.core.results import SubmissionResult, TaskResult, TaskState
-from genlock.errors import GenlockError
+from genlock.errors import BadArgument, GenlockError
 from genlock.worker import schedule
 from genlock.worker.grant import Grant
 from genlock.worker.keeper import Keeper
@@ -106,7 +106,7 @@ class GuardedClaim:
         """After a loss: what the command has made so far is submitted, to be refused and kept, if
         somebody else has the task by now. If nobody has, it would be accepted, and it is not
         finished."""
-        with suppress(*AWAY):
+        with suppress(*AWAY, BadArgument):
             state: TaskState = self._fleet.get_task_state(task_id=self.work.id)
             if state.generation > self.work.generation:
                 return submit().refused_id

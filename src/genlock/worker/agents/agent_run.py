@@ -332,6 +332,16 @@ class AgentRun:
             report = self._report(Outcome.UNREACHABLE, str(error))
             report.result_file = save_file(self._result)
             return report
+        except BadArgument as error:  # it is the agent's fault, not the fleet's
+            return self._not_submitted(str(error))
+
+    def _not_submitted(self, why: str) -> Report:
+        """What the agent has left cannot be handed in, such as products that it has not put."""
+        report = self._report(Outcome.FAILED, why)
+        report.result_file = save_file(self._result)
+        with suppress(*AWAY):
+            self.claim.work.release(f"{Outcome.FAILED}: {why}"[:350], error=True)
+        return report
 
     @property
     def _has_result(self) -> bool:
