@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -162,6 +163,26 @@ def test_copied_files_are_those_that_git_does_not_track(trees: Worktrees, reposi
     assert trees.uncommitted(tree) == ()
 
 
+@pytest.mark.parametrize("name", [".env", "config/.env", "config"])
+def test_nothing_is_copied_through_a_link_that_an_agent_has_committed(
+    name: str, trees: Worktrees, repository: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".env").write_text("precious")
+    first = trees.create("A-001", 1)
+    link = Path(name).parts[0]
+    (first.path / link).symlink_to(home if link == "config" else home / ".env")
+    git(first.path, "add", "--force", link)
+    git(first.path, "commit", "--quiet", "-m", "Add a link")
+    source = repository / ("config/.env" if link == "config" else ".env")
+    source.parent.mkdir(exist_ok=True)
+    source.write_text("PORT=1")
+    with pytest.raises(WorktreeError, match="symbolic link"):
+        trees.create("A-001", 2, after=trees.predecessor("A-001", 2), copy=[name])
+    assert (home / ".env").read_text() == "precious"
+
+
 @pytest.mark.parametrize("name", ["/etc/passwd", "../other", "a/../../b", ".git/config", ""])
 def test_a_copied_path_outside_of_the_repository_is_refused(name: str) -> None:
     with pytest.raises(BadArgument, match="no path within the repository"):
@@ -233,3 +254,56 @@ def test_a_failure_of_git_is_told_in_its_words(trees: Worktrees) -> None:
 def test_every_task_id_is_a_branch(task: str, branch: str, trees: Worktrees) -> None:
     assert branch_of(task, 2) == branch
     assert trees.create(task, 2).task_id == task
+
+
+# What an agent leaves, perhaps in a sandbox, that git would obey
+
+
+def filtered(folder: Path, settings: Path) -> Path:
+    """A file with changes that git looks at by this command; what the command makes."""
+    with settings.open("a") as file:
+        file.write('[filter "x"]\n\tclean = "touch owned; cat"\n')
+    (folder / ".gitattributes").write_text("* filter=x\n")
+    (folder / "app.py").write_text("APP.PY")
+    return folder / "owned"
+
+
+def test_settings_of_a_worktree_are_not_obeyed(trees: Worktrees, repository: Path) -> None:
+    git(repository, "config", "extensions.worktreeConfig", "true")
+    tree = trees.create("A-001", 1)
+    own = Path(git(tree.path, "rev-parse", "--absolute-git-dir"))
+    owned = filtered(tree.path, own / "config.worktree")
+    state = trees.state(tree)
+    assert state.uncommitted == ("app.py", ".gitattributes")
+    assert state.head == git(repository, "rev-parse", "genlock/A-001/gen1")
+    assert not owned.exists()
+    git(tree.path, "status")
+    assert owned.exists(), "git itself would have obeyed"
+
+
+def test_settings_of_a_submodule_are_not_obeyed_and_it_is_work(trees: Worktrees) -> None:
+    tree = trees.create("A-001", 1)
+    inner = tree.path / "inner"
+    inner.mkdir()
+    git(inner, "init", "--quiet")
+    commit(inner, "app.py")
+    git(tree.path, "add", "inner")
+    git(tree.path, "commit", "--quiet", "-m", "Add a submodule")
+    owned = filtered(inner, inner / ".git/config")
+    assert trees.state(tree).uncommitted == ("inner",)
+    with pytest.raises(WorkWouldBeLost):
+        trees.retire(tree)
+    assert not owned.exists()
+    git(tree.path, "status")
+    assert owned.exists(), "git itself would have obeyed"
+
+
+@pytest.mark.parametrize("field", ["start", "base"])
+def test_a_note_that_git_would_take_for_an_option_is_none(
+    field: str, trees: Worktrees, repository: Path
+) -> None:
+    tree = trees.create("A-001", 1)
+    note = Path(git(tree.path, "rev-parse", "--absolute-git-dir")) / "genlock.json"
+    fields = json.loads(note.read_text())
+    note.write_text(json.dumps(fields | {field: f"--output={repository}/made"}))
+    assert trees.list() == []

@@ -17,6 +17,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -26,6 +27,7 @@ import msgspec
 
 from genlock.errors import BadArgument, GenlockError, NotAllowed
 from genlock.isolation.branches import BRANCHES, branch_of, generation_of, plain_id
+from genlock.private_files import read_regular
 
 _NOTE: Final = "genlock.json"
 _LOCK: Final = "genlock-worktrees.lock"
@@ -204,11 +206,20 @@ class Worktrees:
 
     def uncommitted(self, tree: Worktree) -> tuple[str, ...]:
         """Files with changes that are in no commit, and files that git does not know and does not
-        ignore; at most 20."""
+        ignore; at most 20. A submodule that is checked out counts as one: to look into it, git
+        would obey the settings in it."""
         words = ("status", "--porcelain", "-z", "--untracked-files=normal")
-        shown = self._inside(tree.path, *words)
+        shown = self._inside(tree.path, *words, "--ignore-submodules=dirty")
         names = [entry[3:] for entry in shown.split("\0") if len(entry) > 3 and entry[2] == " "]
+        names += [name for name in self._submodules(tree) if name not in names]
         return tuple(names[:_MOST_NAMES])
+
+    def _submodules(self, tree: Worktree) -> Iterator[str]:
+        shown = self._inside(tree.path, "ls-files", "--stage", "-z")
+        for entry in shown.split("\0"):
+            about, _, name = entry.partition("\t")
+            if about.startswith("160000 ") and os.path.lexists(tree.path / name / ".git"):
+                yield name
 
     def has_uncommitted_work(self, tree: Worktree) -> bool:
         """Are there such files?"""
@@ -323,6 +334,8 @@ class Worktrees:
             note = msgspec.json.decode(self._note_file(path).read_bytes(), type=_Note)
         except (OSError, msgspec.MsgspecError, WorktreeError):
             return None  # somebody else made a worktree with such a branch
+        if note.start.startswith("-") or note.base.startswith("-"):
+            return None  # an agent can write there, and git would take it for an option
         return Worktree(path, branch, note.task_id, note.generation, note.base, note.start)
 
     def _note_file(self, path: Path) -> Path:
@@ -339,12 +352,14 @@ class Worktrees:
     def _inside(self, path: Path, *words: str) -> str:
         """What git answers in this worktree. Where its settings are is not asked of the worktree:
         what an agent writes there, perhaps in a sandbox, must not become a command of ours."""
-        return _git(
-            path, "-c", "core.fsmonitor=false", *words,
-            GIT_DIR=str(self._own_folder(path)),
-            GIT_COMMON_DIR=self.common_folder(),
-            GIT_WORK_TREE=str(path),
-        ) or ""  # fmt: skip
+        common = self.common_folder()
+        with _without_settings(self._own_folder(path), Path(common)) as own:
+            return _git(
+                path, "-c", "core.fsmonitor=false", *words,
+                GIT_DIR=str(own),
+                GIT_COMMON_DIR=common,
+                GIT_WORK_TREE=str(path),
+            ) or ""  # fmt: skip
 
     def _clear_leftover(self, branch: str, path: Path) -> None:
         """A worktree of the same name, if a process was killed while it made one, or the store was
@@ -372,13 +387,51 @@ class Worktrees:
         if not source.exists():
             return
         try:
+            _refuse_links(path, name)
             target.parent.mkdir(parents=True, exist_ok=True)
             if source.is_dir():
+                for folder, folders, files in os.walk(source):
+                    for each in (*folders, *files):
+                        below = Path(folder, each).relative_to(self.repository)
+                        _refuse_links(path, str(below))
                 shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
             else:
                 shutil.copy2(source, target, follow_symlinks=False)
         except (OSError, shutil.Error) as error:
             raise WorktreeError(f"{source} cannot be copied to {target}: {error}") from None
+
+
+@contextmanager
+def _without_settings(own: Path, common: Path) -> Iterator[Path]:
+    """Git's own folder for a worktree or, where a worktree may have settings of its own, a copy
+    without them: an agent can write there, too."""
+    if b"worktreeconfig" not in (common / "config").read_bytes().lower():
+        yield own
+        return
+    with tempfile.TemporaryDirectory(prefix="genlock-") as folder:
+        for source in (own / "HEAD", own / "index", *own.glob("sharedindex.*")):
+            _copy_regular(source, Path(folder, source.name))
+        Path(folder, "commondir").write_bytes(os.fsencode(common) + b"\n")
+        yield Path(folder)
+
+
+def _copy_regular(source: Path, target: Path) -> None:
+    """Copies a file with its time, by which git knows what may have changed since."""
+    try:
+        target.write_bytes(read_regular(source, follow=False))
+        found = source.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise WorktreeError(f"{source} cannot be read: {error}") from None
+    os.utime(target, ns=(found.st_mtime_ns, found.st_mtime_ns))
+
+
+def _refuse_links(path: Path, name: str) -> None:
+    """A commit of an agent may have put a link where something is to be copied."""
+    for part in (Path(name), *Path(name).parents):
+        if (path / part).is_symlink():
+            raise WorktreeError(f"{path / part} is a symbolic link, so nothing is copied there")
 
 
 def check_copied(name: str) -> str:
