@@ -54,7 +54,7 @@ help: ## Show this help
 
 .PHONY: run
 run: $(RUN_READY) ## Start the service with a sample plan and agents at work, and print its URL
-	@$(MAKE) --no-print-directory $(WEB_BUILT) || echo "The dashboard could not be built (the reason is above), so the service shows its plain page. To try again: make web" >&2
+	@$(MAKE) --no-print-directory web || echo "The dashboard could not be built (the reason is above), so the service shows its plain page. To try again: make web" >&2
 	@.run/bin/genlock dev $(ARGS)
 
 .PHONY: demo
@@ -76,6 +76,7 @@ check: $(READY) $(WEB_DEV_PINS_READY) ## Check style, format, types and layers
 
 .PHONY: web
 web: $(WEB_BUILT) ## Build the dashboard (make run does so itself)
+	@:
 
 .PHONY: web-dev
 web-dev: $(WEB_DEV_PINS_READY) ## Serve the dashboard from its sources, beside a service at port 8420

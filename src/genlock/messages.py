@@ -512,7 +512,7 @@ def describe_progress(
     match found.standing.value:
         case "empty":
             return (
-                Message("there is no such task", to("graph"))
+                Message(f"there is no task {every}".rstrip(), to("graph"))
                 if tracks
                 else Message(f"project {project} has no tasks", to("plan import", "FILE"))
             )

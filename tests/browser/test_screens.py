@@ -107,7 +107,9 @@ def test_agents_graph_history_and_settings_show_what_there_is(open_page: OpenPag
     expect(kept.get_by_role("listitem").filter(has_text="A-001-core")).to_contain_text("by zed")
 
     page.keyboard.press("6")
-    expect(page.get_by_role("region", name="Policy")).to_contain_text("four eyes")
+    policy = page.get_by_role("region", name="Policy")
+    expect(policy).to_contain_text("four_eyes")
+    expect(policy.get_by_role("definition").filter(has_text="unlimited")).to_have_count(0)
     expect(page.get_by_role("region", name="Tracks")).to_contain_text("Application")
     expect(page.get_by_role("region", name="You")).to_contain_text("look and act")
 

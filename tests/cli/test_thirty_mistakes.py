@@ -70,7 +70,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
             "characters other than '/'"
         ),
     ),
-    "next --track Q": (3, "nothing, NOTHING_READY: there is no such task"),
+    "next --track Q": (3, "nothing, NOTHING_READY: there is no task of track Q"),
+    "run --next --track Q -- true": (3, "genlock: nothing_ready: there is no task of track Q"),
     "submit A-001-core": (
         2,
         (

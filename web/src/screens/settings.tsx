@@ -22,7 +22,7 @@ export function SettingsScreen() {
         </header>
         {settings.error.value && <Failed problem={settings.error.value} retry={settings.reload} />}
         {!told && !settings.error.value && <Skeleton lines={10} />}
-        {told && <Table values={told.policy} />}
+        {told && <Table values={told.policy} none="none" plain />}
         <div class="body">
           <Typed words={inProject(["genlock", "policy", "set", "NAME=VALUE"])} />
         </div>
@@ -49,10 +49,19 @@ export function SettingsScreen() {
   );
 }
 
-function Table({ values, plain }: { values: Record<string, unknown>; plain?: boolean }) {
+/** What has no value, `none` says; plain names are as a command takes them. */
+function Table({
+  values,
+  none = "unlimited",
+  plain,
+}: {
+  values: Record<string, unknown>;
+  none?: string;
+  plain?: boolean;
+}) {
   const shown = (value: unknown) =>
     value === null
-      ? "unlimited"
+      ? none
       : typeof value === "object"
         ? JSON.stringify(value)
         : String(value);
