@@ -1,9 +1,9 @@
-"""Copies of a file, and putting a copy in its place.
+"""Copies a store's file, and restores a copy.
 
-A copy is of one instant, whatever others write meanwhile, and gets its name when it is whole and
-durable. A restore writes the pages of the copy *into* the file, in one transaction of SQLite. So
-the file stays the same file: no process that is about to open it is left with another one, and a
-killed restore leaves the file as it was.
+A copy is a snapshot of one instant, even while others write, and gets its name when it is complete
+and durable. A restore writes the pages of the copy *into* the file, in one transaction of SQLite.
+So the file keeps its inode: a process that is about to open it cannot end up with an obsolete file,
+and a killed restore leaves the file unchanged.
 
 SQLite's own locks tell which processes have the file open: in WAL mode every connection that has
 read anything keeps a shared lock while it is open, idle or not.
@@ -75,8 +75,8 @@ def copy_file(source: Path, target: Path, progress: Progress | None = None) -> N
 
 
 def copy_database(db: apsw.Connection, target: Path, progress: Progress | None = None) -> None:
-    """Copies one instant of the database to `target`, whole and durable or not at all. Replaces an
-    existing file."""
+    """Copies one instant of the database to `target`. The copy appears complete and durable, or not
+    at all. Replaces an existing file."""
     with translated(target), unfinished(target) as folder:
         copy = folder / "pages.db"
         _copy_pages(db, copy, progress)
@@ -91,17 +91,18 @@ def _copy_pages(source: apsw.Connection, target: Path, progress: Progress | None
     ensure_file(target)
     copy = apsw.Connection(str(target))
     try:
-        # The copy has no name yet, so it need not be safe before it is synced as a whole.
+        # The copy has no name yet, so it only needs to be durable when it is synced as a whole.
         copy.execute("PRAGMA synchronous = OFF")
         copy.execute("PRAGMA journal_mode = OFF").fetchall()
         source.execute("BEGIN")
-        # BEGIN alone chooses no instant.
+        # BEGIN alone takes no snapshot.
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         _pour(copy, source, progress)
         source.execute("COMMIT")
     finally:
         copy.close()
-    # A copy is one file, and readers leave it one. It gets a log when it is first opened to write.
+    # A copy is one file, and readers create no log beside it. It gets a log when it is first opened
+    # for writing.
     copy = apsw.Connection(str(target))
     try:
         copy.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -126,8 +127,8 @@ def _pour(into: apsw.Connection, source: apsw.Connection, progress: Progress | N
 
 
 def copy_payloads(source: Path, target: Path, *, link: bool = False, mode: int = FILE_MODE) -> None:
-    """Copies every payload that `target` lacks, durably. A payload never changes, so its name says
-    whether it is there."""
+    """Copies every payload that `target` lacks, durably. A payload never changes, so a file with
+    its name needs no copy."""
     refuse_links_of_payloads(source)
     refuse_links_of_payloads(target)
     found = sorted(file.relative_to(source) for file in source.glob("[0-9a-f][0-9a-f]/*"))
@@ -139,7 +140,7 @@ def copy_payloads(source: Path, target: Path, *, link: bool = False, mode: int =
 
 
 def refuse_links_of_payloads(folder: Path) -> None:
-    """`StoreForeign` if the folder of payloads, or a folder in it, is a symbolic link."""
+    """Raises `StoreForeign` if the folder of payloads, or a folder in it, is a symbolic link."""
     refuse_links_in(folder)
     for each in folder.glob("[0-9a-f][0-9a-f]"):
         refuse_links_in(each)
@@ -153,7 +154,8 @@ def _copy_lacking(
         remove_leftovers(copies)
         return
     with unfinished(copies) as folder:
-        # First write all, then sync all: the first sync takes most of the others along.
+        # Writes all files before syncing any: the first sync usually writes most of the others,
+        # too.
         copied = [
             file
             for file in lacking
@@ -172,8 +174,8 @@ def _copy_lacking(
 
 
 def _copy_payload(file: Path, copy: Path, *, link: bool, mode: int) -> bool:
-    """False if it was discarded meanwhile. The check after the copy finds out whether it is
-    missed."""
+    """Returns False if the payload was discarded in the meantime. The check after the copy finds
+    out whether it is missing."""
     try:
         if link:
             try:
@@ -181,7 +183,7 @@ def _copy_payload(file: Path, copy: Path, *, link: bool, mode: int) -> bool:
             except FileNotFoundError:
                 raise
             except OSError:
-                _copy_bytes(file, copy, mode)  # a filesystem without links
+                _copy_bytes(file, copy, mode)  # the filesystem has no links
         else:
             _copy_bytes(file, copy, mode)
     except FileNotFoundError:
@@ -198,7 +200,7 @@ def _copy_bytes(file: Path, copy: Path, mode: int) -> None:
 
 
 def user_of(path: Path) -> int | None:
-    """A process that has the file open; None if there is none.
+    """Returns the pid of a process that has the file open; None if there is none.
 
     A process must not have the file open when it calls this: closing the descriptor used here would
     drop its own locks.
@@ -226,7 +228,7 @@ def user_of(path: Path) -> int | None:
 
 
 def _in_order(*, kind: T, whence: T, start: T, length: T, pid: T) -> tuple[T, ...]:
-    """The fields of a lock in the order of the system."""
+    """Returns the fields of a lock in the order of the system."""
     return (
         (start, length, pid, kind, whence)
         if sys.platform == "darwin"
@@ -236,7 +238,8 @@ def _in_order(*, kind: T, whence: T, start: T, length: T, pid: T) -> tuple[T, ..
 
 @contextmanager
 def alone(path: Path) -> Iterator[apsw.Connection]:
-    """The only connection to the file until the block ends; `StoreInUse` if there is another."""
+    """Opens the only connection to the file for the block. Raises `StoreInUse` if there is
+    another."""
     with translated(path):
         db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
         try:
@@ -260,7 +263,7 @@ def alone(path: Path) -> Iterator[apsw.Connection]:
 
 
 def epoch_of(db: apsw.Connection) -> int:
-    """The epoch of a file; 0 if it has no tables yet."""
+    """Returns the epoch of a file; 0 if it has no tables yet."""
     if not db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'meta'").get:
         return 0
     return int(db.execute(QUERIES["epoch"]).get or 0)

@@ -1,7 +1,7 @@
-"""A commit's rows: what one batch of changes becomes in the tables.
+"""A commit's rows: writes one batch of changes to the tables.
 
 This is the hot path. Its loops run once for every change, so they unpack tuples instead of naming
-fields, and call next to nothing.
+fields, and make hardly any calls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Row = tuple[str | int | bytes | None, ...]
 
 
 class Misfit(Exception):
-    """Not every change fitted: nothing may stay, and each must be tried by itself."""
+    """Not every change fitted: the batch must be rolled back, and each change tried by itself."""
 
 
 Known = tuple[int, int, bytes, str | None, str | None]
@@ -58,7 +58,7 @@ NEW: Known = (NEW_ROW, 0, b"", None, None)
 
 
 class Memory:
-    """A cache of the rows of records that were loaded lately. Others are looked up."""
+    """A cache of the rows of recently loaded records. Other rows are looked up."""
 
     MOST = 8192
 
@@ -66,14 +66,14 @@ class Memory:
         self._known: dict[Key, Known] = {}
 
     def room_for(self, number: int) -> dict[Key, Known]:
-        """The cache, with room for so many records more."""
+        """Returns the cache after making room for `number` more records."""
         if len(self._known) + number > self.MOST:
             self._known.clear()
         return self._known
 
     def recall(self, db: apsw.Connection, changes: Sequence[Change]) -> list[Known | None]:
-        """The records that the changes were decided on. None: no record has that version and
-        digest, and none ever will again."""
+        """Returns the records that the changes were decided on. None: no record has that version
+        and digest, and none ever will again."""
         known = self._known.get
         records: list[Known | None] = []
         for change in changes:
@@ -97,7 +97,7 @@ class Names:
     """Names as numbers: projects, pools and sessions are interned by their first writer, and a
     number never changes. A missing one is a KeyError: then `learn`, inside the transaction."""
 
-    MOST = 65536  # kept in memory; sessions come and go
+    MOST = 65536  # limit of the cache; sessions come and go
 
     def __init__(self) -> None:
         self.projects: dict[tuple[str, str], int] = {}
@@ -132,7 +132,7 @@ class Names:
         return number
 
     def keep(self) -> None:
-        """The transaction that assigned numbers is committed."""
+        """Keeps the new numbers, after their transaction was committed."""
         self._given.clear()
 
     def forget(self) -> None:
@@ -148,9 +148,9 @@ class Batch:
     def __init__(
         self, db: apsw.Connection, changes: Sequence[Change], memory: Memory, names: Names
     ) -> None:
-        """KeyError if a name has no number yet."""
+        """Raises KeyError if a name has no number yet."""
         self.place = 0
-        """Of the last event written: its project's number << 40 | its position."""
+        """The place of the last event written: its project's number << 40 | its position."""
         self._changes = changes
         self._rows = rows = [GONE] * len(changes)
         self._projects = projects = [GONE] * len(changes)
@@ -222,11 +222,11 @@ class Batch:
 
     @property
     def is_hopeless(self) -> bool:
-        """Is it clear already that no change will fit?"""
+        """Is it already certain that no change fits?"""
         return not self._updates and not self._creates
 
     def write_all(self, db: apsw.Connection) -> Answers:
-        """Writes every change that may fit; `Misfit` if one did not."""
+        """Writes every change that may fit. Raises `Misfit` if one did not."""
         before = db.total_changes()
         db.executemany(_UPDATE, self._updates)
         if self._creates:
@@ -266,7 +266,8 @@ class Batch:
         return self._finish(db, fitting)
 
     def _finish(self, db: apsw.Connection, fitting: Collection[int]) -> Answers:
-        """Writes what depends on the records: their waits, their parents, and last their events."""
+        """Writes the data that depends on the records: their waits, their parents, and last their
+        events."""
         for at, (old, new) in self._waiting.items():
             if at in fitting:
                 project, row = self._projects[at], self._rows[at]

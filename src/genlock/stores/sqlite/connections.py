@@ -1,9 +1,9 @@
 """Connections: how they are opened, and how readers share them. Also the SQL statements by name.
 
-A forked child has copies of its parent's connections, and must neither use nor close them. To close
-one would checkpoint and remove the log under the parent's feet, once the parent's locks are gone.
+A forked child has copies of its parent's connections, and must neither use nor close them. Closing
+one would checkpoint and remove the log while the parent uses it, once the parent's locks are gone.
 Python closes the objects that it frees, also at exit, so a child gives every inherited connection
-one reference that nobody ever takes back.
+one extra reference that is never released.
 """
 
 from __future__ import annotations
@@ -57,21 +57,21 @@ _JOURNAL_END: Final = bytes.fromhex("d9d505f920a163d7")
 
 
 class Settings(NamedTuple):
-    """What all connections of one store have in common."""
+    """The settings that all connections of one store share."""
 
     path: Path
     vfs: str | None
     synchronous: str
     busy_seconds: float
     immutable: bool = False
-    """The folder cannot be written and there is no log. SQLite must be told that nobody changes
-    the file."""
+    """The folder cannot be written and there is no log. SQLite must be told that the file does not
+    change."""
 
 
 def open_writer(settings: Settings) -> apsw.Connection:
-    """A connection that may write, and creates the file if there is none."""
+    """Opens a connection that may write, and creates the file if there is none."""
     if settings.vfs is None:
-        ensure_file(settings.path)  # SQLite would let everyone read it
+        ensure_file(settings.path)  # SQLite would make it readable for everyone
     db = _open(settings, str(settings.path), apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     db.execute(
         f"PRAGMA synchronous = {settings.synchronous}; PRAGMA cache_size = -{WRITER_CACHE_KIB}; "
@@ -83,7 +83,7 @@ def open_writer(settings: Settings) -> apsw.Connection:
 def open_reader(
     settings: Settings, kind: type[apsw.Connection] = apsw.Connection
 ) -> apsw.Connection:
-    """A connection that only reads."""
+    """Opens a read-only connection."""
     name, flags = str(settings.path), apsw.SQLITE_OPEN_READONLY
     if settings.immutable:
         name, flags = f"file:{quote(name)}?immutable=1", flags | apsw.SQLITE_OPEN_URI
@@ -106,14 +106,14 @@ def immediate(db: apsw.Connection) -> Iterator[None]:
 
 
 def refuse_foreign_journal(path: Path) -> None:
-    """`StoreForeign` if a rollback journal beside this file names a super-journal.
+    """Raises `StoreForeign` if a rollback journal beside this file names a super-journal.
 
     SQLite before 3.53 deletes whichever file has that name when it opens the database, and a
-    repository may bring such a journal. Only a transaction on several databases writes the name;
-    ours have one.
+    repository may contain such a journal. Only a transaction on several databases writes such a
+    name; ours use one database.
     """
     journal = Path(f"{path}-journal")
-    with suppress(OSError):  # mostly there is none; SQLite cannot read an unreadable one either
+    with suppress(OSError):  # usually there is none; SQLite cannot read an unreadable one either
         with os.fdopen(open_file(journal, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             file.seek(-len(_JOURNAL_END), os.SEEK_END)
             end = file.read()
@@ -131,15 +131,15 @@ def _open(
     refuse_foreign_journal(settings.path)
     db = kind(name, flags=flags, vfs=settings.vfs)
     db.set_busy_timeout(int(settings.busy_seconds * 1000))
-    # Otherwise SQLite compiles some statements again whenever their values change, in search of a
+    # Otherwise SQLite recompiles some statements whenever their values change, in search of a
     # better plan. Ours have one plan each.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     return db
 
 
 class Readers:
-    """Connections for reading, each used by one thread at a time. Every `reading` block sees its
-    own instant."""
+    """Connections for reading, each used by one thread at a time. Each `reading` block sees its own
+    snapshot."""
 
     def __init__(self, connect: Connect) -> None:
         self._connect = connect
@@ -150,7 +150,7 @@ class Readers:
 
     @contextmanager
     def lent(self) -> Iterator[apsw.Connection]:
-        """A connection for the block. After an error it is not used again."""
+        """Lends a connection for the block. After an error the connection is discarded."""
         try:
             db = self._idle.pop()
         except IndexError:
@@ -165,19 +165,21 @@ class Readers:
             self._drop(db)
             return
         self._idle.append(db)
-        if self._closed:  # checked last: `close` may have missed the one that we just put back
+        if (
+            self._closed
+        ):  # checked last: `close` may have missed the connection that was just returned
             self._drop_idle()
 
     @contextmanager
     def reading(self) -> Iterator[apsw.Connection]:
-        """A connection on which the block reads one instant."""
+        """Lends a connection on which the block reads one snapshot."""
         with self.lent() as db:
             db.execute("BEGIN")
             yield db
             db.execute("COMMIT")
 
     def close(self) -> None:
-        """Closes the idle connections, and waits for the others to come back and be closed.
+        """Closes the idle connections, and waits for the lent ones to be returned and closed.
 
         Threads that wait for a feed have been told to stop. Only the last connection to be closed
         removes the log, and a process that ends does not wait for its threads.
@@ -222,10 +224,10 @@ class _Frozen(apsw.Connection):
 
 
 class SnapshotReader(Readers):
-    """Lends one connection, to one thread at a time, on which everything is of one instant.
+    """Lends one connection, to one thread at a time, on which everything is read from one snapshot.
 
-    The replay check and an export compare all records with each other, so they need one instant
-    while others go on writing. Meanwhile the log cannot restart, and grows.
+    The replay check and an export compare all records with each other, so they need one snapshot
+    while other processes keep writing. Meanwhile the log cannot restart, and grows.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -233,7 +235,7 @@ class SnapshotReader(Readers):
         self._turn = threading.RLock()
         db = self._connect()
         db.execute("BEGIN")
-        # BEGIN alone chooses no instant.
+        # BEGIN alone takes no snapshot.
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         assert isinstance(db, _Frozen)
         db.frozen = True
@@ -242,7 +244,7 @@ class SnapshotReader(Readers):
 
     @contextmanager
     def lent(self) -> Iterator[apsw.Connection]:
-        """The connection, also after an error: no other has this instant."""
+        """Lends the connection, also after an error: no other has this snapshot."""
         with self._turn:
             yield self._all[0]
 
@@ -251,7 +253,7 @@ class Inheritable(Protocol):
     """A store, as a forked child sees it."""
 
     def abandon(self) -> Iterable[apsw.Connection]:
-        """In the child: gives up its locks, and returns the connections."""
+        """In the child: drops its locks, and returns the connections."""
 
 
 _open_stores: weakref.WeakSet[Inheritable] = weakref.WeakSet()

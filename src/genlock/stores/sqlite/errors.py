@@ -31,7 +31,7 @@ def is_certain(error: apsw.Error) -> bool:
 
 
 def fault_of(error: apsw.Error, path: Path) -> StoreError:
-    """Our error for one of SQLite's."""
+    """Returns our error for one of SQLite's."""
     match error:
         case apsw.FullError():
             return StoreFull(f"there is no room left for {path}; nothing was written")
@@ -67,12 +67,12 @@ def fault_of(error: apsw.Error, path: Path) -> StoreError:
 
 
 def is_readable(path: Path) -> bool:
-    """May this user read it, if it exists?"""
+    """May this user read the file, if it exists?"""
     return not path.exists() or os.access(path, os.R_OK)
 
 
 def text_fault_of(error: UnicodeError, path: Path) -> GenlockError:
-    """Our error for bytes that should be text, or text that cannot be bytes."""
+    """Returns our error for bytes that are not valid text, or text that cannot be encoded."""
     if isinstance(error, UnicodeDecodeError):
         return StoreCorrupt(f"{path} has {error.object!r} in place of a text")
     return BadArgument(f"there is text that cannot be stored ({error})")
@@ -80,7 +80,7 @@ def text_fault_of(error: UnicodeError, path: Path) -> GenlockError:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns the errors of the block into ours."""
+    """Translates the errors raised in the block into ours."""
     try:
         yield
     except apsw.Error as error:
@@ -90,7 +90,7 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def _is_full(path: Path) -> bool:
-    """Some writes of SQLite report a full disk like any other failure."""
+    """Is the disk full? SQLite reports that like any other failure after some writes."""
     try:
         return os.statvfs(path.parent).f_bavail == 0
     except OSError:

@@ -1,34 +1,35 @@
-"""Is the file that a store has open still the one that has its name? And its log?
+"""Checks that the file and the log that a store has open are still the ones with their names.
 
-A process that has a file open can write it after it was deleted, moved or replaced, but nobody else
-sees what it writes. The next process that opens the store finds another file, or makes one, and
-grants the same claims again. So every write checks.
+A process that has a file open can write it after it was deleted, moved or replaced, but no other
+process sees these writes. The next process that opens the store finds another file, or creates one,
+and grants the same claims again. So every write checks.
 
-The log holds the last commits, and nothing else does until they are copied into the file. A process
-that has the log open copies them when it closes the store; if it is killed instead, they are lost,
-whether they were committed before the log was deleted or after. SQLite makes a log when the store
-is opened, and keeps it while one connection is open. After a reconnect the log may be another one:
-only a log that this process still has open was taken away from it.
+Only the log contains the last commits, until they are copied into the file. A process that has the
+log open copies them when it closes the store; if it is killed instead, they are lost, whether they
+were committed before the log was deleted or after. SQLite creates a log when the store is opened,
+and keeps it while one connection is open. After a reconnect the log may legitimately be another
+one: only a log that this process still has open can have been deleted under it.
 
-The check asks for the name of the descriptor under which this process has the log open. `stat` asks
-for times, and newer kernels (6.13) then note a new time at the next write, which costs a commit a
-quarter of its time.
+The check reads the name of the descriptor under which this process has the log open. It avoids
+`stat`, which reads times: newer kernels (6.13) then record a new time at the next write, which
+makes a commit a quarter slower.
 
-A file may also be a copy, or an older state of itself. Then its history parts from another one, and
-both would grant the same generations. So a process that opens a file to write asks first whether it
-is the file that it says it is:
+A file may also be a copy, or an older state of itself. Then its history diverges from another one,
+and both would grant the same generations. So a process that opens a file for writing first checks
+the file's identity:
 
-- The file keeps the number of its inode. A copy has another one. The device is left out: its number
-  may change when the machine is started.
-- A copy that we have made, a backup, keeps '' in that place.
+- The store records the number of its file's inode. A copy has another one. The device number is
+  ignored, because it may change at a reboot.
+- A backup, which is a copy made by us, has '' instead.
 - The lock file beside it has the store's birth, its epoch and its last event (write_lock.py). A
-  store that lacks any of these is an older one or another one. A lock file that was copied or is
+  store that lacks any of these is an older or a different one. A lock file that was copied or is
   missing proves nothing, so the store counts as a copy.
 
-For a copy the epoch rises and the store gets a new birth, so that cursors of the other history are
-lost. A needless rise does no harm: claims that are still held can be submitted.
+For a copy the epoch is raised and the store gets a new birth, so that cursors of the other history
+become invalid. Raising the epoch needlessly does no harm: claims that are still held can be
+submitted.
 
-One case cannot be noticed: a snapshot of the whole disk that is put back. See docs/adr/0043.
+One case cannot be detected: a restored snapshot of the whole disk. See docs/adr/0043.
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 class FileIdentity:
-    """The identity of a file and its log from now on. A file that cannot be seen now (a VFS may
-    keep it elsewhere) is not checked."""
+    """The identity of a file and its log when this object is created. A file that cannot be seen (a
+    VFS may keep it elsewhere) is not checked."""
 
     def __init__(self, path: Path) -> None:
-        """After the file was read, so that it has its log."""
+        """Call it after the file was read, so that it has its log."""
         self._path = str(path)
         self._log_path = f"{path}-wal"
         self._known = _identity(self._path)
@@ -66,7 +67,7 @@ class FileIdentity:
         self._descriptor = self._open_log()
 
     def check(self) -> None:
-        """`StoreForeign` if one of the names now leads elsewhere, or nowhere."""
+        """Raises `StoreForeign` if one of the names is gone or refers to another file."""
         if self._known is not None and _identity(self._path) != self._known:
             raise StoreForeign(
                 f"{self._path} was deleted, moved or replaced while it was open; nothing was "
@@ -91,7 +92,7 @@ class FileIdentity:
         return False
 
     def _open_log(self) -> str | None:
-        """The descriptor under which this process has the log open, if that can be seen."""
+        """Returns the descriptor under which this process has the log open, if that can be seen."""
         return next((open_ for open_ in _open_files() if _name_of(open_) == self._log_name), None)
 
     def _look_at_log(self, known: Identity) -> None:
@@ -106,7 +107,7 @@ class FileIdentity:
 
 
 def _is_open(known: Identity) -> bool:
-    """Does this process have this file open? False where that cannot be seen."""
+    """Does this process have this file open? False if that cannot be seen."""
     return any(_identity(open_) == known for open_ in _open_files())
 
 
@@ -115,12 +116,12 @@ def _open_files() -> list[str]:
         return [f"{_OPEN_FILES}/{descriptor}" for descriptor in os.listdir(_OPEN_FILES)]
     except OSError as error:
         if error.errno in NO_DESCRIPTORS:
-            raise  # a passing shortage
+            raise  # a temporary shortage
         return []
 
 
 def _name_of(descriptor: str) -> str | None:
-    """The system's name for the file, which says whether the file was deleted."""
+    """Returns the system's name for the file, which tells whether the file was deleted."""
     try:
         return os.readlink(descriptor)
     except OSError:
@@ -128,7 +129,7 @@ def _name_of(descriptor: str) -> str | None:
 
 
 def _identity(path: str) -> Identity | None:
-    """No other file can have the same while the file is open."""
+    """Returns the file's identity, which no other file can have while the file is open."""
     try:
         found = os.stat(path)
     except OSError:
@@ -137,7 +138,7 @@ def _identity(path: str) -> Identity | None:
 
 
 COPY = ""
-"""The inode of a copy that nobody has opened to write yet."""
+"""The inode of a copy that was not opened for writing yet."""
 
 _EPOCH, _SELF, _LAST, _HEAD_OF = (
     QUERIES["epoch"],
@@ -159,7 +160,7 @@ class _Found(Enum):
 
 
 class _File(NamedTuple):
-    """The birth, epoch and inode that a store has noted."""
+    """The birth, epoch and inode recorded in a store."""
 
     birth: bytes
     epoch: int
@@ -167,8 +168,8 @@ class _File(NamedTuple):
 
 
 def adopt_copy(db: apsw.Connection, path: Path, write_lock: WriteLock) -> None:
-    """Raises the epoch if the file is a copy, or older than it was. Notes inode and history for
-    the next check."""
+    """Raises the epoch if the file is a copy, or an older state of itself. Records inode and
+    history for the next check."""
     inode = inode_of(path)
     if inode is None:  # a VFS keeps the file elsewhere
         return
@@ -182,7 +183,8 @@ def adopt_copy(db: apsw.Connection, path: Path, write_lock: WriteLock) -> None:
 
 
 def _settle(db: apsw.Connection, write_lock: WriteLock, inode: str, number: EpochNumber) -> None:
-    """Of several processes that notice a copy one writes. The others find it done."""
+    """Updates the store and the lock file. If several processes detect a copy, one writes and the
+    others find it done."""
     with immediate(db):
         found = _examine(db, write_lock, inode)
         if found is _Found.COPY:
@@ -199,7 +201,7 @@ def _examine(db: apsw.Connection, write_lock: WriteLock, inode: str) -> _Found:
     note: Note | None = None
     blind = False
     try:
-        note = write_lock.read_note()  # before the store, which may only be ahead of it
+        note = write_lock.read_note()  # read before the store, which may only be ahead of it
     except FileNotFoundError:
         pass  # removed, or left behind
     except UnreadableLockFile:
@@ -210,13 +212,14 @@ def _examine(db: apsw.Connection, write_lock: WriteLock, inode: str) -> _Found:
     if note is not None and not _has_all(db, file, note):
         return _Found.COPY
     if file.inode is None:
-        # The store has its inode before the lock file has a note. With a note it is an older state.
+        # The store gets its inode before the lock file gets a note. So with a note this is an older
+        # state.
         return _Found.UNNOTED if note is None else _Found.COPY
     return _Found.SAME if file.inode == inode and (note is not None or blind) else _Found.COPY
 
 
 def _has_all(db: apsw.Connection, file: _File, note: Note) -> bool:
-    """Does the store have all that the lock file notes?"""
+    """Does the store contain everything that the lock file's note names?"""
     if file.birth != note.birth or file.epoch < note.epoch:
         return False
     project, position = note.place >> 40, note.place & (1 << 40) - 1
@@ -224,7 +227,8 @@ def _has_all(db: apsw.Connection, file: _File, note: Note) -> bool:
 
 
 def raise_epoch(db: apsw.Connection, number: EpochNumber, *others: int) -> int:
-    """In the caller's transaction: an epoch above its own and all `others`, and a new birth."""
+    """Sets a new birth, and an epoch above its own and all `others`, in the caller's
+    transaction."""
     epoch = number.above(max(db.execute(_EPOCH).get, *others, 0))
     db.execute(_RAISE_EPOCH, (epoch,))
     db.execute(_NEW_BIRTH)
@@ -232,7 +236,7 @@ def raise_epoch(db: apsw.Connection, number: EpochNumber, *others: int) -> int:
 
 
 def note_of(db: apsw.Connection) -> Note:
-    """The note for the present state of the store."""
+    """Returns the note for the present state of the store."""
     birth, epoch, _ = _read(db)
     return Note(birth, epoch, db.execute(_LAST).get or 0)
 
@@ -245,7 +249,8 @@ def _read(db: apsw.Connection) -> _File:
 
 
 def inode_of(path: Path) -> str | None:
-    """The number of the file's inode, as text: it may be larger than an integer of SQLite."""
+    """Returns the number of the file's inode as text, because it may exceed an integer of
+    SQLite."""
     try:
         return str(os.stat(path).st_ino)
     except OSError:

@@ -1,4 +1,4 @@
-"""Looks at a file for `genlock doctor` and `genlock db`. Only `checkpoint` and `migrate` write."""
+"""Inspects a file for `genlock doctor` and `genlock db`. Only `checkpoint` and `migrate` write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Inspection(NamedTuple):
 
 
 def inspect(path: Path) -> Inspection:
-    """Checks all pages of the file; an error if it is foreign or cannot be opened."""
+    """Checks all pages of the file. Raises an error if it is foreign or cannot be opened."""
     with translated(path):
         make_place(path, read_only=True)
         db = open_reader(open_for_reading(Settings(path, None, "FULL", _SECONDS)))
@@ -65,8 +65,8 @@ def inspect(path: Path) -> Inspection:
 
 
 class LockState(NamedTuple):
-    """Is the write lock taken? Then the pid in its file, and the state of that process as `ps`
-    shows it."""
+    """Whether the write lock is taken, and if so, the pid in its file and the state of that process
+    as `ps` shows it."""
 
     shut: bool
     pid: int | None = None
@@ -74,13 +74,13 @@ class LockState(NamedTuple):
 
 
 def lock_state(path: Path) -> LockState | None:
-    """The write lock of this store; None if there is no lock file yet."""
+    """Returns the state of this store's write lock; None if there is no lock file yet."""
     try:
         fd = open_file(Path(f"{path}.gate"), os.O_RDONLY)
     except OSError:
         return None
     try:
-        # Shared, so that two observers do not see each other. Closing the file releases it.
+        # A shared lock, so that two observers do not see each other. Closing the file releases it.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         pid = last_inside(fd)
@@ -91,7 +91,7 @@ def lock_state(path: Path) -> LockState | None:
 
 
 def filesystem(path: Path) -> tuple[str | None, bool]:
-    """The filesystem that a file is on, if that is known, and whether it is on another machine."""
+    """Returns the filesystem that a file is on, if known, and whether it is on another machine."""
     try:
         table = MOUNTS.read_text("utf-8", "surrogateescape")
     except OSError:
@@ -101,7 +101,7 @@ def filesystem(path: Path) -> tuple[str | None, bool]:
 
 
 def log_bytes(path: Path) -> int:
-    """The size of the log beside the file."""
+    """Returns the size of the log beside the file."""
     try:
         return Path(f"{path}-wal").stat().st_size
     except OSError:
@@ -109,7 +109,7 @@ def log_bytes(path: Path) -> int:
 
 
 def checkpoint(path: Path) -> bool:
-    """Writes the log into the file and empties it; False if a reader keeps it from that."""
+    """Copies the log into the file and empties it. Returns False if a reader prevents that."""
     with translated(path):
         db = open_writer(Settings(path, None, "FULL", _SECONDS))
         try:
@@ -125,7 +125,7 @@ _MIGRATION_SECONDS = 5.0
 
 
 def about(path: Path) -> About:
-    """The format and migrations of a file, which stays unchanged."""
+    """Returns the format and migrations of a file without changing it."""
     with translated(path):
         if not path.exists() or not path.stat().st_size:
             raise missing(path)

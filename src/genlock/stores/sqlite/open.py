@@ -39,14 +39,14 @@ _MAGIC = b"SQLite format 3\0"
 
 
 def can_write(path: Path) -> bool:
-    """May this process write the file and its folder, which has the log?"""
+    """May this process write the file and its folder, which contains the log?"""
     return os.access(_above(path), os.W_OK | os.X_OK) and (
         not path.exists() or os.access(path, os.W_OK)
     )
 
 
 def _above(path: Path) -> Path:
-    """The nearest folder above it that exists."""
+    """Returns the nearest existing parent folder."""
     folder = path.parent
     while not folder.exists():
         folder = folder.parent
@@ -56,8 +56,8 @@ def _above(path: Path) -> Path:
 def open_for_writing(
     settings: Settings, write_lock: WriteLock, *, create: bool = True
 ) -> apsw.Connection:
-    """A connection to a file of the present format: migrated if need be, and with `create` created
-    or completed.
+    """Opens a connection to a file of the present format. Migrates the file if needed, and with
+    `create` creates or completes it.
 
     A copy, or an older state of the file, begins an epoch of its own: see file_identity.py.
     """
@@ -78,8 +78,8 @@ def open_for_writing(
 
 
 def open_for_reading(settings: Settings, *, older: bool = False) -> Settings:
-    """The settings with which readers can open the file as it is; an error if they cannot. With
-    `older` its format may be an older one."""
+    """Returns the settings with which readers can open the file unchanged. Raises an error if they
+    cannot. With `older` the file may have an older format."""
     path = settings.path
     if not path.exists():
         why = (
@@ -104,7 +104,7 @@ def open_for_reading(settings: Settings, *, older: bool = False) -> Settings:
 
 
 def make_place(path: Path, *, read_only: bool) -> None:
-    """Makes the folder unless it is only read, and refuses places where SQLite is not safe."""
+    """Creates the folder unless `read_only`, and refuses places where SQLite is not safe."""
     refuse_links_beside(path)
     if not read_only:
         make_folder(path.parent)
@@ -121,9 +121,9 @@ def make_place(path: Path, *, read_only: bool) -> None:
 def _may_be_a_database(path: Path) -> bool:
     """SQLite takes a very short file for an empty database, and would write over it."""
     if not path.exists() or path.with_name(path.name + "-journal").exists():
-        return True  # the journal may have its beginning
-    # Through SQLite: to close a file that was opened otherwise drops all locks that this process,
-    # and SQLite in it, has on the file.
+        return True  # the journal may contain its first page
+    # Reads through SQLite, because closing the file after opening it otherwise drops all locks that
+    # this process, including SQLite, has on it.
     file = apsw.VFSFile("", str(path), [apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_MAIN_DB, 0])
     try:
         return file.xRead(len(_MAGIC), 0) in (b"", _MAGIC)
@@ -132,7 +132,7 @@ def _may_be_a_database(path: Path) -> bool:
 
 
 def missing(path: Path) -> StoreMissing:
-    """The error where there is no store: no file, or an empty one."""
+    """Returns the error for a missing store: no file, or an empty one."""
     where = f"at {path}" if not path.exists() else f"in {path}, which is an empty file"
     return StoreMissing(
         f"there is no store {where}; to make one, type: genlock init --url {_url(path)}"
@@ -144,7 +144,8 @@ def _url(path: Path) -> str:
 
 
 def format_of(db: apsw.Connection, path: Path) -> int:
-    """The format of the file; 0 if it is empty. `StoreForeign` for another program's database."""
+    """Returns the format of the file; 0 if it is empty. Raises `StoreForeign` for another program's
+    database."""
     with _one_state(db):
         application = db.execute("PRAGMA application_id").get
         found = int(db.execute("PRAGMA user_version").get)
@@ -167,7 +168,7 @@ def _has_its_journal(db: apsw.Connection) -> bool:
 
 @contextmanager
 def _one_state(db: apsw.Connection) -> Iterator[None]:
-    """Lets the block read one state of a file that another process may be creating."""
+    """Lets the block read one consistent state of a file that another process may be creating."""
     db.execute("BEGIN")
     try:
         yield
@@ -176,14 +177,15 @@ def _one_state(db: apsw.Connection) -> Iterator[None]:
 
 
 def prepare(db: apsw.Connection, path: Path) -> int:
-    """Sets up the log and runs the missing migrations. Returns the format before. A second
+    """Sets up the log and runs the missing migrations. Returns the previous format. A second
     process finds all of it done."""
     before = format_of(db, path)
     if before == FORMAT and _has_its_journal(db):
         return FORMAT
     is_backup = bool(before) and not _has_its_journal(db)
     if is_backup:
-        # Before it has a log. Afterwards nothing tells that a file of an older format is a backup.
+        # Checked before the file has a log: afterwards a backup of an older format cannot be
+        # recognised.
         before = _bring_up_to_date(db, is_backup=True)
     hit("sqlite.open.before_log")
     if db.execute("PRAGMA journal_mode = WAL").get != "wal":
@@ -193,7 +195,7 @@ def prepare(db: apsw.Connection, path: Path) -> int:
 
 
 def _bring_up_to_date(db: apsw.Connection, *, is_backup: bool = False) -> int:
-    """Runs the migrations in a transaction. Returns the format before."""
+    """Runs the migrations in a transaction. Returns the previous format."""
     with immediate(db):
         before = run_migrations(db)
         if is_backup:
@@ -204,7 +206,7 @@ def _bring_up_to_date(db: apsw.Connection, *, is_backup: bool = False) -> int:
 
 
 def run_migrations(db: apsw.Connection) -> int:
-    """Runs the missing migrations inside the caller's transaction. Returns the format before."""
+    """Runs the missing migrations inside the caller's transaction. Returns the previous format."""
     found = int(db.execute("PRAGMA user_version").get)
     for migration in MIGRATIONS:
         if migration.number > found:
@@ -233,8 +235,8 @@ _NETWORK = frozenset({
 
 
 def refuse_network(folder: Path, mounts: Path = MOUNTS) -> None:
-    """`StoreUnavailable` if the folder is on another machine: the log of SQLite needs memory that
-    all its users share."""
+    """Raises `StoreUnavailable` if the folder is on another machine: the log of SQLite needs memory
+    shared by all its users."""
     try:
         table = mounts.read_text("utf-8", "surrogateescape")
     except OSError:
@@ -248,8 +250,8 @@ def refuse_network(folder: Path, mounts: Path = MOUNTS) -> None:
 
 
 def refuse_other_names(path: Path, mounts: Path = MOUNTS) -> None:
-    """`StoreForeign` if the file has another name: its log lies beside that name, so two who write
-    would see nothing of each other."""
+    """Raises `StoreForeign` if the file has a second name: its log has the name of one of them, so
+    two writers that use different names would not see each other's writes."""
     if _has_other_links(path):
         raise StoreForeign(
             f"{path} has another name, by a hard link, and a user of that name would not see what "
@@ -273,7 +275,7 @@ def _has_other_links(path: Path) -> bool:
         found = os.stat(path)
         if found.st_nlink < 2:
             return False
-        # A restore has this for a moment, or has left it when it was killed.
+        # A restore creates a second name for a moment, and leaves it behind if it is killed.
         staged = os.stat(f"{path}.restoring/store.db")
     except OSError:
         return path.exists() and os.stat(path).st_nlink > 1
@@ -286,7 +288,7 @@ def is_network(kind: str | None) -> bool:
 
 
 def filesystem_of(folder: str, table: str) -> str | None:
-    """The type of the filesystem that a folder is on, by a table like /proc/mounts."""
+    """Returns the type of the filesystem that a folder is on, from a table like /proc/mounts."""
     best, found = "", None
     for point, kind in _mounts_in(table):
         inside = folder == point or folder.startswith(point.rstrip("/") + "/")
@@ -296,7 +298,7 @@ def filesystem_of(folder: str, table: str) -> str | None:
 
 
 def _mounts_in(table: str) -> Iterator[tuple[str, str]]:
-    """Mount points and their types."""
+    """Yields mount points and their types."""
     for line in table.splitlines():
         _, point, kind, *_ = line.split(" ")
         yield re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point), kind

@@ -43,21 +43,22 @@ _decode = decoder(tuple[str, ...]).decode
 _stored = partial(tuple.__new__, Stored)  # half the time of the class itself
 
 FEW = 4
-"""Up to so many records of one kind are looked up one by one. To read a list takes longer."""
+"""Up to this many records of one kind are looked up one by one. Reading a list takes longer."""
 
 
 class Loader:
-    """Finds records by key, and notes their rows in the writer's memory. Any thread may use it."""
+    """Finds records by key, and records their rows in the writer's memory. Any thread may use
+    it."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        # From committed reads only, unlike the names of the writer.
+        # Filled by committed reads only, unlike the names of the writer.
         self._projects: dict[tuple[str, ...], int] = {}
 
     def load(
         self, db: apsw.Connection, keys: Sequence[Key], *, with_index: bool
     ) -> tuple[dict[Key, Stored], int]:
-        """The records and the epoch, of one instant."""
+        """Returns the records and the epoch, from one snapshot."""
         if len(keys) == 1 and not with_index:
             return self._one(db, keys[0])
         db.execute("BEGIN")
@@ -95,7 +96,8 @@ class Loader:
         group: list[Key],
         found: dict[Key, Stored],
     ) -> None:
-        """All records of one kind in one statement: one for each took a third longer."""
+        """Reads all records of one kind in one statement. One statement per record took a third
+        longer."""
         known = self._memory.room_for(len(group))
         if len(group) > FEW:
             rows = db.execute(
@@ -111,7 +113,8 @@ class Loader:
             known[key] = (row, version, digest, parent, waits)
 
     def _one(self, db: apsw.Connection, key: Key) -> tuple[dict[Key, Stored], int]:
-        """The most frequent call, as one statement, which needs no transaction around it."""
+        """Reads one record. This is the most frequent call: one statement, which needs no
+        transaction around it."""
         for epoch, row, version, digest, body, parent, waits in db.execute(_LOAD_ONE, key):
             if row is None:
                 return {}, epoch
@@ -121,7 +124,7 @@ class Loader:
 
 
 def _grouped(keys: Sequence[Key]) -> dict[tuple[str, ...], list[Key]]:
-    """By tenant, project and kind."""
+    """Groups the keys by tenant, project and kind."""
     groups: dict[tuple[str, ...], list[Key]] = {}
     for key in keys:
         group = groups.get(key[:3])
@@ -135,7 +138,7 @@ def _grouped(keys: Sequence[Key]) -> dict[tuple[str, ...], list[Key]]:
 def _with_index(
     db: apsw.Connection, project: int, group: list[Key], found: dict[Key, Stored]
 ) -> None:
-    """One by one, so that an error can name the damaged record."""
+    """Reads the records one by one, so that an error can name the damaged record."""
     for key in group:
         try:
             for (
@@ -179,7 +182,7 @@ Values = dict[str, str | int | None]
 
 
 def find(db: apsw.Connection, query: Query) -> Page:
-    """One page, in a transaction of the caller. One row more than the page tells whether it is the
+    """Finds one page, in a transaction of the caller. One extra row tells whether the page is the
     last."""
     values: Values = {
         "project": query.project,
@@ -206,7 +209,7 @@ def find(db: apsw.Connection, query: Query) -> Page:
 
 
 def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
-    """How many records the whole query has, by the value of a field."""
+    """Counts the records of the whole query by the value of a field."""
     counting = QUERIES[f"count_by_{count_by}"].format(among=QUERIES[_among(query, count_by)])
     values = {
         "tenant": query.tenant, "project": query.project, "kind": query.kind,
@@ -219,7 +222,7 @@ def count(db: apsw.Connection, query: Query, count_by: str) -> Page:
 
 
 def _among(query: Query, count_by: str) -> str:
-    """The smallest set of rows that has all records that can count."""
+    """Chooses the smallest set of rows that contains every record to count."""
     for field in ("pool", "session", "parent", "waits_on", "due_before"):
         if getattr(query, field) not in (None, ()):
             return "among_" + field.partition("_")[0]
@@ -237,7 +240,8 @@ def _by_session(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
 
 
 def _by_project(db: apsw.Connection, query: Query, values: Values) -> list[Row]:
-    """All projects of the tenant in turn, from the one at which the page before ended."""
+    """Searches all projects of the tenant in turn, from the one at which the previous page
+    ended."""
     after = decode_token(query.after, tuple[str, str]) if query.after is not None else None
     rows: list[Row] = []
     projects: list[Row] = db.execute(
@@ -309,7 +313,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def read_events(db: apsw.Connection, query: EventQuery, path: Path) -> EventPage:
-    """The page, in a transaction of the caller."""
+    """Reads a page of events, in a transaction of the caller."""
     state, project = feed_state(db, query.tenant, query.project)
     if query.record is not None:
         return _read_record(db, query, query.record, state, project)
@@ -373,8 +377,8 @@ def _read_record(
 
 
 def feed_state(db: apsw.Connection, tenant: str, project: str) -> tuple[FeedState, int]:
-    """The state of a project's feed, and the project's number. Positions and number are 0 for a
-    project without records."""
+    """Returns the state of a project's feed, and the project's number. Positions and number are 0
+    for a project without records."""
     row = db.execute(_FEED_STATE, (tenant, project)).fetchone()
     if row is None:
         raise StoreCorrupt("the row that says of which birth and epoch the store is, is missing")

@@ -4,8 +4,8 @@ Implementation notes:
 
 - **One writer, many readers.** A handle has one connection that writes, and lends others to
   readers. Readers' transactions are short, so that checkpoints get through. Exception: `load` uses
-  the writer's connection when nobody is writing. Every commit empties a reader's page cache, but
-  not the writer's, which saves a third of a load between two commits.
+  the writer's connection when no write is in progress. Every commit empties a reader's page cache,
+  but not the writer's, which saves a third of a load between two commits.
 - **The write lock.** Before BEGIN IMMEDIATE a writer takes an flock on `<file>.gate`, and holds it
   for the transaction only; see write_lock.py.
 - **WAL and synchronous=FULL**: a commit is one fsync of the log, and durable when it returns.
@@ -21,10 +21,10 @@ Implementation notes:
   again at every call, for 15 µs each.
 - **Names are interned**: projects, pools and sessions are integers. Their numbers are cached,
   except those of a transaction that was rolled back.
-- **A file that was deleted or replaced** while it is open is noticed before anything is decided on
-  it or written to it; see file_identity.py.
+- **A file that was deleted or replaced** while it is open is detected before every decision based
+  on it and every write; see file_identity.py.
 - **data_version** tells a waiter that something was committed. The waiter watches the log to know
-  when to ask for it; see wait.py.
+  when to check it; see wait.py.
 - **Forks**: a child must neither use nor close what it inherited. Its every call is an error, and
   its interpreter never frees the connections; see connections.py.
 """
@@ -94,8 +94,8 @@ SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 def _entry(
     method: Callable[Concatenate[SQLiteStore, P], R],
 ) -> Callable[Concatenate[SQLiteStore, P], R]:
-    """A call of the store: only while it is open, only in the process that opened it, and with our
-    errors only."""
+    """Wraps a call of the store: it works only while the store is open, only in the process that
+    opened it, and raises only our errors."""
 
     @wraps(method)
     def enter(self: SQLiteStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -175,11 +175,13 @@ class SQLiteStore:
     def load(
         self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
     ) -> Snapshot:
-        """The records among `keys`, the clock and the epoch; then one page for each query."""
+        """Returns the records among `keys`, the clock and the epoch; then one page for each
+        query."""
         writer = self._writer
         records: dict[Key, Stored]
         if writer is not None:
-            # here too: a caller may be denied something by what it loads, and never write
+            # checked on reads, too: a caller may be refused something based on loaded records, and
+            # never write
             writer.file_identity.check()
         if writer is not None and writer.lock.acquire(blocking=False):
             try:
@@ -203,14 +205,14 @@ class SQLiteStore:
 
     @_entry
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field, or how many there are by its value."""
+        """Finds records by an index field, or counts them by its value."""
         check_query(query, count_by)
         with self._readers.reading() as db:
             return reads.find(db, query) if count_by is None else reads.count(db, query, count_by)
 
     @_entry
     def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
+        """Reads events of a record, or of a project after a cursor."""
         check_event_query(query)
         with self._readers.reading() as db:
             return reads.read_events(db, query, self._path)
@@ -247,18 +249,19 @@ class SQLiteStore:
 
     @_entry
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
+        """Raises the epoch. Never lowers it."""
         self._for_writing().set_epoch(epoch)
 
     @_entry
     def audit(self) -> Audit:
-        """All tenants and projects, and the rows that belong to none of them."""
+        """Returns all tenants and projects, and the rows that belong to none of them."""
         with self._readers.reading() as db:
             places = [(tenant, project) for tenant, project in db.execute(QUERIES["all_places"])]
             return Audit(places, [what for (what,) in db.execute(QUERIES["audit"])])
 
     def close(self) -> None:
-        """Waits for the current commit. In a forked child it only forgets."""
+        """Closes the store after the current commit. In a forked child it only drops its
+        references."""
         if self._closed:
             return
         self._closed = True
@@ -272,7 +275,7 @@ class SQLiteStore:
                 self._writer.close()
 
     def abandon(self) -> list[apsw.Connection]:
-        """For `spare_forks`: the connections that a child must leave alone."""
+        """Returns, for `spare_forks`, the connections that a child must leave alone."""
         if self._writer is None:
             return self._readers.inherited()
         return [*self._readers.inherited(), *self._writer.abandon()]

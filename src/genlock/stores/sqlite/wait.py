@@ -1,9 +1,9 @@
 """Waiting for a feed to move.
 
-`PRAGMA data_version` tells whether anything was committed. To ask every few milliseconds takes 1 %
-of a core and more. So a waiter watches the log with inotify, and asks in the moments after a write
-to it. (At the write itself it is too early: a commit can be read once it is synced.) Without
-inotify the waiter asks more often.
+`PRAGMA data_version` tells whether anything was committed. Polling it every few milliseconds takes
+1 % of a core and more. So a waiter watches the log with inotify, and polls shortly after a write to
+it. (Polling at the write itself is too early: a commit becomes readable once it is synced.) Without
+inotify the waiter polls more often.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from genlock.stores.sqlite.connections import QUERIES
 from genlock.stores.sqlite.reads import feed_state
 
 SOON = 0.002
-"""Seconds from a write to the log to the first look, and between looks while others keep
+"""Seconds from a write to the log to the first poll, and between polls while others keep
 writing."""
 LATER = 0.25
-"""Seconds between looks when nothing is written: only in case a notice is lost."""
+"""Seconds between polls while nothing is written. Needed only if a notification is lost."""
 LOOKS = Backoff(SOON, LATER, jitter=0)
 BLIND = 0.01
-"""Seconds between looks where writes cannot be noticed."""
+"""Seconds between polls where writes cannot be detected."""
 
 _DATA_VERSION = QUERIES["data_version"]
 
@@ -38,15 +38,15 @@ def wait(
     after: Sequence[str],
     timeout: float,
 ) -> None:
-    """Returns when one of the feeds is no longer where its cursor is, after `timeout` seconds, or
-    when told to stop."""
+    """Returns when one of the feeds no longer ends at its cursor, after `timeout` seconds, or when
+    told to stop."""
     deadline = time.monotonic() + timeout
     places = [
         (tenant, project, decode_cursor(cursor))
         for (tenant, project), cursor in zip(projects, after, strict=True)
     ]
     while True:
-        # The version first: a commit between the two is then seen as a change.
+        # Reads the version first: a commit in between is then seen as a change.
         version = db.execute(_DATA_VERSION).get
         if any(_has_moved(db, *place) for place in places):
             return
@@ -74,7 +74,7 @@ def _await_change(db: apsw.Connection, version: int, watch: WatchedFile, deadlin
 
 
 def _has_moved(db: apsw.Connection, tenant: str, project: str, place: CursorPosition) -> bool:
-    """True for a lost cursor, too: reading will say so."""
+    """Has the feed moved past its cursor? True for a lost cursor, too: the next read reports it."""
     state, _ = feed_state(db, tenant, project)
     return (place.birth, place.epoch, place.feed, place.position) != (
         state.birth,

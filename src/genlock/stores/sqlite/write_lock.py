@@ -1,16 +1,16 @@
 """The write lock: a lock file that lets one writer at a time into its transaction, in turn.
 
-SQLite's own lock keeps writers apart, but a writer that meets it sleeps and tries again, so that
-some of many starve. The kernel queues the processes that wait for an flock. The lock is for
-fairness only: where the file cannot be locked, writers go on without it.
+SQLite's own lock excludes other writers, but a writer that finds it taken sleeps and tries again,
+so that among many writers some starve. The kernel queues the processes that wait for an flock. The
+lock is for fairness only: where the file cannot be locked, writers work without it.
 
-The kernel's queue knows no time limit. So if the lock is taken, a thread of its own waits in the
-queue and does the work when its turn comes, while the caller waits up to its time limit. It matters
-that this thread does the work itself. If it woke the caller first, the lock would be held during
-one more switch of threads, which cost a third of the speed among 16 processes.
+The kernel's queue has no time limit. So if the lock is taken, a separate thread waits in the queue
+and does the work when its turn comes, while the caller waits up to its time limit. That thread must
+do the work itself. If it woke the caller first, the lock would be held during another thread
+switch, which cost a third of the throughput with 16 processes.
 
-The lock file (`<file>.gate`) also remembers its store, so that an older file under the store's name
-is noticed:
+The lock file (`<file>.gate`) also identifies its store, so that an older file under the store's
+name is detected:
 
     4711                       the process that holds the lock, or held it last
     genlock1 <inode> <number>  which lock file this note was written in
@@ -21,9 +21,9 @@ Each commit ends by writing its place, so a store that lacks anything lacks that
 written after the commit is durable: the note may be behind the store, never ahead of it. It is not
 synced, so after a power failure it is behind, too.
 
-The note has the lock file's own inode, and the inode's generation number, which some filesystems
-assign when a file is made. So a lock file that was copied, or restored together with its store,
-does not count as the one that was written, even if the inode's number was used again.
+The note contains the lock file's own inode, and the inode's generation number, which some
+filesystems assign when a file is created. So a lock file that was copied, or restored together with
+its store, is recognised as a copy, even if the inode's number was reused.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Note(NamedTuple):
 
 
 class CopiedLockFile(Exception):
-    """The note was written in another file than the one that has it."""
+    """The note was written in a different file than the one that contains it."""
 
 
 class UnreadableLockFile(Exception):
@@ -73,7 +73,7 @@ class UnreadableLockFile(Exception):
 
 
 def read_note(file: Path) -> Note | None:
-    """None if nothing was noted yet; FileNotFoundError, `CopiedLockFile` or
+    """Returns the note; None if there is none yet. Raises FileNotFoundError, `CopiedLockFile` or
     `UnreadableLockFile`."""
     fd, writable = _open_note(file)
     try:
@@ -99,7 +99,7 @@ def read_note(file: Path) -> Note | None:
 
 
 def _open_note(file: Path) -> tuple[int, bool]:
-    """And whether it can be written."""
+    """Opens the file. Returns its descriptor, and whether it can be written."""
     for access in (os.O_RDWR, os.O_RDONLY):
         try:
             return open_file(file, access), access == os.O_RDWR
@@ -113,20 +113,20 @@ def _open_note(file: Path) -> tuple[int, bool]:
 
 
 def write_note(fd: int, note: Note) -> None:
-    """For the holder of the lock. Does nothing if the file cannot be written."""
+    """Writes the note. The caller holds the lock. Does nothing if the file cannot be written."""
     with suppress(OSError):
         text = _FORM % (*_identity(fd), note.birth.hex(), note.epoch, note.place)
         os.pwrite(fd, text.encode(), _AT)
 
 
 def write_place(fd: int, place: int) -> None:
-    """The same for the place alone, after a commit."""
+    """Writes only the place, after a commit."""
     with suppress(OSError):
         os.pwrite(fd, b"%020d\n" % place, _PLACE_AT)
 
 
 def _identity(fd: int) -> tuple[int, int]:
-    """The file's inode, and the inode's generation where the filesystem tells it."""
+    """Returns the file's inode, and the inode's generation if the filesystem reports it."""
     generation = bytearray(8)
     try:
         fcntl.ioctl(fd, _GET_GENERATION, generation)
@@ -139,7 +139,7 @@ R = TypeVar("R")
 
 
 class LockTurn(Generic[R]):
-    """Work that the queueing thread does once, unless the caller gives up before."""
+    """Work that the queueing thread does once, unless the caller gives up first."""
 
     def __init__(self, work: Callable[[], R]) -> None:
         self._work = work
@@ -150,7 +150,7 @@ class LockTurn(Generic[R]):
         self._result: list[R] = []
 
     def take(self) -> None:
-        """For the queueing thread, which holds the lock."""
+        """Does the work. Called by the queueing thread, which holds the lock."""
         if self._untouched.acquire(blocking=False):
             try:
                 self._result.append(self._work())
@@ -159,8 +159,8 @@ class LockTurn(Generic[R]):
         self._finished.release()
 
     def await_(self, seconds: float) -> bool:
-        """For the caller: was the work done? If not, it never will be. An interrupt also calls
-        the work off, or waits for its end."""
+        """Waits, in the caller: was the work done? If not, it never will be. An interrupt also
+        cancels the work, or waits for its end."""
         done = False
         try:
             done = self._finished.acquire(timeout=seconds)
@@ -193,8 +193,9 @@ class WriteLock:
         self._count = threading.Lock()
 
     def pass_through(self, work: Callable[[], R]) -> R:
-        """Does the work under the lock; `StoreUnavailable` if others hold it for too long."""
-        if not self._opened:  # only when needed: a reader leaves no file behind
+        """Does the work under the lock. Raises `StoreUnavailable` if others hold it for too
+        long."""
+        if not self._opened:  # opened only when needed: a reader leaves no file behind
             self._fd, self._opened = _open(self._file), True
         fd = self._fd
         if fd is None:
@@ -209,26 +210,27 @@ class WriteLock:
             _unlock(fd)
 
     def read_note(self) -> Note | None:
-        """What the lock file remembers of the store."""
+        """Returns the note in the lock file."""
         return read_note(self._file)
 
     def noted_epoch(self) -> int:
-        """The epoch in the lock file; 0 if there is none."""
+        """Returns the epoch in the lock file; 0 if there is none."""
         return _epoch_in(self._file)
 
     def write_note(self, note: Note) -> None:
-        """For work under the lock."""
+        """Writes the note. Called by work under the lock."""
         if self._fd is not None:
             write_note(self._fd, note)
 
     def write_place(self, place: int) -> None:
-        """For work under the lock that has committed."""
+        """Writes the place. Called by work under the lock that has committed."""
         if self._fd is not None:
             write_place(self._fd, place)
 
     def _sign(self, fd: int) -> None:
-        with suppress(OSError):  # a file that can only be read can be locked, but not signed
-            # To look is cheaper than to write, and mostly we were the last holder.
+        with suppress(OSError):  # a read-only file can be locked, but the pid cannot be written
+            # Checked first, because reading is cheaper than writing, and usually we were the last
+            # holder.
             if os.pread(fd, len(self._pid), 0) != self._pid:
                 os.pwrite(fd, self._pid, 0)
 
@@ -252,7 +254,7 @@ class WriteLock:
         return turn.result
 
     def _wait_in_queue(self, fd: int) -> None:
-        """The queueing thread."""
+        """Runs the queueing thread."""
         while (turn := self._turns.get()) is not None:
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX)
@@ -287,7 +289,7 @@ class WriteLock:
 
 
 def noted_epoch(path: Path) -> int:
-    """The epoch in the lock file of this store; 0 if there is none."""
+    """Returns the epoch in the lock file of this store; 0 if there is none."""
     return _epoch_in(Path(f"{path}.gate"))
 
 
@@ -300,7 +302,7 @@ def _epoch_in(file: Path) -> int:
 
 
 def note_in_lock_file(path: Path, note: Note) -> None:
-    """For a process that alone uses the store, and has replaced it."""
+    """Writes the note, in a process that has exclusive use of the store and has replaced it."""
     fd = _open(Path(f"{path}.gate"))
     if fd is not None:
         try:
@@ -321,7 +323,7 @@ def _open(file: Path) -> int | None:
             return attempt()
         except OSError as error:
             if error.errno in NO_DESCRIPTORS:
-                raise  # passing: without the file we would go without the lock for good
+                raise  # temporary: without the file we would work without the lock permanently
             refuse_link(file)
     return None
 
@@ -343,7 +345,7 @@ def _unlock(fd: int) -> None:
 
 
 def last_inside(fd: int) -> int | None:
-    """The process that holds the lock, or held it last: the first line of the file."""
+    """Returns the process that holds the lock, or held it last: the first line of the file."""
     try:
         return int(os.pread(fd, 20, 0).partition(b"\n")[0])
     except (OSError, ValueError):
@@ -351,11 +353,11 @@ def last_inside(fd: int) -> int | None:
 
 
 def _holder(fd: int, file: Path) -> str:
-    """Who holds the lock, and in which state that process is."""
+    """Describes the process that holds the lock, and its state."""
     pid = last_inside(fd)
     if pid is None:
         return "someone has locked"
-    # In another container the pid is another process's, which nobody should end.
+    # In another container the pid belongs to a different process, which must not be killed.
     state = state_of(pid) if _has_locked(pid, file) else None
     if state is None:
         return (
@@ -384,7 +386,7 @@ def _has_locked(pid: int, file: Path) -> bool:
 
 
 def state_of(pid: int) -> str | None:
-    """The letter of the process's state, as ps shows it."""
+    """Returns the letter of the process's state, as ps shows it."""
     try:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

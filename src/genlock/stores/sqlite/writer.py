@@ -31,7 +31,7 @@ Write = Callable[[Batch, apsw.Connection], Answers]
 
 
 class Writer:
-    """Used by one thread at a time, which holds `lock`."""
+    """The writing connection of a store, used by the thread that holds `lock`."""
 
     def __init__(
         self, db: apsw.Connection, connect: Connect, write_lock: WriteLock, path: Path
@@ -46,8 +46,8 @@ class Writer:
         self.file_identity = FileIdentity(path)
 
     def commit(self, changes: Sequence[Change], epoch: int | None) -> Answers:
-        """Writes each change that still fits. Nearly always all of them do, which one row count
-        tells."""
+        """Writes each change that still fits. Nearly always all of them fit, which one row count
+        shows."""
         with self.lock:
             batch = self._plan(changes)
             if batch is not None and batch.is_hopeless:
@@ -63,7 +63,7 @@ class Writer:
             return self._write(changes, None, epoch, Batch.write_each)
 
     def _plan(self, changes: Sequence[Change]) -> Batch | None:
-        """The rows; None if names must be interned first."""
+        """Returns the rows; None if names must be interned first."""
         try:
             return Batch(self.db, changes, self.memory, self._names)
         except KeyError:
@@ -107,7 +107,7 @@ class Writer:
             db.execute(_NOTE_PURGE, (last & POSITIONS, project_id))
 
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
+        """Raises the epoch. Never lowers it."""
         with self.lock:
             self._write_lock.pass_through(partial(self._set_epoch, epoch))
 
@@ -145,7 +145,7 @@ class Writer:
         hit("sqlite.commit.after_commit")
 
     def _roll_back(self) -> None:
-        # Names first: if anything interrupts us here, no uncommitted number may stay.
+        # Drops the names first: if an interrupt comes here, no uncommitted number may stay.
         self._names.forget()
         try:
             if self.db.in_transaction:
@@ -160,7 +160,7 @@ class Writer:
         self.db = self._connect()
 
     def close(self) -> None:
-        """Waits for the commit under way."""
+        """Closes the connection after the current commit."""
         with self.lock:
             self.db.close()
             self._write_lock.close()
