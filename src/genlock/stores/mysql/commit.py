@@ -1,8 +1,8 @@
 """A commit: one batch of changes as one packet of statements, and the server's answers to them.
 
 The packet is written for the usual case, in which all changes fit. If one does not, the packet
-stops by itself. Then the server says which one it was, all is rolled back, and the rest is sent
-again. So a batch without conflicts is one round trip.
+stops by itself. Then we ask the server which ones fitted, roll back, and send those again. So a
+batch without conflicts is one round trip.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from genlock.stores.mysql.queries import Queries, Sql, quoted
 from genlock.stores.round_trips import Steps
 
 DEADLOCK = Backoff(first=0.002, longest=0.1)
-"""Between attempts at a commit that others have stood in the way of."""
+"""The pause between attempts at a commit that ran into a deadlock with others."""
 ROUNDS = 8
-"""How often names may have to be numbered before the tables must be damaged."""
+"""How often names may need numbering in one commit. Beyond that, the tables must be damaged."""
 ROUGHLY = 4 * 1024
-"""Bytes that a row takes at most but for its body: names have their limits."""
+"""The most bytes of a row besides its body: names have their limits."""
 SPARE = 64 * 1024
-"""Bytes of a packet that are left for everything but bodies."""
+"""Bytes of a packet that are reserved for everything except bodies."""
 
 _encode = msgspec.json.Encoder().encode
 _astuple = msgspec.structs.astuple
@@ -43,10 +43,10 @@ Answers = list[Committed | Conflict]
 def commit(
     connection: MySQLConnection, queries: Queries, changes: Sequence[Change], seconds: float
 ) -> Steps[Answers | None]:
-    """Writes each change that still fits. None if the store was written to on another server since
-    this connection asked which one it is.
+    """Writes each change that still fits. Returns None if the store was written to on another
+    server since this connection last identified its server.
 
-    A deadlock has written nothing, and is tried again for `seconds`.
+    A deadlock has written nothing, and the commit is tried again for `seconds`.
     """
     retry = Retry(DEADLOCK, time.monotonic() + seconds)
     left = sorted(range(len(changes)), key=lambda at: changes[at][0])
@@ -80,8 +80,8 @@ def commit(
 
 
 def portions(changes: Sequence[Change], most_bytes: int) -> Iterator[Sequence[Change]]:
-    """The changes in as few packets as the server takes: as a rule one. `OverLimit` if one change
-    alone is too large, before any other."""
+    """Splits the changes into as few packets as the server takes, usually one. Raises `OverLimit`
+    before any packet if one change alone is too large."""
     room = most_bytes - SPARE
     if sum(map(_rough_size, changes)) < room:
         return iter((changes,))
@@ -106,15 +106,15 @@ def _portions(changes: Sequence[Change], sizes: list[int], room: int) -> Iterato
 
 
 def _rough_size(change: Change) -> int:
-    """Much more than it takes, but quickly computed. Only if that might be too much, it is
-    counted."""
+    """Returns an upper bound, which is quick to compute. The size is counted only if this bound
+    might be too large."""
     events = change[7]
     bodies = len(change[5]) + sum([len(event[2]) for event in events])
     return 2 * bodies + ROUGHLY * (2 + len(events) + len(change[6].waits_on))
 
 
 def _size(change: Change) -> int:
-    """More than its literals take."""
+    """Returns an upper bound of the size of its literals."""
     (tenant, project, kind, name), _, _, _, _, body, index, events, _ = change
     texts = [
         tenant,
@@ -137,8 +137,8 @@ def _size(change: Change) -> int:
 
 
 class Packet:
-    """The statements of one attempt; see queries.sql. Names that occur often are numbered once, and
-    then called @p1, @o1 and @s1."""
+    """The statements of one attempt; see queries.sql. Frequent names are numbered once, and then
+    written as @p1, @o1 and @s1."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Packet:
         self._queries = queries
         self._first = [] if mark is None else [queries["stop_elsewhere"].filled(mark=mark)]
         self.numbered = len(self._first)
-        """Which of the statements it is that numbers the names."""
+        """The index of the statement that numbers the names."""
         self._changes = changes
         self._left = left
         self._emptied = emptied
@@ -164,13 +164,13 @@ class Packet:
         self._pools: dict[tuple[str, str, str], int] = {}
         self._sessions: dict[tuple[str, str], int] = {}
         self._owners: dict[int, bytes] = {}
-        """The first three columns of all that belongs to a record."""
+        """The first three columns of all rows of a record."""
         self._events = dict.fromkeys(self._places, 0)
         self._turns = 0
-        """Where among the answers the first turn is."""
+        """The index of the first turn among the answers."""
 
     def text(self) -> bytes:
-        """All of it."""
+        """Returns the whole packet."""
         queries = self._queries
         rows = self._rows()
         updates = sum([1 for at in self._left if _is_update(self._changes[at])])
@@ -188,7 +188,7 @@ class Packet:
         return b";\n".join([*parts, b"COMMIT"])
 
     def answer(self, results: list[Answer], answers: Answers) -> None:
-        """All changes fitted: their events have the numbers up to the heads."""
+        """Adds the answers if all changes fitted: their events have the numbers up to the heads."""
         heads = {}
         for at, place in enumerate(self._places):
             heads[place] = results[self._turns + 2 * at].number - self._events[place]
@@ -199,7 +199,7 @@ class Packet:
             answers[at] = _committed((heads[place],))
 
     def names(self) -> bytes:
-        """Gives numbers to all names that have none."""
+        """Returns statements that number all names without a number."""
         queries = self._queries
         parts = [
             queries["add_place"].filled(tenant=tenant, project=project)
@@ -216,7 +216,7 @@ class Packet:
         return b";\n".join(parts)
 
     def question(self) -> bytes:
-        """Asks which changes fitted, and ends the attempt."""
+        """Returns statements that ask which changes fitted, and end the attempt."""
         parts = [
             self._queries["written"].filled(
                 shelf=number,
@@ -230,8 +230,8 @@ class Packet:
         return b";\n".join([*parts, b"ROLLBACK"])
 
     def fitting(self, results: list[Answer], emptied: set[int]) -> list[int]:
-        """The changes that fitted. A change that failed only because its record waits on something
-        goes into `emptied`: it has to say that the record waits on nothing."""
+        """Returns the changes that fitted. A change that failed only because its record still waits
+        on other records is added to `emptied`: it must set the record's waits to none."""
         fitting = []
         for (_, names), result in zip(self._shelves(self._left).items(), results, strict=False):
             for _, name, is_ours, version, digest in result.rows:
@@ -265,8 +265,8 @@ class Packet:
         return b"SET " + b",\n".join(parts)
 
     def _rows(self) -> Sql:
-        """This runs once for every change, so it unpacks instead of naming, and calls as little as
-        it can."""
+        """Returns the rows of the records. Runs once for every change, so it unpacks tuples instead
+        of naming fields, and makes as few calls as possible."""
         pools, sessions, changes, owners, stamp = (
             self._pools,
             self._sessions,
@@ -326,7 +326,8 @@ class Packet:
         return Sql(b",\n".join(rows))
 
     def _event_rows(self) -> Sql:
-        """In the order in which the changes were given, which is the order of the feed."""
+        """Returns the rows of the events, in the order of the changes given, which is the order of
+        the feed."""
         rows, counts = [], self._events
         for at in sorted(self._left):
             change = self._changes[at]
@@ -341,8 +342,8 @@ class Packet:
         return Sql(b",\n".join(rows))
 
     def _waits(self) -> list[bytes]:
-        """Removes the entries of records that wait on something else now, and adds the missing
-        ones."""
+        """Returns statements that remove the entries of records that now wait on something else,
+        and add the missing ones."""
         queries, changes = self._queries, self._changes
         altered = [
             at

@@ -1,5 +1,5 @@
-"""One connection: it sends packets of statements and receives their answers, and waits for neither
-for ever."""
+"""One connection: it sends packets of statements and receives their answers, both with a time
+limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from genlock.stores.mysql.settings import Settings
 from genlock.stores.round_trips import Steps
 
 SILENCE = 5.0
-"""Seconds beyond its own time limit that a server may be silent."""
+"""How many seconds beyond its own time limit a server may be silent."""
 
 _NO_LIMIT = 2**64 - 1
 
@@ -35,10 +35,11 @@ class Answer(NamedTuple):
 
 
 class MySQLConnection:
-    """Used by one thread at a time. Whatever breaks it closes it."""
+    """One connection, used by one thread at a time. Any failure that leaves it unusable closes
+    it."""
 
     def __init__(self, settings: Settings) -> None:
-        """`ServerUnreachable` if it cannot be opened."""
+        """Opens it, or raises `ServerUnreachable`."""
         patience = settings.statement_timeout + SILENCE
         try:
             self._connection = pymysql.connect(
@@ -54,20 +55,20 @@ class MySQLConnection:
             raise ServerUnreachable(_one_line(_message(error))) from None
         self._settings = settings
         self._received: list[Answer] | None = None
-        """The answers to the packet that was sent last, and the error that ended it."""
+        """The answers to the last packet, and the error that ended it."""
         self._trouble: Refused | ConnectionBroken | None = None
         self._owes = False
-        """Is the server still to answer?"""
+        """Is an answer of the server still outstanding?"""
         self.mark: bytes | None = None
-        """Which server this is; None until it has been asked."""
+        """Identifies the server; None until the server has been asked."""
         self._ready = select.poll()
         self._ready.register(self._connection._sock, select.POLLIN)  # type: ignore[attr-defined]
 
     def prepare(self) -> None:
-        """Configures the session, whatever the server's settings are."""
+        """Configures the session, independently of the server's settings."""
         limit = self._settings.statement_timeout
-        # For rows, and for whole tables, which backups lock. The server waits in whole seconds.
-        # Half of the time, so that there is time to try again.
+        # The limits apply to locks on rows, and on whole tables, which backups take. The server
+        # counts in whole seconds. Half of the time, so that there is time for another attempt.
         wait = max(1, math.floor(self._settings.lock_timeout / 2))
         maria = "mariadb" in self._connection.get_server_info().lower()  # type: ignore[no-untyped-call]
         milliseconds = round(limit * 1000)
@@ -78,7 +79,7 @@ class MySQLConnection:
             "SET NAMES binary; SET SESSION autocommit = 1, SESSION sql_mode = "
             "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION',"
             f" SESSION innodb_lock_wait_timeout = {wait}, SESSION lock_wait_timeout = {wait},"
-            # An administrator may have set these against typing errors of people.
+            # An administrator may have set these limits to protect against mistyped statements.
             " SESSION sql_safe_updates = 0, SESSION sql_big_selects = 1, SESSION sql_select_limit "
             f"= {_NO_LIMIT}, SESSION {longest}; "
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".encode()
@@ -96,16 +97,17 @@ class MySQLConnection:
 
     @property
     def is_alive(self) -> bool:
-        """Is it whole, and has the server not closed it, as far as can be told without asking?"""
+        """Is it whole, and not closed by the server, as far as can be told without a round trip?"""
         return self.is_whole and not self._ready.poll(0)
 
     def run(self, packet: bytes) -> list[Answer]:
-        """One packet of statements; their answers. The first that is refused ends it."""
+        """Runs one packet of statements. Returns their answers. The first refused statement ends
+        it."""
         self.send(packet)
         return self.answers()
 
     def send(self, packet: bytes) -> None:
-        """The first half of a packet. The driver's cursors cannot stop between the halves."""
+        """Sends a packet: its first half. The driver's cursors cannot stop between the halves."""
         self._received = self._trouble = None
         self._owes = True
         try:
@@ -114,8 +116,8 @@ class MySQLConnection:
             raise self._fault(error, 0) from None
 
     def await_answers(self) -> bool:
-        """Between the halves, in any thread: receives the answers. `answers` raises what went
-        wrong; then this returns True, because a packet that stopped half-way has left its
+        """Receives the answers, between the halves. Any thread may call it. `answers` raises any
+        error; then this returns True, because a packet that stopped half-way has left its
         transaction open."""
         connection: Any = self._connection
         received: list[Answer] = []
@@ -133,7 +135,7 @@ class MySQLConnection:
         return self._trouble is not None
 
     def answers(self) -> list[Answer]:
-        """The second half."""
+        """Returns the answers: the second half of a packet."""
         if self._received is None:
             self.await_answers()
         if self._trouble is not None:
@@ -142,7 +144,7 @@ class MySQLConnection:
         return self._received
 
     def ask(self, statements: Sequence[bytes]) -> list[Answer]:
-        """Several statements in one packet."""
+        """Runs several statements in one packet."""
         return self.run(b";\n".join(statements))
 
     def asked(self, statements: Sequence[bytes]) -> Steps[Sequence[Answer]]:
@@ -152,11 +154,11 @@ class MySQLConnection:
         return self.answers()
 
     def rows(self, statement: Statement, **values: Value) -> tuple[Row, ...]:
-        """One statement with these values; its rows."""
+        """Runs one statement with these values. Returns its rows."""
         return self.run(statement.filled(**values))[0].rows
 
     def command(self, text: str) -> None:
-        """Statements without values."""
+        """Runs statements without values."""
         self.run(text.encode())
 
     def _fault(self, error: pymysql.MySQLError, done: int) -> Refused | ConnectionBroken:
@@ -176,13 +178,13 @@ class MySQLConnection:
         return self._settings.statement_timeout + SILENCE
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the connection."""
         if self._connection.open:
             self._connection.close()
 
 
 def connect(settings: Settings) -> MySQLConnection:
-    """A configured connection; `ServerUnreachable` if there is none to be had."""
+    """Opens a configured connection, or raises `ServerUnreachable`."""
     connection = MySQLConnection(settings)
     try:
         connection.prepare()

@@ -17,21 +17,21 @@ from genlock.stores.connection_pool import Refused
 from genlock.stores.store_guard import ErrorMapping
 
 PASSING = (1020, 1205, 1213, 1412, 3101)
-"""Others were at the same rows or tables, here or on another server of a cluster: nothing was done,
-and it may be tried again at once."""
+"""Contention on the same rows or tables, here or on another server of a cluster. Nothing was done,
+and an immediate retry is allowed."""
 TOO_MANY_ROWS = 1242
-"""A subquery has more than one row: how our statements say stop."""
+"""A subquery has more than one row. Our statements use this error to stop."""
 ENDED = (1053, 1077, 1152, 1184, 1317, 1927, 4031)
 """The server shuts down, or an operator has ended the connection or the statement."""
 LOST = (0, 2006, 2013, 2014, 2055)
-"""The driver's own numbers: the connection is gone, or its bytes make no sense."""
+"""The driver's own numbers: the connection is lost, or the bytes received are invalid."""
 
 IN_DOUBT = (1026, 1180, 1598, 3100)
-"""The log could not be written, or others of a cluster could not be told. This happens at the end
-of a commit, which may have been done all the same."""
+"""The log could not be written, or other nodes of a cluster could not be notified. This happens at
+the end of a commit, which may have been done nevertheless."""
 
 READ_ONLY = 1290
-"""The number of a server that can only be read."""
+"""The error number of a read-only server."""
 
 _READ_ONLY = (READ_ONLY, 1792, 1836)
 _DENIED = (1044, 1142, 1143, 1227, 1370, *_READ_ONLY)
@@ -43,7 +43,7 @@ _DAMAGED = (
     1242, 1292, 1305, 1364, 1366, 1451, 1452,
     1526, 1712, 1813, 1877, 1932, 3140, 3819, 4025,
 )  # fmt: skip
-"""Files that cannot be read, statements that do not fit the tables, values that do not fit each
+"""Unreadable files, statements that do not match the tables, values that do not match each
 other."""
 
 
@@ -75,13 +75,13 @@ def _refusal(error: Refused, where: str) -> GenlockError:
         return StoreCorrupt(
             f"{message} ({code}): the tables hold what should not be there, or lack what should"
         )
-    # A proxy, or a node of a cluster that is not ready, has numbers of its own.
+    # A proxy, or a cluster node that is not ready, has error numbers of its own.
     return StoreUnavailable(f"{message} ({code}); nothing was written")
 
 
 ERRORS = ErrorMapping(
     _refusal,
-    # A server that shuts down may have done a commit before.
+    # A server that shuts down may have executed a commit before.
     may_be_done=lambda error: error.code in (*ENDED, *IN_DOUBT),
     stepped_down=lambda error: error.code in _READ_ONLY,
     unstorable=(UnicodeEncodeError,),

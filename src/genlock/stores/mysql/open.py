@@ -1,4 +1,4 @@
-"""Opening a database: whose the tables are, of which format, and which server this is."""
+"""Opens a database: checks the owner and format of the tables, and identifies the server."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 
 
 def about(url: str) -> About:
-    """What the tables say of themselves; nothing is changed."""
+    """Returns the tables' description of themselves. Changes nothing."""
     settings = settings_of(url)
     with connected(partial(connect, settings), ERRORS, settings.where) as connection:
         return MySQLSchema(settings).about(connection)
 
 
 def migrate(url: str) -> Migrated:
-    """Brings the tables up to date."""
+    """Migrates the tables."""
     settings = settings_of(url)._replace(statement_timeout=MIGRATION_SECONDS)
     with connected(partial(connect, settings), ERRORS, settings.where) as connection:
         return MySQLSchema(settings).migrate(connection)
@@ -47,8 +47,8 @@ def migrate(url: str) -> Migrated:
 class MySQLSchema(Schema[MySQLConnection]):
     """The tables of one store.
 
-    There are no transactions for tables here. A migration can be repeated, and the format is
-    written when it has been done.
+    MySQL has no transactions for table definitions. A migration can be repeated, and the format is
+    written after it is complete.
     """
 
     name = "mysql"
@@ -78,7 +78,7 @@ class MySQLSchema(Schema[MySQLConnection]):
         )
 
     def checked_version(self, version: str) -> str:
-        """Name and version of a server; `StoreForeign` if it is too old."""
+        """Returns name and version of a server. Raises `StoreForeign` if it is too old."""
         name, oldest = "MySQL", OLDEST_MYSQL
         if "mariadb" in version.lower():
             name, oldest = "MariaDB", OLDEST_MARIADB
@@ -92,7 +92,7 @@ class MySQLSchema(Schema[MySQLConnection]):
 
     @contextmanager
     def _exclusive(self, connection: MySQLConnection) -> Iterator[None]:
-        # The lock is the whole server's, and its name must be short.
+        # The lock is server-wide, and its name must be short.
         tables = f"{self._settings.arguments['database']}/{self._settings.prefix}"
         name = f"genlock {hashlib.sha256(tables.encode()).hexdigest()[:40]}"
         lock = self._queries["lock_opening"]
@@ -115,19 +115,19 @@ class MySQLSchema(Schema[MySQLConnection]):
 
 
 def server_of(connection: MySQLConnection, queries: Queries) -> tuple[bytes, int]:
-    """Which server this is, and in which epoch (ADR 35). The epoch has been raised if the store
-    was last written to on another server. `Refused` where nothing can be written.
+    """Returns the server's identity and epoch (ADR 35). Raises the epoch first if the store was
+    last written to on another server. Raises `Refused` if the server is read-only.
 
     MySQL has a UUID for each server. MariaDB has none, but servers that replicate from each other
     must have different numbers. The nodes of a Galera cluster, or of a replication group, count as
     one server, because they commit on most nodes or on none.
 
-    A connection asks before it first writes. A server may become a replica and a primary again
-    without breaking a connection, and hears in between which other one was written to. So each
-    commit checks whether the kept mark is still this server's.
+    A connection asks before its first write. A server may become a replica and a primary again
+    without breaking a connection, and receives in between the mark of the other server that was
+    written to. So each commit checks whether the recorded mark is still this server's.
 
-    A replica may be promoted at any moment and keeps its connections; and some users may write to
-    one. So nothing is written after a server has said that it can only be read.
+    A replica may be promoted at any moment and keeps its connections, and some users may write to a
+    replica. So nothing is written after a server has reported that it is read-only.
     """
     variables, cluster, kept = connection.run(queries["look_at_server"].filled())
     found = dict(map(_texts, [*variables.rows, *cluster.rows]))
@@ -142,7 +142,7 @@ def server_of(connection: MySQLConnection, queries: Queries) -> tuple[bytes, int
 
 
 def mark_of(found: dict[str, str]) -> str:
-    """The mark of a server with these variables."""
+    """Returns the mark of a server with these variables."""
     cluster = found.get("wsrep_cluster_state_uuid", _NO_CLUSTER)
     if found.get("wsrep_on") == "ON" and cluster not in ("", _NO_CLUSTER):
         return f"galera {cluster}"
@@ -152,8 +152,8 @@ def mark_of(found: dict[str, str]) -> str:
 
 
 def _move(connection: MySQLConnection, queries: Queries, mark: bytes, number: int) -> int:
-    """Writes that the store is here now, and returns the epoch. Of several that notice it one
-    writes. The others wait for its row and find it done."""
+    """Records this server as the store's, and returns the epoch. If several processes detect the
+    change, one writes. The others wait for its row and find it done."""
     try:
         *_, kept = connection.run(queries["lock_server"].filled())
         ((before,),) = kept.rows

@@ -1,8 +1,8 @@
 """The statements and migrations of the tables with one prefix, and their values as literals.
 
-The files are written for tables whose names begin with genlock_; another beginning is put in its
-place here. MySQL has no way to send a whole commit with its values apart. So values are filled into
-the statement as literals, in bytes: the connection is binary, and no character set has a say.
+The files are written for tables whose names begin with genlock_; this module substitutes any other
+prefix. MySQL has no way to send a whole commit with separate values. So values are filled into the
+statement as literals, in bytes: the connection is binary, and no character set applies.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Statement:
 
 
 def literal(value: Value) -> bytes:
-    """The value as it is written in a statement."""
+    """Returns the literal of a value in a statement."""
     match value:
         case Sql():
             return value
@@ -63,7 +63,8 @@ def literal(value: Value) -> bytes:
 
 
 def quoted(data: bytes) -> bytes:
-    """Only two bytes have a meaning between quotes: a statement is sent with its length."""
+    """Quotes bytes. Only two bytes are special between quotes: a statement is sent with its
+    length."""
     if b"\\" in data or b"'" in data:
         data = data.replace(b"\\", b"\\\\").replace(b"'", b"\\'")
     return b"'%b'" % data
@@ -74,12 +75,13 @@ Queries = dict[str, Statement]
 
 @cache
 def queries_for(prefix: str) -> Queries:
-    """Statements by name."""
+    """Returns the statements by name."""
     return statements(_PREFIX.sub(prefix, _QUERIES), Statement)
 
 
 def tables_for(prefix: str) -> tuple[str, ...]:
-    """The names of all tables of a store, and no others: another prefix may begin with this one."""
+    """Returns the names of all tables of a store, and no others: another prefix may begin with this
+    one."""
     return tuple(
         _PREFIX.sub(prefix, name)
         for migration in _MIGRATIONS
@@ -88,7 +90,7 @@ def tables_for(prefix: str) -> tuple[str, ...]:
 
 
 def migrations_for(prefix: str) -> tuple[Migration, ...]:
-    """Each of them, in order, as one packet takes it."""
+    """Returns the migrations in order, each as one packet."""
     return tuple(
         migration._replace(script=without_comments(_PREFIX.sub(prefix, migration.script)))
         for migration in _MIGRATIONS

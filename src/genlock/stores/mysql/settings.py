@@ -25,16 +25,16 @@ class Settings(NamedTuple):
     arguments: Mapping[str, Any]
     """The driver's arguments."""
     where: str
-    """For messages: without the password."""
+    """The URL for messages, without the password."""
     prefix: str = "genlock_"
     pool: int = 8
-    """Connections at most."""
+    """The most connections."""
     statement_timeout: float = 10.0
     lock_timeout: float = 4.0
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if the URL makes no sense."""
+    """Returns the settings in a URL. Raises `BadArgument` if the URL is invalid."""
     options = Options(url, "MySQL", (*_OWN, *_DRIVER))
     strangers = [
         name for name, _ in parse_qsl(options.rest.partition("?")[2], keep_blank_values=True)
@@ -68,7 +68,7 @@ def _address(url: str) -> dict[str, Any]:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        # The unreadable part may be a piece of a password.
+        # The unreadable part may be a part of a password.
         raise BadArgument(
             "this is no MySQL URL, its address cannot be read: write "
             f"mysql://user:password@host:{_PORT}/database"
@@ -100,8 +100,8 @@ def _security(options: Options) -> dict[str, Any]:
 
 
 def _leaves_the_machine(arguments: Mapping[str, Any]) -> bool:
-    """Then it is encrypted, if the server can. Not always, because the driver takes longer to
-    prepare for that than to connect."""
+    """Does the connection leave the machine? Then it is encrypted, if the server supports it. Not
+    always, because setting that up takes the driver longer than connecting."""
     return ("unix_socket" not in arguments and arguments["host"] not in _HERE) or any(
         name.startswith("ssl_") for name in arguments
     )

@@ -4,32 +4,32 @@ machines.
 Implementation notes:
 
 - **A commit is one packet** of a few statements (commit.py, ADR 13), and so is a load. Each is one
-  round trip, whatever is in it. PyMySQL fills values in as text anyway; here the whole packet is
-  filled in at once, in bytes.
+  round trip of any size. PyMySQL fills values in as text anyway; this store fills in the whole
+  packet at once, in bytes.
 - **MySQL says how many rows were written, not which**, and has no RETURNING. One INSERT … ON
   DUPLICATE KEY UPDATE locks, compares and writes. Its count tells whether all changes fitted, which
-  is nearly always so. If not, the packet stops, the server is asked which did, and these are sent
-  again after a rollback.
-- **Names are VARBINARY**: the collations of MySQL take letters for each other and ignore trailing
-  blanks. The connection is binary, too, so no character set has a say in anything.
-- **The server numbers names**, and every commit looks them up: a number remembered here would be
-  another name's after a failover. A new name is added outside of the commit, and nobody waits for
-  it.
+  is nearly always so. If not, the packet stops, the store asks the server which ones fitted, and
+  sends these again after a rollback.
+- **Names are VARBINARY**: MySQL's collations treat different letters as equal and ignore trailing
+  blanks. The connection is binary, too, so no character set applies.
+- **The server numbers names**, and every commit looks them up: a number cached here could belong to
+  another name after a failover. A new name is added outside of the commit, so that no other commit
+  waits for it.
 - **Keys are locked in order**, and then the turns: the rows of the projects, sorted, with the last
-  position in them. What still ends in a deadlock is tried again after a random pause; nothing was
-  written.
-- **A promoted replica** is another server. Each connection asks which it is before it first writes,
-  and raises the epoch if it is not the one that was kept (open.py, ADR 35). What was decided before
-  is a conflict and is decided again.
+  position in them. A commit that still ends in a deadlock is tried again after a random pause;
+  nothing was written.
+- **A promoted replica** is another server. Each connection asks for its identity before the first
+  write, and raises the epoch if it differs from the recorded one (open.py, ADR 35). Changes decided
+  before that conflict, and are decided again.
 - **READ COMMITTED, strict mode, lock and statement timeouts** are set for every connection,
-  whatever the server's defaults are.
-- **The server notifies nobody** of a commit, so one thread looks for all that wait here
-  (watcher.py).
+  independently of the server's defaults.
+- **The server sends no notifications** of commits, so one thread polls for all waiters in this
+  process (watcher.py).
 - **Durable** means flushed at every commit: innodb_flush_log_at_trx_commit = 1, and sync_binlog = 1
-  where there is a binary log, because that log decides after a crash what has happened.
+  where there is a binary log, because after a crash that log decides which commits exist.
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is
-  OutcomeUnknown. An idle connection that the server has closed is noticed without a round trip, and
-  replaced.
+  OutcomeUnknown. An idle connection that the server has closed is detected without a round trip,
+  and replaced.
 - **Forks**: a child must not use what it inherited. Its every call is an error, and it does not
   close its parent's connections.
 """
@@ -56,8 +56,7 @@ from genlock.stores.sql import NO_META, SqlStore, key_values, with_index
 from genlock.typed_json import decode
 
 PIECES_AT_ONCE = 8
-"""As many as a packet takes whose size is still the smallest default, 16 MB, with every byte of
-them escaped."""
+"""How many pieces fit in a packet of the smallest default size, 16 MB, if every byte is escaped."""
 _stored = partial(tuple.__new__, Stored)  # takes half the time of the class itself
 
 Group = tuple[str, str, str]
@@ -74,8 +73,8 @@ class MySQLStore(SqlStore[MySQLConnection, Statement]):
     first_row = ""
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
-        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if
-        there are no tables yet."""
+        """Uses the server's clock unless another is given. With `create` false, raises
+        `StoreMissing` if there are no tables yet."""
         self._settings = settings = settings_of(url)
         self._queries = queries_for(settings.prefix)
         super().__init__(partial(connect, settings), settings.pool, settings.where, clock)
@@ -125,7 +124,8 @@ class MySQLStore(SqlStore[MySQLConnection, Statement]):
         return server_of(connection, self._queries)
 
     def _heads(self, query: Query) -> Exchange[Sequence[Row]]:
-        """First which pools there are, and then one search each, all in one statement."""
+        """Finds the pools first, and then the heads by one search per pool, all in one
+        statement."""
         values = {"tenant": query.tenant, "project": query.project, "kind": query.kind}
         offered: Answer = yield self._queries["offered_pools"].filled(**values)
         if not offered.rows:
@@ -186,7 +186,7 @@ class MySQLStore(SqlStore[MySQLConnection, Statement]):
 
 
 def load(queries: Queries, keys: Sequence[Key]) -> Exchange[Loaded]:
-    """Half of the hot path, in one round trip: the records, the epoch and the time."""
+    """Loads the records, the epoch and the time in one round trip. This is half of the hot path."""
     groups: dict[Group, dict[str, Key]] = {}
     for key in keys:
         groups.setdefault(key[:3], {})[key[3]] = key
@@ -206,7 +206,7 @@ def load(queries: Queries, keys: Sequence[Key]) -> Exchange[Loaded]:
     for at, name, version, digest, body in rows:
         key = by_number[at][name.decode()]
         found[key] = _stored((key, int(version), digest, body, None, None, None))
-    # In the order in which they were asked for, as every store has them.
+    # In the order of the request, like every store.
     return Loaded({key: found[key] for key in keys if key in found}, int(epoch), int(now))
 
 
@@ -221,7 +221,7 @@ class MySQLPayloads(TablePayloads):
         add = self._queries["add_payload"].filled(name=name, size=len(data))
         (added,) = connection.run(add)
         if not added.affected:
-            return  # it is there already
+            return  # it exists already
         step, view = PIECE * self._at_once, memoryview(data)
         for start in range(0, len(data), step):
             rows = [
@@ -233,7 +233,7 @@ class MySQLPayloads(TablePayloads):
 
 
 def _stray_waits(rows: Sequence[tuple[bytes | None, ...]]) -> list[str]:
-    """The entries by which a record is found that does not wait for them."""
+    """Returns the entries that list a record under a dependency that it does not wait for."""
     faults = []
     for tenant, project, kind, name, dependency, waits in rows:
         if (

@@ -1,5 +1,5 @@
-"""The thread that looks where feeds end, for all that wait in this process: MySQL notifies
-nobody."""
+"""The thread that polls the ends of feeds for all waiters in this process: MySQL sends no
+notifications."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from genlock.stores.server import FeedEnd, Project
 from genlock.threads import started
 
 LOOK_SECONDS = 0.05
-"""Between two looks."""
+"""The polling interval."""
 
 Lend = Callable[[], AbstractContextManager[MySQLConnection]]
 
 
 class Watcher:
-    """Looks where the feeds end that somebody waits for, as long as somebody does."""
+    """Polls the ends of all feeds that have waiters, while there are any."""
 
     def __init__(self, lend: Lend, queries: Queries, notifications: Notifications) -> None:
         self._lend = lend
@@ -36,11 +36,11 @@ class Watcher:
 
     @property
     def look_seconds(self) -> float:
-        """After so many seconds a waiter looks for itself: never, while the thread does."""
+        """The interval at which a waiter polls for itself: infinite while the thread runs."""
         return LOOK_SECONDS if self._thread is None else float("inf")
 
     def want(self) -> None:
-        """Somebody waits. `watched` says so for longer."""
+        """Does nothing: `watched` starts the thread, and keeps it running for the whole wait."""
 
     def close(self) -> None:
         """Ends the thread, after the notifications are closed."""
@@ -49,7 +49,7 @@ class Watcher:
 
     @contextmanager
     def watched(self, projects: Sequence[Project]) -> Iterator[None]:
-        """Looks for these feeds as long as the block lasts."""
+        """Polls these feeds for the duration of the block."""
         with self._changed:
             self._wanted.update(projects)
             self._changed.notify_all()
@@ -71,7 +71,7 @@ class Watcher:
             try:
                 self.look(projects)
             except GenlockError:
-                # Each waiter looks for itself, and learns what is wrong.
+                # Each waiter polls for itself, and gets the error.
                 self._notifications.tell(None)
             with self._changed:
                 self._changed.wait_for(lambda: self._notifications.closed, LOOK_SECONDS)
@@ -87,7 +87,8 @@ class Watcher:
             return wanted
 
     def look(self, projects: Sequence[Project]) -> dict[Project, FeedEnd]:
-        """Where these feeds end. Those that wait are told if one has moved since the last look."""
+        """Reads where these feeds end. Notifies the waiters of those that have moved since the last
+        poll."""
         ends = self._ends(projects)
         with self._changed:
             moved = [

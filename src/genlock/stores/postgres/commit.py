@@ -1,7 +1,7 @@
 """A commit: one batch of changes as columns, and the server's answers to them.
 
-This is the hot path. Its loop runs once for every change, so it unpacks instead of naming and calls
-next to nothing.
+This is the hot path. Its loop runs once for every change, so it unpacks tuples instead of naming
+fields, and makes hardly any calls.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Names = dict[tuple[str, str], int]
 def commit(
     connection: PostgresConnection, statement: str, changes: Sequence[Change], *more: str
 ) -> Steps[Answers | None]:
-    """Writes each change that still fits. None if the statement, with the values in `more`, was not
-    meant for this server."""
+    """Writes each change that still fits. Returns None if the statement, with the values in `more`,
+    was meant for a different server."""
     batch = Batch(changes)
     connection.send(statement, [*batch.columns(), *map(encode, more)])
     yield connection.await_answer
@@ -58,8 +58,8 @@ def commit(
 
 
 def in_order(changes: Sequence[Change]) -> list[int]:
-    """The changes in the order in which every commit locks them: updates before creations, and
-    each by key."""
+    """Returns the changes in the order in which every commit locks them: updates before creations,
+    and each group by key."""
     order = sorted(range(len(changes)), key=lambda at: changes[at][0])
     updates = [at for at in order if _is_update(changes[at])]
     if len(updates) == len(order):
@@ -90,7 +90,7 @@ class Batch:
         self._place_of = [0] * len(changes)
 
     def columns(self) -> list[bytes | None]:
-        """All that is sent."""
+        """Returns all columns to send."""
         changes, order = self._changes, self._order
         try:
             rows = self._rows()
@@ -168,7 +168,8 @@ class Batch:
         ]
 
     def _events(self) -> list[bytes]:
-        """In the order in which the changes were given, which is the order of the feed."""
+        """Returns the columns of the events, in the order of the changes given, which is the order
+        of the feed."""
         rank = {at: place for place, at in enumerate(self._order, 1)}
         rows = [
             _event_fields(8, rank[at], 8, event[0])
@@ -183,8 +184,8 @@ class Batch:
         ]
 
     def answers(self, heads: list[int], lost: set[int]) -> Answers:
-        """The answer to each change. The server numbers the events of those that fitted from the
-        heads on."""
+        """Returns the answer to each change. The server numbers the events of the changes that
+        fitted, starting at the heads."""
         conflicts = {self._order[place - 1] for place in lost}
         answers: Answers = []
         for at, change in enumerate(self._changes):

@@ -1,7 +1,7 @@
-"""One connection: it sends statements and receives their answers, and waits for neither for ever.
+"""One connection: it sends statements and receives their answers, both with a time limit.
 
-psycopg opens it, and this module uses psycopg's libpq directly. A cursor takes 100 µs for what
-takes 10 here, and it would wait for a silent server until the kernel gives up.
+psycopg opens it, and this module uses psycopg's libpq directly. A cursor needs 100 µs where this
+module needs 10, and it would wait for a silent server until the kernel gives up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from genlock.stores.postgres.settings import Settings
 from genlock.stores.round_trips import Steps
 
 SILENCE = 5.0
-"""Seconds beyond its own time limit that a server may be silent."""
+"""How many seconds beyond its own time limit a server may be silent."""
 
 Values = Sequence[bytes | None]
 
@@ -31,19 +31,20 @@ _BINARY = 1
 
 
 class PostgresConnection:
-    """Used by one thread at a time. Whatever breaks it closes it."""
+    """One connection, used by one thread at a time. Any failure that leaves it unusable closes
+    it."""
 
     def __init__(self, settings: Settings, conninfo: str | None = None) -> None:
-        """`ServerUnreachable` if it cannot be opened."""
+        """Opens it, or raises `ServerUnreachable`."""
         self._settings = settings
         self._silence = settings.statement_timeout + SILENCE
         self._prepared: dict[str, bytes] = {}
         self._until = 0.0
-        """The deadline of the answer to what was sent last."""
+        """The deadline of the answer to the last request."""
         self._trouble: ConnectionBroken | None = None
-        """What came instead of it."""
+        """The error that came instead of the answer."""
         self.mark: str | None = None
-        """Which server this is; None until it has been asked."""
+        """Identifies the server; None until the server has been asked."""
         try:
             self._connection = psycopg.connect(conninfo or settings.conninfo, autocommit=True)
         except (psycopg.Error, OSError) as error:
@@ -54,8 +55,8 @@ class PostgresConnection:
         self._either.register(self.pg.socket, select.POLLIN | select.POLLOUT)
 
     def prepare(self) -> None:
-        """Configures the session. Behind a pooler the session is somebody else's next, and stays as
-        it is."""
+        """Configures the session. Behind a pooler the next user of the session is another client,
+        so the session stays unchanged."""
         if not self._settings.pooled:
             self.command(
                 "SET default_transaction_isolation = 'read committed'; SET client_min_messages = "
@@ -72,14 +73,14 @@ class PostgresConnection:
 
     @property
     def is_whole(self) -> bool:
-        """Is it open, and between two statements?"""
+        """Is it open, and idle between two statements?"""
         return (
             self.pg.status == ConnStatus.OK and self.pg.transaction_status == TransactionStatus.IDLE
         )
 
     @property
     def is_alive(self) -> bool:
-        """Is it whole, and has the server not closed it, as far as can be told without asking?"""
+        """Is it whole, and not closed by the server, as far as can be told without a round trip?"""
         if not self.is_whole:
             return False
         if not self._reading.poll(0):
@@ -91,19 +92,19 @@ class PostgresConnection:
         return self.pg.status == ConnStatus.OK and not self._reading.poll(0)
 
     def call(self, statement: str, values: Values) -> PGresult:
-        """One statement with encoded values; its answer in binary."""
+        """Runs one statement with encoded values. Returns its answer in binary."""
         self.send(statement, values)
         return self.answer()
 
     def send(self, statement: str, values: Values) -> None:
-        """The first half of a call."""
+        """Sends a call: its first half."""
         self._prepare_all([statement])
         self._until = time.monotonic() + self._silence
         self._ask(statement, values)
 
     def await_answer(self) -> None:
-        """Between the halves, in any thread: returns when an answer begins to arrive. `answer`
-        raises what went wrong."""
+        """Waits, between the halves, until an answer begins to arrive. Any thread may call it.
+        `answer` raises any error."""
         try:
             self._flush(self._until)
             self._wait(self._reading, self._until)
@@ -111,13 +112,13 @@ class PostgresConnection:
             self._trouble = trouble
 
     def answer(self) -> PGresult:
-        """The second half."""
+        """Returns the answer: the second half of a call."""
         if self._trouble is not None:
             raise self._trouble
         return self._answer(self._until)
 
     def ask(self, requests: Sequence[Request]) -> list[PGresult]:
-        """Several statements that only read, in one round trip. They stand or fall together."""
+        """Runs several read-only statements in one round trip. If one fails, all fail."""
         if len(requests) == 1:
             return [self.call(*requests[0])]
         self._prepare_all([statement for statement, _ in requests])
@@ -131,14 +132,15 @@ class PostgresConnection:
         return answers
 
     def asked(self, requests: Sequence[Request]) -> Steps[list[PGresult]]:
-        """One statement that only reads, in two steps."""
+        """Runs one read-only statement in two steps."""
         ((statement, values),) = requests
         self.send(statement, values)
         yield self.await_answer
         return [self.answer()]
 
     def _prepare_all(self, statements: Iterable[str]) -> None:
-        """Prepares them, except behind a pooler, where the next call may have another session."""
+        """Prepares the statements, except behind a pooler, where the next call may use another
+        session."""
         for statement in () if self._settings.pooled else statements:
             if statement not in self._prepared:
                 name = b"genlock_%d" % len(self._prepared)
@@ -157,11 +159,11 @@ class PostgresConnection:
             self._send(self.pg.send_query_prepared, name, values, formats, _BINARY)
 
     def rows(self, statement: Statement, **values: Value) -> list[tuple[Any, ...]]:
-        """One statement with these values; its rows."""
+        """Runs one statement with these values. Returns its rows."""
         return rows_of(self.call(*statement.filled(**values)))
 
     def command(self, text: str) -> None:
-        """Statements without values, in one round trip."""
+        """Runs statements without values, in one round trip."""
         self._send(self.pg.send_query, text.encode())
         self._answer()
 
@@ -172,7 +174,7 @@ class PostgresConnection:
             raise self._broken(str(error)) from None
 
     def _answer(self, deadline: float | None = None) -> PGresult:
-        """The last answer to what was sent; the first error among them is raised."""
+        """Returns the last answer to the last request. Raises the first error among the answers."""
         deadline = deadline or time.monotonic() + self._silence
         self._flush(deadline)
         results = self._results(deadline)
@@ -184,8 +186,8 @@ class PostgresConnection:
         return results[-1]
 
     def _answers(self, number: int) -> list[PGresult]:
-        """The answers to so many statements of one round trip, and its end. The first error among
-        them is raised."""
+        """Returns the answers to `number` statements of one round trip, and reads its end. Raises
+        the first error among them."""
         deadline = time.monotonic() + self._silence
         self._flush(deadline)
         answers = [result for _ in range(number) for result in self._results(deadline)]
@@ -199,8 +201,8 @@ class PostgresConnection:
         return answers
 
     def _flush(self, deadline: float) -> None:
-        """Sends what has not been sent yet and receives meanwhile: a server that cannot go on
-        sending does not read."""
+        """Sends pending data, and receives meanwhile: a server that cannot send its answers stops
+        reading."""
         pg = self.pg
         try:
             while pg.flush():
@@ -210,7 +212,7 @@ class PostgresConnection:
             raise self._broken(str(error)) from None
 
     def _results(self, deadline: float, most: int = sys.maxsize) -> list[PGresult]:
-        """The results of one statement."""
+        """Returns the results of one statement."""
         pg = self.pg
         results: list[PGresult] = []
         try:
@@ -242,7 +244,8 @@ class PostgresConnection:
         return ConnectionBroken(_one_line(reason))
 
     def notified(self) -> list[str]:
-        """The payloads of what has arrived. `ConnectionBroken` if the connection is gone."""
+        """Returns the payloads of the notifications that have arrived. Raises `ConnectionBroken` if
+        the connection is gone."""
         try:
             self.pg.consume_input()
             payloads = []
@@ -253,12 +256,12 @@ class PostgresConnection:
         return payloads
 
     def close(self) -> None:
-        """Ends it."""
+        """Closes the connection."""
         self._connection.close()
 
 
 def connect(settings: Settings) -> PostgresConnection:
-    """A configured connection; `ServerUnreachable` if there is none to be had."""
+    """Opens a configured connection, or raises `ServerUnreachable`."""
     connection = PostgresConnection(settings)
     try:
         connection.prepare()

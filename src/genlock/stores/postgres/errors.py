@@ -18,7 +18,7 @@ from genlock.stores.connection_pool import Refused, ServerUnreachable
 from genlock.stores.store_guard import ErrorMapping
 
 STANDBY = "25006"
-"""The SQLSTATE of a server that can only be read."""
+"""The SQLSTATE of a read-only server."""
 
 _ADVICE = {
     "password": "write postgresql://user:password@host/database, or set PGPASSWORD or ~/.pgpass",
@@ -32,7 +32,7 @@ _ADVICE = {
         "(pool=…)"
     ),
 }
-"""What to do, by words in the message. The driver passes no SQLSTATE on when it cannot connect."""
+"""Advice, by words in the driver's message: it provides no SQLSTATE when it cannot connect."""
 
 
 def _refusal(error: Refused, where: str) -> GenlockError:
@@ -74,7 +74,7 @@ def _advice(error: ServerUnreachable) -> str:
 
 ERRORS = ErrorMapping(
     _refusal,
-    # A server that shuts down may have done a commit before.
+    # A server that shuts down may have executed a commit before.
     may_be_done=lambda error: str(error.code).startswith(("57P", "08")),
     stepped_down=lambda error: error.code == STANDBY,
     unstorable=(UnicodeError, struct.error),

@@ -1,8 +1,8 @@
 """Notifications between processes by NOTIFY and LISTEN.
 
-NOTIFY takes a lock of the whole database when it commits, so it is never part of a commit. A thread
-sends it afterwards, for many commits at once, and only if anybody listens. A notification is a
-hint: a waiter also looks for itself now and then, and often where nothing can be heard.
+NOTIFY takes a database-wide lock when it commits, so it is never part of a commit. A thread sends
+it afterwards, for many commits at once, and only if there are listeners. A notification is a hint:
+waiters also poll at long intervals, and at short ones while they have no listener.
 """
 
 from __future__ import annotations
@@ -24,33 +24,34 @@ from genlock.stores.postgres.settings import Settings
 from genlock.threads import started
 
 HEARD_PAUSE = 0.004
-"""Seconds between two notifications while somebody listens."""
+"""The pause, in seconds, between two notifications while there are listeners."""
 UNHEARD_PAUSE = 0.05
-"""The same while nobody does. A new listener may be noticed so late."""
+"""The same while there are no listeners. A new listener may be detected this late."""
 IDLE_SECONDS = 60.0
 """Seconds without a commit after which the notifying thread ends."""
 CLOSE_SECONDS = 1.0
-"""How long closing waits for a notification that is being sent."""
+"""How long `close` waits for a notification that is being sent."""
 MOST_MARKS = 500
-"""Feeds named in one notification. More are not named: then all count as moved."""
+"""The most feeds named in one notification. If there are more, none is named and all count as
+moved."""
 
 Lend = Callable[[], AbstractContextManager[PostgresConnection]]
 
 
 def new_name() -> int:
-    """A name for a process, by which it knows its own notifications. It is negative, because no
-    feed's mark is."""
+    """Returns a name for a process, by which it recognises its own notifications. It is negative,
+    because no feed's mark is."""
     return -1 - secrets.randbits(62)
 
 
 class Notifier:
-    """Tells other processes which feeds have moved, in a thread of its own, soon after the
-    commit."""
+    """Notifies other processes, from a thread of its own, of the feeds that have moved, soon after
+    the commit."""
 
     def __init__(
         self, lend: Lend, statement: Statement, name: int, listener: PostgresListener
     ) -> None:
-        """`listener` is this process's own, which need not be told."""
+        """`listener` belongs to this process, and needs no notification."""
         self._lend = lend
         self._statement = statement
         self._name = name
@@ -59,12 +60,12 @@ class Notifier:
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._rests = False
-        """Does the thread sleep whatever comes? Waking it would take the interpreter from the
-        thread that has just committed."""
+        """Is the thread in a sleep that commits must not interrupt? Waking it would take the
+        interpreter from the thread that has just committed."""
         self._closed = False
 
     def changed(self, marks: Iterable[int]) -> None:
-        """These feeds have moved."""
+        """Queues a notification that these feeds have moved."""
         with self._changed:
             self._pending.update(marks)
             if self._thread is None:
@@ -93,7 +94,7 @@ class Notifier:
         with self._changed:
             marks, self._pending = self._pending, set()
         message = " ".join(map(str, (self._name, *marks))) if len(marks) <= MOST_MARKS else ""
-        # Those that are not told find out by looking.
+        # Feeds that are not named are found by polling.
         with (
             suppress(ServerUnreachable, Refused, ConnectionBroken, GenlockError),
             self._lend() as connection,
@@ -103,7 +104,7 @@ class Notifier:
         return False
 
     def close(self) -> None:
-        """Sends what has not been sent yet, so that nobody has to wait for it."""
+        """Sends the queued notifications, so that no process has to poll for them."""
         with self._changed:
             self._closed = True
             thread = self._thread
@@ -115,7 +116,7 @@ class Notifier:
 
 
 class PostgresListener(Listener[PostgresConnection]):
-    """Hears of commits by other processes."""
+    """Receives notifications of commits by other processes."""
 
     def __init__(
         self, settings: Settings, channel: Statement, notifications: Notifications, name: int
@@ -126,10 +127,10 @@ class PostgresListener(Listener[PostgresConnection]):
         self._name = name
         self._stop_read, self._stop_write = os.pipe()
         self.backend = 0
-        """The server's process that it listens to, while it does."""
+        """The server process of its connection, while it listens."""
 
     def want(self) -> None:
-        """Somebody waits."""
+        """Keeps the listener running for a waiter."""
         if self._can_listen:
             super().want()
 
@@ -138,15 +139,15 @@ class PostgresListener(Listener[PostgresConnection]):
             ((channel, _),) = connection.rows(self._channel)
             connection.command(f"LISTEN {channel}")
             self.hears, self.backend = True, connection.pg.backend_pid
-            self._notifications.tell(None)  # something may have moved before it could be heard
-            ready = select.poll()  # select() knows no files beyond the first thousand
+            self._notifications.tell(None)  # a feed may have moved before LISTEN took effect
+            ready = select.poll()  # select() cannot handle descriptors above 1024
             ready.register(self._stop_read, select.POLLIN)
             ready.register(connection.pg.socket, select.POLLIN)
             while self._is_wanted():
                 ready.poll(LINGER_SECONDS * 1000)
                 for message in connection.notified():
                     marks = marks_in(message)
-                    if not marks or marks[0] != self._name:  # its own are known
+                    if not marks or marks[0] != self._name:  # skips its own notifications
                         self._notifications.tell(marks or None)
         finally:
             self.backend = 0

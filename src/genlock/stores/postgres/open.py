@@ -1,4 +1,4 @@
-"""Opening a database: whose the schema is, of which format, and which server this is."""
+"""Opens a database: checks the owner and format of the schema, and identifies the server."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from genlock.stores.store_guard import connected
 
 OLDEST_SERVER = 150000
 _UNSUPPORTED = "0A000"
-"""The SQLSTATE of a server that is built like PostgreSQL, but has no log of its own that could part
-into two histories."""
+"""The SQLSTATE of a server that is built like PostgreSQL, but has no log of its own that could
+diverge into two histories."""
 
 
 def about(url: str) -> About:
-    """What the schema says of itself; nothing is changed."""
+    """Returns the schema's description of itself. Changes nothing."""
     settings = settings_of(url)
     with connected(partial(connect, settings), ERRORS, settings.where) as connection:
         return PostgresSchema(settings).about(connection)
 
 
 def migrate(url: str) -> Migrated:
-    """Brings the schema up to date. The locks it needs it must get as soon as a commit does,
-    because others wait behind it."""
+    """Migrates the schema. It must get its locks as quickly as a commit does, because other commits
+    queue behind it."""
     settings = settings_of(url)._replace(statement_timeout=MIGRATION_SECONDS)
     with connected(partial(connect, settings), ERRORS, settings.where) as connection:
         return PostgresSchema(settings).migrate(connection)
@@ -54,7 +54,7 @@ class PostgresSchema(Schema[PostgresConnection]):
         self._schema = settings.schema
 
     def examine(self, connection: PostgresConnection) -> Condition:
-        """The condition of the schema, which must say its format."""
+        """Returns the condition of the schema, including its format."""
         found = super().examine(connection)
         if found.is_ours and not found.format:
             raise StoreForeign(f"{self.where}: the schema does not say of which format it is")
@@ -96,15 +96,16 @@ class PostgresSchema(Schema[PostgresConnection]):
 def server_of(
     connection: PostgresConnection, queries: dict[str, Statement]
 ) -> tuple[str, int | None]:
-    """Which server this is, and in which epoch (ADR 35). The epoch has been raised if the store
-    was last written to on another server, or in another history.
+    """Returns the server's identity and epoch (ADR 35). Raises the epoch first if the store was
+    last written to on another server, or in another history.
 
-    A connection leads to one server for as long as it lasts, and a primary cannot become a standby
-    and stay up. So a connection asks once, before it first writes. Behind a pooler the server may
-    be another one at any time, so every commit says for which server it was meant.
+    A connection leads to one server for its lifetime, and a primary cannot become a standby without
+    a restart. So a connection asks once, before its first write. Behind a pooler the server may
+    change at any time, so every commit names the server that it is meant for.
 
-    A standby may be promoted at any moment and keeps its connections. So nothing is written after
-    it has said that it is one. The next call that asks hears of the new history.
+    A standby may be promoted at any moment and keeps its connections. So after a server has
+    reported that it is a standby, nothing is written on that connection. The next call that asks
+    learns of the new history.
     """
     try:
         while True:
@@ -112,8 +113,8 @@ def server_of(
             if mark is None:
                 raise Refused(STANDBY, "the server is a standby, which can only be read")
             if mark != kept:
-                # The first server that was ever written to has no other history beside it, and the
-                # epoch stays.
+                # The first server to be written to has no other history beside it, so the epoch
+                # stays.
                 number = EpochNumber(now / 1_000_000).above(epoch) if kept else 0
                 begin = queries["begin_epoch"]
                 ((epoch,),) = connection.rows(begin, mark=mark, kept=kept, number=number)

@@ -68,7 +68,8 @@ def texts(values: Iterable[str]) -> bytes:
 
 
 def sparse_texts(values: Sequence[str | None]) -> bytes:
-    """A text[], empty if there is no text in it: the server reads what is missing as NULL."""
+    """Encodes a text[], which is empty if it contains no text: the server reads missing elements as
+    NULL."""
     if values.count(None) == len(values):
         return _EMPTY(0, 0, _TEXT_OID)
     elements = [_NULL if value is None else _element(value.encode()) for value in values]
@@ -81,8 +82,8 @@ def ints(values: Iterable[int]) -> bytes:
 
 
 def row_of_ints(width: int) -> struct.Struct:
-    """Packs so many elements of an int8[] at once, each as its length, which is 8, and its
-    value."""
+    """Returns a struct that packs `width` elements of an int8[], each as its length, which is 8,
+    and its value."""
     return struct.Struct(">" + "iq" * width)
 
 
@@ -125,11 +126,11 @@ _DECODERS: dict[int, Callable[[bytes], object]] = {
     23: decode_int,
     25: bytes.decode,
 }
-"""By the type's number: bool, bytea, int8, int2, int4, text."""
+"""By type number: bool, bytea, int8, int2, int4, text."""
 
 
 def rows_of(answer: PGresult) -> list[tuple[Any, ...]]:
-    """All rows of an answer, its columns decoded by their types."""
+    """Returns all rows of an answer, with each column decoded by its type."""
     decoders = [_DECODERS[answer.ftype(column)] for column in range(answer.nfields)]
     value = answer.get_value
     rows: list[tuple[Any, ...]] = []
@@ -160,12 +161,12 @@ class Statement:
 
 @cache
 def queries_for(schema: str) -> dict[str, Statement]:
-    """Statements by name."""
+    """Returns the statements by name."""
     return statements(_for_schema(_QUERIES, schema), Statement)
 
 
 def migrations_for(schema: str) -> tuple[Migration, ...]:
-    """Each of them, in order."""
+    """Returns the migrations in order."""
     return tuple(
         migration._replace(script=_for_schema(migration.script, schema))
         for migration in _MIGRATIONS

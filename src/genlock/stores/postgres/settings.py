@@ -20,21 +20,21 @@ class Settings(NamedTuple):
 
     conninfo: str
     where: str
-    """For messages: without the password."""
+    """The URL for messages, without the password."""
     schema: str = "genlock"
     pool: int = 8
-    """Connections at most, besides the one that listens and the one that notifies."""
+    """The most connections, besides the one that listens and the one that notifies."""
     pooled: bool = False
-    """Is there a transaction pooler between us and the server? Then nothing outlives a transaction:
-    no settings, no LISTEN."""
+    """Is there a transaction pooler between us and the server? Then no state outlives a
+    transaction: no settings, no LISTEN."""
     listen: str | None = None
-    """Where to listen; None: nowhere, so the feeds are polled."""
+    """The URL to listen on; None: no listener, so the feeds are polled."""
     statement_timeout: float = 10.0
     lock_timeout: float = 4.0
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if the URL makes no sense."""
+    """Returns the settings in a URL. Raises `BadArgument` if the URL is invalid."""
     options = Options(url, "PostgreSQL", _OWN)
     conninfo = _conninfo(options.rest)
     schema = options.read("schema", _schema, "genlock")
@@ -64,11 +64,11 @@ def _schema(text: str) -> str:
 
 
 def _conninfo(url: str) -> str:
-    """The driver's text for a URL, checked by the driver."""
+    """Returns the driver's connection text for a URL, checked by the driver."""
     try:
         given = conninfo_to_dict(url)
     except psycopg.Error as error:
-        # The driver shows the part that it could not read, and that may be a password.
+        # The driver's message quotes the unreadable part, which may be a password.
         reason = (
             str(error).strip()
             if "@" not in url or "query parameter" in str(error)
@@ -95,8 +95,8 @@ def _conninfo(url: str) -> str:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Checks what the driver would find out only when it connects, as if the server were away. The
-    message does not show a port, which may be a piece of a password."""
+    """Checks values that the driver would check only when it connects, and would report as an
+    unreachable server. The message does not quote a port, which may be a part of a password."""
     escape = "a password or name with / @ : # or % has these written %2F %40 %3A %23 %25"
     if "@" in str(given.get("host") or ""):
         raise BadArgument(f"there are two @ in a PostgreSQL URL: {escape}")

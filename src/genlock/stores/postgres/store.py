@@ -4,29 +4,30 @@ Implementation notes:
 
 - **One round trip each for load and commit**, and for a load with several finds, which libpq's
   pipeline carries. Load and commit are functions of the schema (migrations/), so the server keeps
-  their plans and not a connection: it may be another one behind a pooler. Every find is one
-  statement, and so of one snapshot.
-- **Whole columns in binary** (queries.py), not rows, and not JSON: five times as fast for the
+  their plans rather than a connection, which may change behind a pooler. Every find is one
+  statement, and so reads one snapshot.
+- **Whole columns in binary** (queries.py), not rows and not JSON: five times as fast for the
   server, and any byte can be sent.
-- **psycopg connects, libpq talks** (connection.py): a cursor costs 100 µs a statement, and cannot
-  give up on a silent server.
-- **The server interns names**, in every commit: a number remembered here would be another name's
+- **psycopg connects, libpq runs statements** (connection.py): a cursor costs 100 µs per statement,
+  and cannot give up on a silent server.
+- **The server interns names**, in every commit: a number cached here could belong to another name
   after a failover or restore.
 - **Keys are locked in order**: names, updates, creations, turns, each sorted. So there are no
   deadlocks, only queues.
 - **The turn is an advisory lock** of the project, taken last. The last position is looked up under
-  it, in the index of the events. Every commit would write a counter in a row, and such a row grows
-  without end while anybody holds an old snapshot. A sequence leaves gaps after a rollback.
+  it, in the index of the events. A counter in a row would be written by every commit, and such a
+  row grows without limit while any transaction holds an old snapshot. A sequence leaves gaps after
+  a rollback.
 - **READ COMMITTED is needed**, and checked: a transaction's snapshot would not show what was
   committed before our turn. Synchronous commit is switched on where it is off.
 - **A promoted server** has another timeline. Each connection asks for it before it first writes and
-  raises the epoch if it is not the one that was kept (open.py, ADR 35). What was decided before is
-  a conflict and is decided again.
+  raises the epoch if it differs from the recorded one (open.py, ADR 35). Changes decided before
+  that conflict, and are decided again.
 - **NOTIFY is not part of a commit** (notify.py). Behind a pooler (`pooled=on`) feeds are polled,
-  unless `listen_url` says where to listen.
+  unless `listen_url` names a server to listen on.
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is
-  OutcomeUnknown. An idle connection that the server has closed is noticed without a round trip, and
-  replaced.
+  OutcomeUnknown. An idle connection that the server has closed is detected without a round trip,
+  and replaced.
 - **Forks**: a child must not use what it inherited. Its every call is an error; psycopg leaves
   connections of another process alone.
 """
@@ -77,12 +78,12 @@ class PostgresStore(SqlStore[PostgresConnection, Statement]):
     _rows_of = staticmethod(rows_of)
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
-        """The server's clock counts unless another is given."""
+        """Uses the server's clock unless another is given."""
         self._settings = settings = settings_of(url)
         self._queries = queries_for(settings.schema)
         super().__init__(partial(connect, settings), settings.pool, settings.where, clock)
         self._mark: str | None = None
-        """The server that was written to last, behind a pooler."""
+        """The server of the last write, behind a pooler."""
         name, channel = new_name(), self._queries["channel"]
         self._listener: PostgresListener = PostgresListener(
             settings, channel, self._notifications, name
@@ -111,8 +112,8 @@ class PostgresStore(SqlStore[PostgresConnection, Statement]):
     ) -> Steps[None]:
         decided = self._epochs.present if epoch is None else epoch
         self._identify_once(connection)
-        # Read before the epoch is compared: the thread that learns of another server raises the
-        # epoch before it sets this.
+        # Read before the epoch is compared: the thread that detects another server raises the epoch
+        # before it sets this.
         mark = self._mark
         if self._epochs.admits(decided):
             name, meant_for = ("commit_here", [mark]) if mark else ("commit", [])
@@ -147,8 +148,8 @@ class PostgresStore(SqlStore[PostgresConnection, Statement]):
         return rows_of(answer)
 
     def _since_look(self, marks: dict[int, str], *, others: bool) -> dict[int, int] | None:
-        # A caller that has just read these cursors need not look again whether they are still the
-        # ends: the listener would have heard of it.
+        # A caller that has just read these cursors need not check again whether they are still the
+        # ends: the listener would have been notified.
         if not self._listener.hears:
             return None
         return self._notifications.since_look(marks, hearing=others)
@@ -176,14 +177,15 @@ class PostgresStore(SqlStore[PostgresConnection, Statement]):
         return Audit(projects, [fault for (fault,) in connection.rows(self._queries["audit"])])
 
     def close(self) -> None:
-        """Calls in progress finish. In a forked child it only forgets."""
+        """Closes the store after the calls in progress. In a forked child it only drops its
+        references."""
         if not self._guard.is_shut and self._guard.is_ours:
             self._notifier.close()
         super().close()
 
 
 def load(statement: Statement, keys: Sequence[Key]) -> Exchange[Loaded]:
-    """Half of the hot path, in one round trip: the records, the epoch and the time."""
+    """Loads the records, the epoch and the time in one round trip. This is half of the hot path."""
     groups: dict[tuple[str, ...], int] = {}
     group_of = [groups.setdefault(key[:3], len(groups) + 1) for key in keys]
     columns = [texts([group[field] for group in groups]) for field in range(3)]
@@ -211,7 +213,7 @@ class PostgresPayloads(TablePayloads):
     def _add(self, connection: PostgresConnection, name: bytes, data: bytes) -> None:
         rows = connection.rows(self._queries["add_payload"], name=name, size=len(data))
         view, step = memoryview(data), PIECE * PIECES_AT_ONCE
-        for (number,) in rows:  # none if it is there already
+        for (number,) in rows:  # no row if it exists already
             for start in range(0, len(data), step):
                 pieces = [
                     bytes(view[at : at + PIECE])

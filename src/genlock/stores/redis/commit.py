@@ -1,7 +1,7 @@
 """A commit: one script for each project, all of them sent at once, and the server's answers.
 
-This is the hot path. Its loop runs once for every change, so it unpacks instead of naming and calls
-next to nothing.
+This is the hot path. Its loop runs once for every change, so it unpacks tuples instead of naming
+fields, and makes hardly any calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = tuple[str, Sequence[str], Sequence[Argument]]
 
 
 class Context(NamedTuple):
-    """What all commits of one store have in common."""
+    """The context that all commits of one store share."""
 
     settings: Settings
     names: Names
@@ -35,7 +35,7 @@ class Context(NamedTuple):
 
 
 def arguments_of(changes: Sequence[Change]) -> list[Argument]:
-    """The script's arguments for the changes of one project."""
+    """Returns the script's arguments for the changes of one project."""
     told: list[Argument] = []
     for (
         _,
@@ -57,7 +57,7 @@ def arguments_of(changes: Sequence[Change]) -> list[Argument]:
 
 
 def runs_of(context: Context, places: dict[Place, list[Change]], epoch: int | None) -> list[Run]:
-    """A script for each project. They write nothing if the epoch is no longer this one."""
+    """Returns a script for each project. The scripts write nothing if the epoch has changed."""
     settings, names, birth = context
     first: list[Argument] = [
         birth,
@@ -87,8 +87,8 @@ def commit(
     for change in changes:
         places.setdefault(change[0][:2], []).append(change)
     if epoch is None and len(places) > 1:
-        # A change that rests on nothing was decided in the present epoch. If it rises for the
-        # first project, the others must not go on.
+        # A change based on no earlier read was decided in the present epoch. If the epoch rises at
+        # the first project, the others must not proceed.
         epoch = int(connection.call("HGET", context.names.store, "epoch") or 0)
     said = yield from _run(connection, context, places, epoch)
     new = [place for place, answer in said.items() if answer[0] == b"new"]
@@ -112,7 +112,8 @@ def _run(
     *,
     done: bool = False,
 ) -> Steps[dict[Place, list[Any]]]:
-    """The server's answer for each project; an error if it refused. Was something `done` before?"""
+    """Returns the server's answer for each project. Raises an error if it refused. `done` tells
+    whether an earlier script has written something."""
     wait = context.settings.wait
     more: list[Command] = (
         [("WAIT", wait, round(context.settings.wait_seconds * 1000))] if wait else []
@@ -142,7 +143,7 @@ def _begin_epoch(
     seconds: bytes,
     microseconds: bytes,
 ) -> None:
-    """The server has another replication id than the one that was kept. Nothing happens if another
+    """Handles a server whose replication id differs from the recorded one. Does nothing if another
     process began the epoch, or if the id changes again."""
     number = EpochNumber(int(seconds) + int(microseconds) / 1_000_000).above(int(last))
     if (
@@ -164,7 +165,7 @@ def _run_new(
     *,
     done: bool,
 ) -> Steps[dict[Place, list[Any]]]:
-    """The same for projects that are new: first they are listed."""
+    """The same for new projects, which are listed first."""
     try:
         _register(connection, context.names, places)
     except Refused as refused:
@@ -173,7 +174,7 @@ def _run_new(
 
 
 def _check(answer: list[Any] | Refused, context: Context, *, done: bool) -> None:
-    """Raises an error if one project's script was refused. If another's was done, something was
+    """Raises an error if one project's script was refused. If another's was executed, something was
     written."""
     where = context.settings.where
     if isinstance(answer, Refused):
@@ -192,7 +193,7 @@ def _check(answer: list[Any] | Refused, context: Context, *, done: bool) -> None
 
 
 def gone(where: str) -> StoreForeign:
-    """Our error for a server that has another store, or none, where ours was."""
+    """Returns our error for a server that now has another store, or none."""
     return StoreForeign(
         f"{where}: the store that was opened is not there any more: see whether this is the right "
         "server, and open it again"
@@ -200,8 +201,8 @@ def gone(where: str) -> StoreForeign:
 
 
 def _register(connection: RedisConnection, names: Names, places: Iterable[Place]) -> None:
-    """Lists the projects before anything is in them. A listed project that is empty does no harm;
-    one that is not listed would not be found."""
+    """Lists the projects before any data is in them. A listed project may be empty; an unlisted one
+    would not be found."""
     commands: list[Command] = []
     for tenant, project in places:
         commands += [("ZADD", names.projects(tenant), 0, project), ("SADD", names.tenants, tenant)]
@@ -214,8 +215,8 @@ def _register(connection: RedisConnection, names: Names, places: Iterable[Place]
 
 
 def _answers(said: list[Any], changes: list[Change]) -> Answers:
-    """The answer to each change. Where the epoch rose, all changes were decided in the old one and
-    conflict."""
+    """Returns the answer to each change. If the epoch rose, all changes were decided in the old one
+    and conflict."""
     if said[0] in (b"raised", b"moved"):
         return [_CONFLICT] * len(changes)
     position, lost = said[1], set(said[2:])

@@ -1,7 +1,7 @@
-"""One connection: it sends commands and receives their answers, and waits for neither for ever.
+"""One connection: it sends commands and receives their answers, both with a time limit.
 
-The driver connects, logs in and speaks the protocol. Its client is not used, because it repeats
-what failed, and a commit must not be repeated.
+The driver connects, logs in and speaks the protocol. Its client is not used, because it retries
+failed commands, and a commit must not be sent twice.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ class Run(NamedTuple):
 
 
 class RedisConnection:
-    """Used by one thread at a time. Whatever breaks it closes it."""
+    """One connection, used by one thread at a time. Any failure that leaves it unusable closes
+    it."""
 
     def __init__(self, settings: Settings) -> None:
-        """`ServerUnreachable` if it cannot be opened, `Refused` if the server does not want us."""
+        """Opens it. Raises `ServerUnreachable` if that fails, and `Refused` if the server denies
+        access."""
         try:
             self._connection = settings.connection()
-        except OSError as error:  # it looks into a file for its own version
+        except OSError as error:  # the driver reads a file to find its own version
             raise ServerUnreachable(" ".join(str(error).split())) from None
         self._silence: float = settings.arguments["socket_timeout"]
         self._silent = False
@@ -57,7 +59,7 @@ class RedisConnection:
 
     @property
     def is_alive(self) -> bool:
-        """Is it open, and has the server not closed it, as far as can be told without asking?"""
+        """Is it open, and not closed by the server, as far as can be told without a round trip?"""
         if not self._open:
             return False
         try:
@@ -66,8 +68,8 @@ class RedisConnection:
             return False
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """Several commands in one round trip; an answer each, which is a `Refused` where the server
-        refused."""
+        """Runs several commands in one round trip. Returns an answer for each; a refused command's
+        is a `Refused`."""
         return run(self.exchanged(commands))
 
     def exchanged(self, commands: Sequence[Command]) -> Steps[list[Any]]:
@@ -85,33 +87,33 @@ class RedisConnection:
         except (driver.RedisError, OSError) as error:
             self.close()
             raise ConnectionBroken(" ".join(str(error).split())) from None
-        except BaseException:  # an interrupt: nobody would read the answers
+        except BaseException:  # an interrupt: the answers would stay unread
             self.close()
             raise
 
     def _await_answer(self) -> None:
-        """Returns when an answer begins to arrive, in any thread."""
+        """Waits until an answer begins to arrive. Any thread may call it."""
         readable = select.poll()
         readable.register(self._connection._sock, select.POLLIN)
         self._silent = not readable.poll(self._silence * 1000)
 
     def call(self, *command: Argument) -> Any:
-        """One command; `Refused` if the server refused."""
+        """Runs one command. Raises `Refused` if the server refuses it."""
         (answer,) = self.exchange([command])
         if isinstance(answer, Refused):
             raise answer
         return answer
 
     def run(self, script: str, keys: Sequence[str], *arguments: Argument) -> Any:
-        """One script."""
+        """Runs one script."""
         (answer,) = self.run_all([(script, keys, arguments)])
         if isinstance(answer, Refused):
             raise answer
         return answer
 
     def ask(self, requests: Sequence[Run | Command]) -> list[Any]:
-        """Several scripts and commands that only read, in one round trip; `Refused` if the server
-        refused one of them."""
+        """Runs several read-only scripts and commands in one round trip. Raises `Refused` if the
+        server refuses one of them."""
         return run(self.asked(requests))
 
     def asked(self, requests: Sequence[Run | Command]) -> Steps[list[Any]]:
@@ -128,8 +130,8 @@ class RedisConnection:
     def run_all(
         self, runs: Sequence[tuple[str, Sequence[str], Sequence[Argument]]], *more: Command
     ) -> list[Any]:
-        """Several scripts, and some commands after them, in one round trip. Scripts that the server
-        has forgotten are sent again with their text."""
+        """Runs several scripts, and some commands after them, in one round trip. A script missing
+        in the server's cache is sent again with its text."""
         return run(self.ran_all(runs, *more))
 
     def ran_all(
@@ -154,11 +156,11 @@ class RedisConnection:
         return answers
 
     def listen(self, channel: str) -> None:
-        """Subscribes; afterwards only `heard` may be called."""
+        """Subscribes to a channel. Afterwards only `heard` may be called."""
         self.call("SUBSCRIBE", channel)
 
     def heard(self, seconds: float) -> bytes | None:
-        """The next message, if one comes within so many seconds."""
+        """Returns the next message; None if none arrives within `seconds`."""
         try:
             if not self._connection.can_read(timeout=seconds):
                 return None
@@ -170,8 +172,8 @@ class RedisConnection:
 
     def _answer(self) -> Any:
         try:
-            # The driver counts some refusals as failures of the connection. They are none, and
-            # more answers may follow.
+            # The driver treats some refusals as connection failures. They are answers, and more may
+            # follow.
             return self._connection.read_response(disconnect_on_error=False)
         except (driver.RedisError, OSError) as error:
             refused = refusal_of(error)
@@ -180,7 +182,7 @@ class RedisConnection:
             return refused
 
     def close(self) -> None:
-        """Ends the connection; calling it again is fine."""
+        """Closes the connection. Calling it again has no effect."""
         self._open = False
         with suppress(driver.RedisError, OSError):
             self._connection.disconnect()

@@ -26,17 +26,17 @@ _CODES: dict[type[Exception], str] = {
     driver.ClusterDownError: "CLUSTERDOWN",
     driver.TryAgainError: "TRYAGAIN",
 }
-"""The driver leaves the code of these errors out of the text."""
+"""The codes of errors that the driver reports without their code."""
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """The server's refusal, if this error is an answer; None if the connection failed."""
+    """Returns the server's refusal if this error is an answer; None if the connection failed."""
     for kind in type(error).__mro__:
         if kind in _CODES:
             return Refused(_CODES[kind], _one_line(error))
     if "user executing the script" in str(error):
         return Refused("NOPERM", _one_line(error))
-    # The server lets a script be killed only before it has written anything.
+    # The server allows killing a script only before it has written anything.
     if "SCRIPT KILL" in str(error):
         return Refused("KILLED", _one_line(error))
     if isinstance(error, driver.ResponseError):

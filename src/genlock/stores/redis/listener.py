@@ -1,4 +1,5 @@
-"""Hears of commits by other processes: the script of every commit publishes it."""
+"""Receives notifications of commits by other processes: the script of every commit publishes
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from genlock.stores.redis.connection import RedisConnection
 from genlock.stores.redis.settings import Settings
 
 GLANCE_SECONDS = 0.2
-"""After so many seconds the listener sees that the store was closed."""
+"""The interval at which the listener checks whether the store was closed."""
 
 
 class RedisListener(Listener[RedisConnection]):
@@ -23,7 +24,7 @@ class RedisListener(Listener[RedisConnection]):
     def _listen(self, connection: RedisConnection) -> None:
         connection.listen(self._channel)
         self.hears = True
-        self._notifications.tell(None)  # something may have moved before it could be heard
+        self._notifications.tell(None)  # a feed may have moved before the subscription took effect
         while self._is_wanted():
             message = connection.heard(GLANCE_SECONDS)
             if message is not None:
@@ -31,7 +32,7 @@ class RedisListener(Listener[RedisConnection]):
 
     def close(self) -> None:
         """Ends the thread, after the notifications are closed."""
-        with self._lock:  # not between its making and its start
+        with self._lock:  # so that this is not between its creation and its start
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(2 * GLANCE_SECONDS)

@@ -1,5 +1,5 @@
-"""Opening a server: what it is, whether it keeps what the URL promises, and whose the store is; and
-the audit of a store."""
+"""Opens a server: identifies it, checks that it is as durable as the URL promises, and checks the
+owner of the store. Also audits a store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OLDEST_SERVER = (7, 0)
 
 
 class Opened(NamedTuple):
-    """What opening a store finds out."""
+    """The results of opening a store."""
 
     birth: bytes
     read_only: bool
@@ -28,7 +28,8 @@ class Opened(NamedTuple):
 def open_store(
     connection: RedisConnection, settings: Settings, names: Names, *, create: bool
 ) -> Opened:
-    """The store, created if need be and allowed. Two that open it at once are no trouble."""
+    """Opens the store, and creates it if needed and allowed. Two processes may open it at the same
+    time."""
     info, config, found = connection.exchange(
         [
             ("INFO",),
@@ -80,7 +81,7 @@ def _birth(found: list[Any], settings: Settings) -> bytes:
 
 
 def _said(info: bytes | Refused) -> dict[str, str]:
-    """The server's answer to INFO, by name."""
+    """Returns the server's answer to INFO, by name."""
     if isinstance(info, Refused):
         raise info
     return dict(
@@ -110,8 +111,8 @@ def _check_server(settings: Settings, said: dict[str, str]) -> None:
 def _check_durability(
     settings: Settings, said: dict[str, str], found: list[bytes] | Refused
 ) -> None:
-    """Checks that the server keeps what the URL promises. Where CONFIG is not allowed, INFO tells
-    only whether there is an append-only file."""
+    """Checks that the server is as durable as the URL promises. Where CONFIG is not allowed, INFO
+    only shows whether there is an append-only file."""
     if settings.durability == "none":
         return
     if said.get("aof_enabled") != "1":
@@ -145,7 +146,7 @@ def _weaker(syncs: str) -> str:
 
 
 def audit(connection: RedisConnection, names: Names) -> Audit:
-    """Every project with anything in it, and those whose parts do not fit together."""
+    """Returns every project with data, and the inconsistent projects."""
     projects: list[tuple[str, str]] = []
     faults: list[str] = []
     for tenant in sorted(name.decode() for name in connection.call("SMEMBERS", names.tenants)):
@@ -161,7 +162,7 @@ def audit(connection: RedisConnection, names: Names) -> Audit:
 
 
 def _look(connection: RedisConnection, place: str) -> str | None:
-    """What is wrong with a project; "" if nothing is, and None if the project is empty."""
+    """Returns what is wrong with a project; "" if nothing is, and None if the project is empty."""
     answers: list[Any] = connection.exchange(
         [
             ("HGET", f"{place}:m", "head"),

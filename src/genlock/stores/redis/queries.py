@@ -1,7 +1,7 @@
-"""Reading: records by their keys, by their index fields, and events.
+"""Reads records by their keys, by their index fields, and events.
 
 Every query is one range of a project's index, or a few. Each page of events is one script, so it is
-of one instant.
+a snapshot of one instant.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from genlock.stores.server import Loaded
 
 _LAST = 2**63 - 1
 BUDGET = 5000
-"""The most records that one script looks at: the server serves nobody else meanwhile."""
+"""The most records that one script reads: the server runs no other command during a script."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -54,7 +54,7 @@ _stored = partial(tuple.__new__, Stored)  # takes half the time of the class its
 def load(
     names: Names, birth: bytes, keys: Sequence[Key], where: str, *, with_index: bool = False
 ) -> Exchange[Loaded]:
-    """Half of the hot path, in one script: the records, the epoch and the time."""
+    """Loads the records, the epoch and the time in one script. This is half of the hot path."""
     places: dict[tuple[str, str], list[Key]] = {}
     for key in keys:
         places.setdefault(key[:2], []).append(key)
@@ -76,7 +76,7 @@ def load(
 
 
 def epoch_in(store: list[Any], birth: bytes, where: str) -> int:
-    """The epoch, if this is still the store that was opened."""
+    """Returns the epoch, if this is still the store that was opened."""
     if store[0] != birth:
         raise gone(where)
     return int(store[1])
@@ -92,7 +92,7 @@ def _record(key: Key, head: bytes, body: bytes | None, with_index: bool) -> Stor
 
 
 def find(names: Names, query: Query) -> Exchange[Page]:
-    """One page. One record more than the page has tells whether it is the last."""
+    """Finds one page. One extra record tells whether the page is the last."""
     if query.heads:
         said = yield Run(
             "heads",
@@ -118,7 +118,7 @@ def find(names: Names, query: Query) -> Exchange[Page]:
 def _of_project(
     names: Names, query: Query, project: str, after: str | None, limit: int
 ) -> Exchange[list[Found]]:
-    """At most so many of one project, in order."""
+    """Finds records of one project, in order, up to a limit."""
     records: list[Found] = []
     while True:
         told = (query.kind, _state(query), after, limit - len(records), BUDGET, _ranges(query))
@@ -143,7 +143,7 @@ def _found(query: Query, project: str, said: list[Any]) -> Iterator[Found]:
 
 
 def _projects(names: Names, query: Query, start: str | None) -> Exchange[list[str]]:
-    """The project that is asked for, or those of the tenant from one on, in order."""
+    """Returns the queried project, or those of the tenant from `start` on, in order."""
     if query.project is not None:
         return [query.project]
     said: list[bytes] = yield (
@@ -156,7 +156,8 @@ def _projects(names: Names, query: Query, start: str | None) -> Exchange[list[st
 
 
 def _state(query: Query) -> str | None:
-    """How the wanted state's entry begins. None if the range finds that state alone."""
+    """Returns the prefix of the wanted state's entry. None if the range contains that state
+    alone."""
     if query.state is None or _is_plain(query):
         return None
     return f"t{query.kind}\0{query.state}\0"
@@ -168,7 +169,7 @@ def _is_plain(query: Query) -> bool:
 
 
 def _ranges(query: Query) -> list[Range]:
-    """The ranges of the entries: how they begin, and what comes after the last."""
+    """Returns the ranges of the entries: their prefix, and the end of each range."""
     kind = query.kind
     for letter, value in (("p", query.pool), ("s", query.session), ("c", query.parent)):
         if value is not None:
@@ -189,7 +190,7 @@ def _named(letter: str, kind: str, value: str) -> Range:
 
 
 def count(names: Names, query: Query, count_by: str) -> Exchange[Page]:
-    """How many records the whole query has, by the value of a field."""
+    """Counts the records of the whole query by the value of a field."""
     counts: Counter[str] = Counter()
     for project in (yield from _projects(names, query, None)):
         place = names.place(query.tenant, project)
@@ -218,7 +219,7 @@ def _counted(place: str, query: Query, count_by: str) -> Exchange[list[tuple[str
 
 
 def _tallied(place: str, query: Query, letter: str) -> Exchange[dict[str, set[bytes]]]:
-    """Looks at each record, which counts once however many ranges have it."""
+    """Reads each record, and counts it once even if several ranges contain it."""
     ranges = _ranges(query)
     if _is_plain(query):  # all have the state, and few the field
         ranges = [(f"{letter}{query.kind}\0", f"({letter}{query.kind}\1")]
@@ -239,7 +240,7 @@ def _tallied(place: str, query: Query, letter: str) -> Exchange[dict[str, set[by
 
 
 def read_events(names: Names, birth: bytes, query: EventQuery, where: str) -> Exchange[EventPage]:
-    """One page."""
+    """Reads one page of events."""
     keys = [names.store, names.place(query.tenant, query.project)]
     if query.record is not None:
         field = field_of(query.record.kind, query.record.id)
@@ -259,7 +260,7 @@ def read_events(names: Names, birth: bytes, query: EventQuery, where: str) -> Ex
 
 
 def _feed_state(said: list[Any], birth: bytes, query: EventQuery, where: str) -> FeedState:
-    """The state of a project's feed. All counters are 0 before its first event."""
+    """Returns the state of a project's feed. All counters are 0 before its first event."""
     epoch = epoch_in(said[0], birth, where)
     return FeedState(
         birth,

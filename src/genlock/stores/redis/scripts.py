@@ -1,5 +1,5 @@
-"""The scripts that run inside the server: one file each, which may begin after what they have in
-common."""
+"""The scripts that run inside the server: one file each, some of which are prefixed by a shared
+part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _COMMON = (_HERE / "common.lua").read_text("utf-8")
 
 
 class Script(NamedTuple):
-    """A script, and by which name the server knows it."""
+    """A script, and the name by which the server caches it."""
 
     text: str
     sha: str
 
 
 def _script(file: Path) -> Script:
-    """The first line says what the script may do, and must stay the first."""
+    """Reads a script. Its first line declares what the script may do, and must stay the first."""
     first, _, rest = file.read_text("utf-8").partition("\n")
     text = f"{first}\n{_COMMON}\n{rest}"
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -26,31 +26,31 @@ class Settings(NamedTuple):
     """The settings that all connections of one store share."""
 
     arguments: dict[str, Any]
-    """The driver's."""
+    """The driver's arguments."""
     secure: bool
     where: str
-    """For messages: without the password."""
+    """The URL for messages, without the password."""
     prefix: str = "genlock"
     pool: int = 8
-    """Connections at most, besides the one that listens."""
+    """The most connections, besides the one that listens."""
     durability: str = "everysec"
     """How durable the server must make a write before it answers; see open.py."""
     wait: int = 0
-    """So many replicas have a commit before it is answered."""
+    """How many replicas must have a commit before it is answered."""
     wait_seconds: float = 1.0
     payloads: str | None = None
-    """Where large results are kept; see stores/objects.py."""
+    """The place of large results; see stores/objects.py."""
     alone: bool = False
-    """Has the server no replica, and never will? Then a restart of it loses nothing, if every write
-    is synced."""
+    """Does the server have no replica, now and in future? Then a restart loses nothing, if every
+    write is synced."""
 
     def connection(self) -> Any:
-        """A connection that is not open yet; the driver's methods have no types."""
+        """Returns a connection that is not open yet. The driver's methods have no types."""
         return (SSLConnection if self.secure else Connection)(**self.arguments)
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if the URL makes no sense."""
+    """Returns the settings in a URL. Raises `BadArgument` if the URL is invalid."""
     options = Options(url, "Redis", _OWN)
     scheme = url.partition("://")[0]
     secure = scheme == "rediss"
@@ -118,8 +118,8 @@ def _replicas(text: str) -> int:
 
 
 def _arguments(url: str, *, secure: bool) -> dict[str, Any]:
-    """The driver's arguments, checked by it. The driver must not repeat anything: a commit that was
-    done would conflict with itself."""
+    """Returns the driver's arguments, checked by the driver. The driver must not retry anything: a
+    commit that was executed would conflict with itself."""
     hint = f"; of our own options there are: {', '.join(_OWN)}"
     try:
         given = dict(_parse_url(url))
@@ -138,7 +138,7 @@ def _arguments(url: str, *, secure: bool) -> dict[str, Any]:
         arguments = {**defaults, **given, **fixed}
         (SSLConnection if secure else Connection)(**arguments)
     except (ValueError, TypeError) as error:
-        # Of a bad port the driver shows the text, which may be a piece of a password.
+        # The driver's message quotes a bad port, which may be a part of a password.
         why = "" if "Port" in str(error) else f" ({error})"
         raise BadArgument(f"this is no Redis URL{why}{hint}") from None
     if urlsplit(url).path.strip("/") and not urlsplit(url).path.strip("/").isdecimal():

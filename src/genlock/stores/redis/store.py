@@ -5,22 +5,23 @@ Implementation notes:
 - **One script for each project's commit** (scripts/commit.lua): it compares, writes, gives
   positions and publishes. Scripts run one after the other, so the turn is the script itself, and a
   reader never meets half of a commit. A commit over several projects is a script each, sent
-  together: everything of one project is in one slot, so that a cluster can follow.
-- **Scripts say what they may do in their first line.** So a server that is out of memory, a replica
-  or cannot write to its disk refuses a writing script before it begins.
+  together: everything of one project is in one slot, so that the store also works on a cluster.
+- **Scripts declare in their first line what they may do.** So a server that is out of memory, is a
+  replica or cannot write to its disk refuses a writing script before it begins.
 - **The index is one sorted set of texts for each project** (wire.py): every query is a range of it.
   Scores are not used, because they are doubles.
 - **Lua compares text by the server's locale**, so no script compares text.
-- **A look at many records ends after some thousand** and another script continues it: while one
-  runs, nobody else is served.
+- **A script that reads many records ends after some thousand**, and another script continues: while
+  a script runs, the server runs no other command.
 - **Durability is declared** in the URL and checked when a store is opened (open.py).
 - **A server that was promoted or restarted has another replication id.** The commit script sees it,
   raises the epoch and writes nothing. The changes conflict and are decided again (ADR 14). So do
   changes that were decided in an earlier epoch.
-- **The driver repeats nothing** (settings.py): a commit that was done and is sent again would
+- **The driver never retries** (settings.py): a commit that was executed and is sent again would
   conflict with itself.
-- **Waiting for replicas** (`wait=n`): a commit that too few have is of unknown outcome, and no read
-  of this handle is answered until they have it. So a caller that reads the commit may count on it.
+- **Waiting for replicas** (`wait=n`): a commit on too few replicas has an unknown outcome, and this
+  handle answers no read until enough replicas have it. So a caller that reads the commit can rely
+  on it.
 - **Forks**: a child must not use what it inherited. Its every call is an error.
 """
 
@@ -66,12 +67,12 @@ class RedisStore(ServerStore[RedisConnection]):
     errors = ERRORS
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = True) -> None:
-        """The server's clock counts unless another is given. With `create` false, `StoreMissing` if
-        nothing is there yet."""
+        """Uses the server's clock unless another is given. With `create` false, raises
+        `StoreMissing` if there is no store yet."""
         self._settings = settings = settings_of(url)
         self._names = Names(settings.prefix)
         self._owed: object | None = None
-        """Stands for the last commit that may be on too few replicas."""
+        """Identifies the last commit that may be on too few replicas."""
         self._paid: object | None = None
         self._objects = payloads_for(settings.payloads) or NoPayloads()
         super().__init__(partial(RedisConnection, settings), settings.pool, settings.where, clock)
@@ -106,7 +107,7 @@ class RedisStore(ServerStore[RedisConnection]):
         try:
             answers += yield from commit(connection, self._context, changes, epoch)
         except (OutcomeUnknown, ConnectionBroken, GeneratorExit):
-            # It may have been done, or nobody wants to know the answer.
+            # It may have been done, or the caller has given up on the answer.
             if self._settings.wait:
                 self._owed = object()
             raise
@@ -141,7 +142,7 @@ class RedisStore(ServerStore[RedisConnection]):
     def _run(
         self, connection: RedisConnection, script: str, keys: Sequence[str], *values: Argument
     ) -> Any:
-        """Runs a script that is told which store it is for."""
+        """Runs a script, and passes it the identity of the store."""
         answer = connection.run(script, keys, self._birth, *values)
         if answer == b"gone":
             raise gone(self._where)
@@ -152,17 +153,18 @@ class RedisStore(ServerStore[RedisConnection]):
 
     @contextmanager
     def _entered(self, *, writes: bool = False) -> Iterator[RedisConnection]:
-        """The way in. A commit that is owed to replicas comes first."""
+        """Lends a connection, after waiting for replicas that still lack a commit."""
         with self._guard.entered(writes=writes) as connection:
             if self._owed is not self._paid:
                 self._settle(connection)
             yield connection
 
     def _settle(self, connection: RedisConnection) -> None:
-        """A commit of this handle may be on too few replicas. Nothing is read until they have it,
-        because it might be lost again.
+        """Waits for the replicas if a commit of this handle may be on too few of them. Nothing is
+        read until they have it, because the commit could still be lost.
 
-        Only what was owed at the start is paid: another commit may break off meanwhile.
+        Clears only the commit that was pending at the start: another commit may be interrupted
+        meanwhile.
         """
         wait, seconds, owed = self._settings.wait, self._settings.wait_seconds, self._owed
         noted, there = connection.exchange(

@@ -51,13 +51,13 @@ def field_of(kind: str, id: str) -> str:
 
 
 def head_of(version: int, digest: bytes) -> bytes:
-    """Version and digest as they are compared. One head is the beginning of another only if both
-    are equal."""
+    """Encodes version and digest for comparison. One head is the prefix of another only if both are
+    equal."""
     return b"%c%b%b" % (len(digest), digest, version.to_bytes(8, "big"))
 
 
 def read_head(version: int, digest: bytes) -> bytes:
-    """The head that was read; nothing if there was no record."""
+    """Returns the head that was read; empty if there was no record."""
     head = head_of(version, digest)
     return b"" if head == _EMPTY else head
 
@@ -71,14 +71,14 @@ def split_head(data: bytes) -> tuple[int, bytes, bytes]:
 
 
 def due_text(instant: int) -> str:
-    """Sixteen digits in the order of the instants, also of those before 1970."""
+    """Encodes an instant as sixteen digits that sort in order of time, even before 1970."""
     if not -_SIGN <= instant < _SIGN:
         raise ValueError(f"{instant} is no instant")
     return f"{instant + _SIGN:016x}"
 
 
 def packed_entries(kind: str, id: str, index: Index) -> bytes:
-    """The entries of a record in the index; its state comes first."""
+    """Returns the entries of a record in the index, with its state first."""
     state, pool, order, due_at, session, parent, waits_on = msgspec.structs.astuple(index)
     entries = [f"t{kind}\0{state}\0{id}", f"a{kind}\0{id}"]
     marks = 3
@@ -101,8 +101,8 @@ def packed_entries(kind: str, id: str, index: Index) -> bytes:
         entries.append(f"w{kind}\0{dependency}\0{id}")
         marks += 2
     packed = _pack(entries)
-    # A zero byte in a name would make two records one. The packed entries have more of them only if
-    # a name has one, or if an entry is long.
+    # A zero byte in a name would make two records one. The packed entries have extra zero bytes
+    # only if a name has one, or if an entry is long.
     if packed.count(0) != marks and sum([entry.count("\0") for entry in entries]) != marks:
         raise ValueError("a name has a zero byte in it")
     return packed
