@@ -1,11 +1,11 @@
-"""Answers on stdout, talk on stderr.
+"""Answers on stdout, notes on stderr.
 
-A verb gives its answer once, as a value; how it is written depends on who reads: on a terminal as
-text or a table, off it or with
---json as one JSON document, with --quiet bare: ids and numbers, one a line, and no talk.
+A command gives its answer once, as a value. The reader decides the form: text or a table on a
+terminal; one JSON document elsewhere or with --json; with --quiet only ids and numbers, one per
+line, and no notes.
 
-All that a verb prints goes through here or `sentences`, since much of it was written by strangers:
-a terminal shows it, and obeys nothing in it. A test holds that no other module prints.
+All output of a command goes through this module or `render.text`, because much of it is foreign
+text: a terminal must show it and obey nothing in it. A test ensures that no other module prints.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ OUTPUT = "GENLOCK_OUTPUT"
 
 
 def usual_style(*, on_terminal: bool) -> Style:
-    """Where no option says how: as GENLOCK_OUTPUT says, else text on a terminal and JSON off it."""
+    """Returns the default style: the one in GENLOCK_OUTPUT, else text on a terminal and JSON
+    elsewhere."""
     wanted = os.environ.get(OUTPUT, "").lower()
     if wanted in (Style.TEXT.value, Style.JSON.value):
         return Style(wanted)
@@ -47,14 +48,14 @@ def usual_style(*, on_terminal: bool) -> Style:
 
 
 def check_output() -> None:
-    """BadArgument if GENLOCK_OUTPUT is none of what it may be."""
+    """Raises BadArgument if GENLOCK_OUTPUT has an invalid value."""
     wanted = os.environ.get(OUTPUT, "")
     if wanted.lower() not in ("", Style.TEXT.value, Style.JSON.value):
         raise BadArgument(f"{OUTPUT} is text or json, not {wanted[:60]!r}")
 
 
 class Answers:
-    """The way out of a verb."""
+    """The output of a command."""
 
     def __init__(
         self, *, as_json: bool = False, as_text: bool = False, quiet: bool = False
@@ -75,7 +76,7 @@ class Answers:
     def give(
         self, value: Any, *, text: Callable[[Console], None], bare: Iterable[object] = ()
     ) -> None:
-        """Write the answer: `value` as JSON, `text` for people, `bare` one a line with
+        """Writes the answer: `value` as JSON, `text` for people, `bare` one per line with
         --quiet."""
         if self.style is Style.JSON:
             self.write_json(_json(value))
@@ -86,19 +87,18 @@ class Answers:
             sys.stdout.flush()
 
     def write_json(self, data: bytes, *, flush: bool = True) -> None:
-        """One JSON document with its line end. It is UTF-8 whatever the terminal speaks."""
+        """Writes one JSON document and a line end, in UTF-8 whatever the terminal's encoding."""
         self._write(safe_json(data), flush=flush)
 
     def write_text(self, text: str, *, flush: bool = True) -> None:
-        """Text for a program or a person: a pipe or a file is given it as it is, a terminal what is
-        safe to show."""
+        """Writes text: unchanged to a pipe or a file, made safe to show on a terminal."""
         self._write(
             (safe_text(text) if self._on_terminal else text).encode(errors="backslashreplace"),
             flush=flush,
         )
 
     def flush(self) -> None:
-        """What was written without is on its way."""
+        """Flushes text that was written with `flush=False`."""
         sys.stdout.flush()
 
     def _write(self, data: bytes, *, flush: bool) -> None:
@@ -109,21 +109,21 @@ class Answers:
             sys.stdout.buffer.flush()
 
     def console(self, *, stderr: bool = False) -> Console:
-        """Rich's console, for a terminal; imported only then."""
+        """Returns Rich's console, which is imported only for a terminal."""
         from genlock.cli.render.tables import console
 
-        # A terminal that knows no "→" is shown a "?".
+        # A terminal whose encoding has no "→" shows a "?".
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")
         return console(stderr=stderr)
 
     def say(self, line: str) -> None:
-        """Talk, on stderr; none with --quiet."""
+        """Writes a note to stderr; nothing with --quiet."""
         if not self.quiet:
             tell(line)
 
     def fail(self, error: GenlockError, context: Context | None = None) -> None:
-        """An error, on stderr: for machines as JSON."""
+        """Writes an error to stderr, as JSON for machines."""
         from genlock.messages import NO_CONTEXT, describe
 
         more = {
@@ -135,7 +135,7 @@ class Answers:
     def complain(
         self, code: str, message: str, try_next: Sequence[Sequence[str]] = (), **more: Any
     ) -> None:
-        """What is wrong and what to type next; `code` is the name for machines."""
+        """Writes what is wrong and what to type next; `code` is the name for machines."""
         if self.style is Style.JSON:
             told = {"code": code, "message": _encodable(message), "try_next": try_next, **more}
             sys.stderr.write(safe_json(_json({"error": told})).decode())
@@ -161,7 +161,7 @@ def _json(value: Any) -> bytes:
 
 
 def _encodable(text: str) -> str:
-    """Arguments may hold bytes that are no text."""
+    """Escapes bytes that are not valid text, which arguments may contain."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -171,12 +171,12 @@ def _plain(value: object) -> Any:
     raise TypeError(f"{type(value)} has no JSON form")
 
 
-# When nobody reads any more.
+# When the reader of stdout has gone.
 
 
 def reader_gone() -> bool:
-    """Has whoever reads our pipe closed it? Nothing else would tell before the next line is
-    written."""
+    """Has the reader of our pipe closed it? Without this check we would notice only at the next
+    write."""
     import select
 
     try:
@@ -188,5 +188,5 @@ def reader_gone() -> bool:
 
 
 def forget_stdout() -> None:
-    """What was not written yet shall not be written, nor tried again at the end."""
+    """Discards unwritten output, so that the interpreter does not try to write it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

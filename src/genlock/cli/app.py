@@ -1,4 +1,4 @@
-"""What every verb is given."""
+"""The application object that every command gets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from genlock.settings import Setting
 
 CommandLine: TypeAlias = Callable[..., str]
-"""How a verb and its words become a command line: `App.command`."""
+"""A function that makes a command line of a command and its words: `App.command`."""
 
 
 _REDRAW_SECONDS = 5.0
@@ -33,8 +33,8 @@ _GATHER_SECONDS = 0.3
 
 
 class App:
-    """One call of the command line: its settings, its fleet (opened when first asked for) and its
-    way to answer."""
+    """One call of the command line: its settings, its fleet (opened on first use) and its
+    output."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class App:
         self.worker = worker
         self.holder = holder
         self.patient = patient
-        """Does it wait for a service that does not listen yet?"""
+        """Does the call wait for a service that does not listen yet?"""
         self._flags = flags
         self._fleet: Coordinator | None = None
 
@@ -86,8 +86,8 @@ class App:
 
     @property
     def store_url(self) -> str:
-        """The same for a verb that needs the store itself: an error where a service is named, which
-        says by what."""
+        """Returns the URL for a command that needs the store itself. If the URL is a service's, the
+        error names the setting that it came from."""
         from genlock.schemes import is_service
 
         if not is_service(self.url):
@@ -104,8 +104,8 @@ class App:
 
     @property
     def options(self) -> dict[str, str]:
-        """The options by which the call was told where to look and on whose behalf. A command to be
-        typed next has them too."""
+        """The options of this call that select store, project and caller. Suggested commands repeat
+        them."""
         from genlock.safe_text import without_password
 
         names = ("url", "tenant", "project", "session", "agent")
@@ -115,7 +115,7 @@ class App:
         return given
 
     def context(self, task: str = "", generation: int | None = None, session: str = "") -> Context:
-        """What messages are told of this call."""
+        """Returns the context of this call for messages."""
         from datetime import UTC, datetime
 
         from genlock.messages import Context
@@ -123,20 +123,20 @@ class App:
         return Context(task, generation, self.options, session, datetime.now(UTC))
 
     def words(self, verb: str, *words: object) -> tuple[str, ...]:
-        """A command to be typed next, as its words: it looks where this call looked, on behalf of
-        the same session where that matters."""
+        """Returns a suggested command as words, with the same store and project as this call and,
+        where it matters, the same session."""
         from genlock.messages import Context, command
 
         return command(verb, *words, context=Context(options=self.options))
 
     def command(self, verb: str, *words: object) -> str:
-        """The same as a line for a shell."""
+        """Returns a suggested command as a line for a shell."""
         from genlock.messages import typed
 
         return typed(self.words(verb, *words))
 
     def refuse(self, result: Struct, message: Message, what: str = "refused") -> NoReturn:
-        """Answer with a refusal, and end the verb."""
+        """Writes a refusal as the answer, and ends the command."""
         from genlock.messages import typed
 
         def text(console: Console) -> None:
@@ -150,7 +150,7 @@ class App:
         self.leave(exit_codes.CONFLICT)
 
     def name_store(self, url: str | None) -> None:
-        """A URL that the verb has as its argument counts as --url does."""
+        """Treats a URL argument of the command like --url."""
         if url is None:
             return
         if self._flags["url"] not in (None, url):
@@ -160,8 +160,8 @@ class App:
         self._flags["url"] = url
 
     def watch(self, show: Callable[[], None]) -> None:
-        """Shows something, and again whenever something has happened or its times have grown old,
-        until the reader leaves. A screen is drawn anew."""
+        """Calls `show` now, after every event, and when displayed times are outdated, until the
+        reader leaves. A terminal is redrawn each time."""
         import time
 
         from genlock.cli.answers import Style, reader_gone
@@ -174,21 +174,21 @@ class App:
             for event in self.fleet.watch(after=after, timeout_seconds=_REDRAW_SECONDS):
                 after = event.cursor
                 break
-            # What happens together is shown together.
+            # Events in quick succession cause one redraw.
             time.sleep(_GATHER_SECONDS)
             after = self.fleet.read_events(tail=True).cursor
 
     @functools.cached_property
     def who(self) -> CallerIdentity:
-        """On whose behalf this call is made."""
+        """Returns the caller on whose behalf this call is made."""
         from genlock.identity import identify_caller
 
         return identify_caller(self.setting("session"))
 
     @property
     def claiming_agent(self) -> str:
-        """Which agent claims: as set, else as the project's policy names a lone agent, else a name
-        made of the caller's process."""
+        """Returns the agent of a claim: from the settings, else the lone agent of the project's
+        policy, else a name derived from the caller's process."""
         from genlock.core.policy import agent_for
 
         found: str | None = self.setting("agent")
@@ -196,7 +196,8 @@ class App:
 
     @property
     def own_session(self) -> str | None:
-        """The session of this call, for verbs that need none; None if it cannot be told."""
+        """Returns the session of this call, for commands that do not need one; None if it is
+        unknown."""
 
         try:
             return self.who.session
@@ -204,8 +205,8 @@ class App:
             return None
 
     def agent_of(self, task: str, generation: int) -> str:
-        """Which agent hands something in at this generation: as set, else the one that the claim
-        was granted to."""
+        """Returns the agent that submits at this generation: from the settings, else the agent of
+        the claim."""
         from genlock.identity import agent_of_claim
 
         found: str | None = self.setting("agent") or agent_of_claim(
@@ -215,8 +216,8 @@ class App:
 
     @property
     def fleet(self) -> Coordinator:
-        """The coordinator on the project's store. Only `init` makes a store: others say that there
-        is none."""
+        """The coordinator on the project's store. Only `init` creates a store; other commands
+        report a missing one."""
         if self._fleet is None:
             from genlock.cli.open_fleet import open_fleet
 
@@ -224,12 +225,12 @@ class App:
         return self._fleet
 
     def close(self) -> None:
-        """Ends what was opened."""
+        """Closes the fleet, if it was opened."""
         if self._fleet is not None:
             self._fleet.close()
 
     def leave(self, code: int) -> NoReturn:
-        """End the verb with this exit code, after its answer."""
+        """Ends the command with this exit code, after its answer."""
         raise click.exceptions.Exit(code)
 
 
@@ -242,13 +243,13 @@ def verb(
     text: bool = True,
     settings: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a verb's function, whose first argument becomes the App.
+    """Decorates a command's function, whose first argument becomes the App.
 
-    Every verb has --json and --quiet; with `text` also --text (other verbs have one of their own);
-    with `store` also --url, --tenant and --project; with `worker` also --session, --agent and
-    --user. A `holder` acts on a claim that was granted before, and so under that claim's agent
-    unless another is named. `settings` are those that the verb has options of its own for, called
-    set_ and the setting's name.
+    Every command has --json and --quiet; with `text` also --text (other commands have one of their
+    own); with `store` also --url, --tenant and --project; with `worker` also --session, --agent and
+    --user. A `holder` acts on a claim that was granted before, and so as that claim's agent unless
+    another is named. `settings` names the settings for which the command has options of its own,
+    called set_ and the setting's name.
     """
 
     worker = worker or holder
@@ -332,8 +333,7 @@ def verb(
 
 @contextmanager
 def taking_over(app: App, verb: str, *words: object) -> Iterator[None]:
-    """For an act that may meet a live claim: the error says what to type if that is to be taken
-    away."""
+    """Wraps an act that may meet a live claim: the error says what to type to revoke that claim."""
     try:
         yield
     except LiveClaim as error:
@@ -342,11 +342,11 @@ def taking_over(app: App, verb: str, *words: object) -> Iterator[None]:
 
 
 def with_message(result: Struct, message: Message, **more: object) -> dict[str, object]:
-    """An answer as JSON has it, with what it means in words and what to type next."""
+    """Returns an answer for JSON, with its message and the commands to type next."""
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     return {**fields, **more, "message": message.text, "try_next": message.try_next}
 
 
 def title_of(task: Task) -> str:
-    """What to call a task beside its id."""
+    """Returns the text shown beside a task's id."""
     return task.title or task.description.partition("\n")[0]

@@ -1,5 +1,5 @@
-"""Completion in the shell: verbs from the table, options from the verb, tasks and tracks from the
-project's store."""
+"""Completion in the shell: commands from the table, options from the command, tasks and tracks from
+the project's store."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ VARIABLE = "_GENLOCK_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
 _PLAIN: Final = re.compile(r"[\w@%+=:,./-]*")
-"""What may be put on the command line as it is. A service may answer anything for the name of a
-task, also a command or a line break."""
+"""Names that are safe on a command line without quotes. A service may return anything as the name
+of a task, even a command or a line break."""
 
 _OPTION: Final = "-"
-"""What no name of a task or track begins with here: `--url=…`, completed and sent, would lead to
-another service."""
+"""Names that begin with this are not offered: a completed `--url=…` would lead the call to another
+service."""
 
 _MOST_OFFERED = 200
 _MOST_LOOKED_AT = 5_000
@@ -64,13 +64,13 @@ _BASH: Final = """\
 
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
-"""As click's own, but with the line as it was typed: bash takes a word with a colon in it, as
-`feature:edge` or a URL, for three."""
+"""Click's own script, except that it passes the line as typed: bash splits a word with a colon,
+such as `feature:edge` or a URL, into three."""
 
 
 class _Bash(BashComplete):
-    """Words as the command would be given them; what is offered, as bash wants it: it replaces only
-    what follows the last colon."""
+    """Completion for bash. Splits the line into the words that the command would get. Bash replaces
+    only the text after the last colon, so completions are cut accordingly."""
 
     source_template: ClassVar[str] = _BASH
     _cut = 0
@@ -79,8 +79,7 @@ class _Bash(BashComplete):
         line = os.environ.get("COMP_LINE")
         if line is None:
             return super().get_completion_args()
-        # Something behind the cursor: then the last word is there also if nothing of it has been
-        # typed yet.
+        # With text behind the cursor, the last word is present even if it is still empty.
         *words, last = split_arg_string(f"{line}_")
         incomplete = last[:-1]
         typed = incomplete.partition("=")[2] if incomplete.startswith("--") else incomplete
@@ -100,17 +99,17 @@ def _completion_class(shell: str) -> type[ShellComplete]:
 
 
 def script(group: click.Group, shell: str) -> str:
-    """What the shell is to be given, once."""
+    """Returns the completion script that the shell loads."""
     kind = _completion_class(shell)
     made = kind(group, {}, NAME, VARIABLE)
-    # Not by click's `source`, which starts bash to ask for its version: who asks for a script has
-    # the shell.
+    # Not made by click's `source`, which starts bash to check its version: a caller that asks for
+    # the script has the shell.
     return str(made.source_template % made.source_vars()).strip() + "\n"
 
 
 def complete(group: click.Group, instruction: str) -> int:
-    """Answer the shell, which asks by `bash_complete` and the like. A shell in mid-line can do
-    nothing with an error."""
+    """Answers a completion request such as `bash_complete`. Errors are suppressed: a shell cannot
+    show one while a line is being typed."""
     shell, _, what = instruction.partition("_")
     if shell not in SHELLS or what != "complete":
         return 1
@@ -130,8 +129,8 @@ def complete(group: click.Group, instruction: str) -> int:
 
 
 def offer_values(command: click.Command) -> None:
-    """Lets a verb's task, tracks, role, profile and files be completed, also where a verb has
-    several words."""
+    """Adds completion of tasks, tracks, roles, profiles and files to a command, including
+    subcommands."""
     for parameter in command.params:
         offered = _OFFERED.get(parameter.name or "")
         if offered is not None:
@@ -152,7 +151,7 @@ def _tasks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _tracks(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Those that tasks have, with what they are for."""
+    """Completes the tracks of existing tasks, with their purposes."""
     app = _app(ctx)
     try:
         found = {task.track for task in app.fleet.get_graph().tasks if task.track is not None}
@@ -182,7 +181,7 @@ def _profiles(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _files(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """The shell knows best which there are."""
+    """Leaves the completion of files to the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -196,7 +195,7 @@ _OFFERED: Final[dict[str, Callable[[click.Context, str], list[CompletionItem]]]]
     "result_file": _files,
     "path": _files,
 }
-"""By the name of the parameter."""
+"""Completers by parameter name."""
 
 
 def _app(ctx: click.Context) -> App:

@@ -1,7 +1,7 @@
-"""Modules that are imported when something of them is used, and not when somebody names them.
+"""Modules whose import is deferred until first use.
 
-The command line ends after a tenth of a second, most of which is imports. Libraries import modules
-for what a call hardly ever does; this puts these imports off without changing the libraries.
+A call of the command line takes a tenth of a second, most of it for imports. Libraries import
+modules that a call hardly ever uses; this defers those imports without changing the libraries.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-TYPE_CHECKING = False  # the module that has it is one that a call can do without
+TYPE_CHECKING = False  # avoids the import of `typing`, which a call can do without
 if TYPE_CHECKING:
     from typing import Any
 
@@ -22,7 +22,7 @@ DEFERRED = (
     "msgspec.msgpack",
     "msgspec.toml",
     "msgspec.yaml",
-    # The coordinator has all reads, and a call makes one or two.
+    # The coordinator imports all reads, and a call needs one or two.
     "genlock.reads.agents",
     "genlock.reads.claims",
     "genlock.reads.feed",
@@ -34,24 +34,24 @@ DEFERRED = (
     "genlock.reads.sessions",
     "genlock.reads.tasks",
 )
-"""Modules, no packages."""
+"""Only modules, no packages."""
 
 SMALL_HASHES = frozenset({
     *("add", "claim", "explain", "history", "list", "next", "ready", "release", "renew"),
     *("show", "status", "submit"),
 })  # fmt: skip
-"""Verbs that hash a few kilobytes, for which loading OpenSSL takes longer than it saves."""
+"""Commands that hash a few kilobytes, for which loading OpenSSL takes longer than it saves."""
 
 
 class DeferredModule(type(sys)):  # type: ignore[misc]  # ModuleType, without an import
     """Stands in `sys.modules` for a module until something of it is used."""
 
     def __getattr__(self, name: str) -> Any:
-        if name == "__path__":  # `from module import name` asks whether it is a package
+        if name == "__path__":  # `from module import name` checks whether it is a package
             raise AttributeError(name)
         from importlib import import_module
 
-        # If another thread has come first, this one waits for its import to end.
+        # If another thread is importing the module already, this one waits for it.
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         module = import_module(self.__name__)
@@ -60,14 +60,14 @@ class DeferredModule(type(sys)):  # type: ignore[misc]  # ModuleType, without an
 
 
 def defer_imports(verb: str) -> None:
-    """To be called before the first of these is imported."""
+    """Defers the imports. Call it before any of these modules is imported."""
     for name in DEFERRED:
         if name not in sys.modules:
             sys.modules[name] = module = DeferredModule(name)
             if name == "inspect":
                 module.cleandoc = _clean_help
     if "typing_extensions" not in sys.modules:
-        # msgspec takes from it what `typing` has by now. None says that it is not installed.
+        # msgspec imports names from it that `typing` now has. None means that it is not installed.
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]
         try:
             import msgspec  # noqa: F401
@@ -78,8 +78,8 @@ def defer_imports(verb: str) -> None:
 
 
 def _clean_help(text: str) -> str:
-    """What `inspect.cleandoc` makes of a help text. click asks for each option; of one line, as
-    nearly all are, it is made without the import."""
+    """Does what `inspect.cleandoc` does to a help text. Click calls it for each option; texts of
+    one line, as nearly all are, do not need the import."""
     if "\n" not in text and "\t" not in text:
         return text.strip()
     inspect = sys.modules["inspect"]
@@ -90,8 +90,8 @@ def _clean_help(text: str) -> str:
 
 
 def _hash_without_openssl() -> None:
-    """Have `hashlib.sha256` be Python's own, which `random` takes for the same reason. Whoever asks
-    for anything else of `hashlib` gets all of it."""
+    """Makes `hashlib.sha256` Python's own implementation, which `random` uses for the same reason.
+    Any other attribute of `hashlib` loads the full module."""
     from importlib import import_module
 
     for name in ("_sha2", "_sha256"):  # since Python 3.12, and before

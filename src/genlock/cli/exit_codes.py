@@ -8,19 +8,19 @@ from genlock import errors
 
 OK: Final = 0
 ERROR: Final = 1
-"""The store or the machine."""
+"""An error of the store or the machine."""
 USAGE: Final = 2
-"""The call as typed; nothing was changed."""
+"""The call is wrong as typed; nothing was changed."""
 NOT_FOUND: Final = 3
 """No such task, session, result or project; for `next`: nothing is ready."""
 NOT_ALLOWED: Final = 4
-"""The state of the record does not admit it, or the key that was shown, or that none was."""
+"""The state of the record does not allow the act, or the key does not, or a key is missing."""
 CONFLICT: Final = 5
-"""A claim that was denied, or a renewal, release or submission that was refused: someone else has
-the right."""
+"""A claim was denied, or a renewal, release or submission was refused: another worker has the
+right."""
 
 ALREADY_HELD: Final = 6
-"""A claim that the session and agent held before: another worker of theirs may be at work on the
+"""The session and agent hold the claim already: another worker of theirs may be working on the
 task."""
 
 CLAIM_LOST: Final = 120
@@ -31,10 +31,10 @@ UNREACHABLE: Final = 122
 """`run`: no coordinator was reached."""
 
 BROKEN_OFF: Final = 130
-"""By Ctrl-C."""
+"""Interrupted by Ctrl-C."""
 NOBODY_READS: Final = 141
-"""The reader of the answer has gone, as in `genlock events | head -1`: what a shell says of a
-program that a closed pipe has ended."""
+"""The reader of the answer has gone, as in `genlock events | head -1`: the code that a shell
+reports for a program ended by SIGPIPE."""
 
 _CODES: Final[tuple[tuple[type[errors.GenlockError], int], ...]] = (
     (errors.BadArgument, USAGE),
@@ -45,5 +45,5 @@ _CODES: Final[tuple[tuple[type[errors.GenlockError], int], ...]] = (
 
 
 def code_of(error: errors.GenlockError) -> int:
-    """The exit code of an error."""
+    """Returns the exit code of an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), ERROR)

@@ -1,4 +1,4 @@
-"""The group of verbs, for click, and what becomes of whatever a verb raises."""
+"""The click group of all commands, and the handling of every error that a command raises."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COMPLETE = "_GENLOCK_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""The variable with which a shell requests completions."""
 
 VERBS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 
 
 class Verbs(click.Group):
-    """Imports a verb when it is called."""
+    """The group of commands; imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -58,7 +58,7 @@ class Verbs(click.Group):
                 formatter.write_dl([(name, line) for name, (_, line) in verbs.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the table: click would import every verb to ask it."""
+        """Completes commands from the table: click would import every command."""
         from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
@@ -111,11 +111,11 @@ CALLED: dict[str, tuple[str, ...]] = {
     "why": ("explain",),
     "workers": ("agents",),
 }
-"""What people type who come from other tools, and what it is called here."""
+"""Names of commands in other tools, and our names for them."""
 
 
 class UnknownCommand(click.UsageError):
-    """There is no such command; says which may have been meant."""
+    """There is no such command; the message suggests similar ones."""
 
     def __init__(self, name: str, ctx: click.Context) -> None:
         from difflib import get_close_matches
@@ -128,7 +128,7 @@ class UnknownCommand(click.UsageError):
 
     @property
     def try_next(self) -> list[list[str]]:
-        """Commands, each as its words."""
+        """The commands to try next, each as a tuple of words."""
         return [["genlock", *verb.split()] for verb in self.near] + [["genlock", "--help"]]
 
 
@@ -138,7 +138,7 @@ def genlock() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a call."""
+    """Runs a call and returns its exit code."""
     if COMPLETE in os.environ:
         from genlock.cli.completion import complete
 
@@ -172,7 +172,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         _forget_stdout()
         return _fail(error, _answers(context, arguments))
-    # The last place that can turn it into a line; the traceback is a variable away
+    # The last place that can turn the exception into one line; a variable brings the traceback
     except Exception as error:  # noqa: BLE001
         _forget_stdout()
         _answers(context, arguments).complain("UNEXPECTED", _unexpected(error))
@@ -181,7 +181,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _answers(context: click.Context | None, arguments: list[str]) -> Answers:
-    """The call's way to answer, or the likely one if it did not come as far as having one."""
+    """Returns the output of the call, or the likely one if the call failed before it had one."""
     if context is not None and isinstance(context.obj, App):
         return context.obj.answers
     return Answers(
@@ -192,11 +192,12 @@ def _answers(context: click.Context | None, arguments: list[str]) -> Answers:
 
 
 def _fail(error: OSError, answers: Answers) -> int:
-    """An error of the system: named where it is a shortage, else as it is."""
+    """Reports an OS error, as a shortage if it is one. Returns the exit code."""
     from genlock.shortages import shortage_of
 
     if error.errno == errno.ENOSPC and error.filename is None:
-        # Stores name their own shortages: what is left is stdout, and the act itself may be done.
+        # Stores report their own shortages. This one concerns stdout, so the act itself may be
+        # done.
         answers.complain("UNEXPECTED", f"the answer cannot be written: {error.strerror}")
         return exit_codes.ERROR
     shortage = shortage_of(error)
@@ -208,7 +209,7 @@ def _fail(error: OSError, answers: Answers) -> int:
 
 
 def _refuse(wrong: click.ClickException, answers: Answers, arguments: list[str]) -> None:
-    """A call that was typed wrongly: what is wrong, and where it says how it is right."""
+    """Reports a wrongly typed call, and where to find the correct form."""
     from genlock.cli.usage_hints import explain_usage
 
     message = explain_usage(wrong, arguments)
@@ -237,8 +238,8 @@ def _unexpected(error: Exception) -> str:
 
 
 def _forget_stdout() -> None:
-    """Nobody reads it any more, or it cannot be written: what is left in it must not be tried again
-    at the end."""
+    """Discards the rest of stdout if its reader has gone or writing failed, so that the interpreter
+    does not try again at exit."""
     try:
         sys.stdout.flush()
     except OSError:

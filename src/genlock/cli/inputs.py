@@ -1,4 +1,4 @@
-"""What verbs of workers read besides plain options: the claim they act on, leases, JSON and
+"""Inputs of workers' commands besides plain options: the claim they act on, leases, JSON and
 files."""
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _LARGEST_FILE = 256 * 1024 * 1024
 
 
 def on_a_claim(function: F) -> F:
-    """Gives a verb TASK and --generation, which default to what `next --export` exported."""
+    """Adds TASK and --generation to a command, which default to the claim that `next --export`
+    exported."""
     function = click.option(
         "--generation",
         "-g",
@@ -36,8 +37,8 @@ def on_a_claim(function: F) -> F:
 
 
 def claim_meant(task: str | None, generation: int | None) -> tuple[str, int]:
-    """The task and generation of a fenced act. The present generation is never looked up: that
-    would defeat the fence."""
+    """Returns the task and generation of a fenced act. The current generation is never read from
+    the store: that would defeat the fence."""
     exported = os.environ.get(TASK) or None
     task = task if task is not None else exported
     if task is None:
@@ -53,7 +54,7 @@ def claim_meant(task: str | None, generation: int | None) -> tuple[str, int]:
             f"with -g or in {GENERATION}"
         )
     if exported not in (None, task):
-        # It came with another claim: on this task the number would mean something else.
+        # The exported generation belongs to another claim: for this task the number is meaningless.
         raise BadArgument(
             f"{GENERATION} belongs to {exported}, not to {task}: give the number that claim or "
             "next printed, with -g"
@@ -66,8 +67,8 @@ def claim_meant(task: str | None, generation: int | None) -> tuple[str, int]:
 
 
 def claim_or_task(task: str | None, generation: int | None) -> tuple[str, int | None]:
-    """The same for an act that an operator may do, too, to a task that nobody holds: without any
-    generation it is the operator's."""
+    """Returns the task and generation of an act that an operator may also do on an unclaimed task:
+    without a generation it is the operator's act."""
     if task is not None and generation is None and not os.environ.get(GENERATION):
         return task, None
     if task is not None and generation is None and os.environ.get(TASK) not in (None, "", task):
@@ -76,13 +77,13 @@ def claim_or_task(task: str | None, generation: int | None) -> tuple[str, int | 
 
 
 def place_of(fleet: Coordinator) -> tuple[str, str]:
-    """The tenant and project that a verb acts on."""
+    """Returns the tenant and project that a command acts on."""
     return fleet.identity.tenant_id, fleet.identity.project_id
 
 
 def promote_accepted(app: App, task: str) -> None:
-    """After an acceptance: the products of the result, if it has any, are promoted now. A service
-    has a promoter of its own."""
+    """Promotes the products of a result, if any, right after its acceptance. A service has a
+    promoter of its own."""
     from genlock.schemes import is_service
 
     fleet = app.fleet
@@ -91,13 +92,13 @@ def promote_accepted(app: App, task: str) -> None:
 
 
 def lease_of(app: App, given: float | None) -> float | None:
-    """The lease to ask for: as typed, as set, else None."""
+    """Returns the lease to request: as typed, else from the settings, else None."""
     found: float | None = given if given is not None else app.setting("lease_seconds")
     return found
 
 
 def lease_or_default(app: App, given: float | None) -> float:
-    """The same, with the library's default."""
+    """Returns the lease to request, with the library's default."""
     from genlock.coordinator.arguments import LEASE_SECONDS
 
     lease = lease_of(app, given)
@@ -105,7 +106,7 @@ def lease_or_default(app: App, given: float | None) -> float:
 
 
 def read_text(path: str, what: str) -> str:
-    """A file's text; `-` is stdin."""
+    """Reads a file's text; `-` is stdin."""
     import sys
 
     try:
@@ -130,7 +131,7 @@ def read_text(path: str, what: str) -> str:
 
 
 def parse_json(text: str, what: str, advice: str = "") -> Any:
-    """A JSON value, or an error that says where it breaks off."""
+    """Parses a JSON value; the error says where parsing failed."""
     import json
 
     try:
@@ -147,8 +148,8 @@ def parse_json(text: str, what: str, advice: str = "") -> Any:
 
 
 def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
-    """NAME=VALUE. The value is JSON if it is JSON, else the text itself, so that a plain word needs
-    no quotes."""
+    """Parses NAME=VALUE. A value that is not valid JSON is taken as text, so that a plain word
+    needs no quotes."""
     import json
 
     name, equals, value = text.partition("=")
@@ -161,7 +162,7 @@ def read_assignment(text: str, what: str, form: str) -> tuple[str, Any]:
 
 
 def read_assignments(texts: Sequence[str], what: str, form: str) -> dict[str, Any]:
-    """Several of them, each name once; `none` and `unlimited` are None."""
+    """Parses several assignments, each name once; `none` and `unlimited` are None."""
     found: dict[str, Any] = {}
     for at, text in enumerate(texts):
         if "=" not in text and len(texts) > at + 1 and "=" not in texts[at + 1]:
@@ -174,7 +175,7 @@ def read_assignments(texts: Sequence[str], what: str, form: str) -> dict[str, An
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # older releases of click
-    """A length of time: a number of seconds, or one with units, as 90s, 5m or 1h30m."""
+    """A duration: a number of seconds, or with units, such as 90s, 5m or 1h30m."""
 
     name = "duration"
 
@@ -199,11 +200,10 @@ SECONDS: Final = Duration()
 HOURS: Final = Duration(3600)
 
 
-# What `--export` prints: a claim as variables of a shell, or statements that unset them and fail.
-#
-# A shell's `eval ""` succeeds. So a call that grants nothing, for whatever reason, must not print
-# nothing: a loop such as `while eval "$(genlock next --export)" && work && genlock submit` would go
-# on with the last claim for ever.
+# What `--export` prints: a claim as variables of a shell, or statements that unset them and fail. A
+# shell's `eval ""` succeeds. So a call that grants nothing, for whatever reason, must still print
+# something: a loop such as `while eval "$(genlock next --export)" && work && genlock submit` would
+# otherwise continue with the last claim for ever.
 
 
 TASK: Final = "GENLOCK_TASK"
@@ -212,32 +212,33 @@ _VERBS: Final = frozenset({"next", "claim"})
 
 
 def export_claim(task: str, generation: int) -> str:
-    """Statements that set the variables."""
+    """Returns shell statements that set the variables."""
     from shlex import quote
 
     return f"export {TASK}={quote(task)}\nexport {GENERATION}={generation}\n"
 
 
 def fail_export(arguments: Sequence[str], code: int) -> None:
-    """For a call that failed: if a shell is to eval its answer, statements that unset the variables
-    and end with its exit code."""
+    """Prints, for a failed call whose answer a shell evaluates, statements that unset the variables
+    and end with the exit code."""
     if code == 0 or not arguments or arguments[0] not in _VERBS or "--export" not in arguments:
         return
     from genlock.cli.answers import Answers
 
-    # Nobody may be there to read it any more.
+    # The reader may have gone.
     with suppress(OSError, ValueError):
         Answers().write_text(f"unset {TASK} {GENERATION}\n(exit {code})\n")
 
 
-# A command of the user's own, behind `--`.
+# A command of the user's own, after `--`.
 
 
 _COMMAND: Final = "genlock.command"
 
 
 class WithCommand(click.Command):
-    """Everything after the first `--` is the command, and nothing in it is an option of ours."""
+    """A click command that takes everything after the first `--` as the user's command, without
+    options of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -251,6 +252,6 @@ class WithCommand(click.Command):
 
 
 def command_after_dashes() -> list[str]:
-    """What stands behind `--`, of the command that runs."""
+    """Returns the words after `--` of the running call."""
     found: list[str] = click.get_current_context().meta.get(_COMMAND, [])
     return found

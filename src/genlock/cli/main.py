@@ -1,7 +1,7 @@
-"""The entry point: which verbs there are, and what became of one.
+"""The entry point: the table of commands, and the exit code of a call.
 
-A verb's module is imported when the verb is called, so that a call pays for itself alone; that is
-why its line of help stands here. `version` is answered from here: it is what people time.
+A command's module is imported when the command is called, so that a call does not pay for others.
+That is why its line of help is here. `version` is answered here, because people time it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> None:
         from genlock.cli.group import run
 
         code = run(arguments)
-    except KeyboardInterrupt:  # so early that there is nobody yet to say it properly
+    except KeyboardInterrupt:  # too early for the usual handling
         print("genlock: broken off", file=sys.stderr)
         code = 130
     finally:
@@ -125,25 +125,25 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _hurry(verb: str) -> None:
-    """Spare what a short-lived process has no use for: together it is a third of the time of a
+    """Skips work that a short-lived process does not need: together a third of the time of a
     call."""
     import gc
     import gettext
 
     from genlock.cli.deferred_imports import defer_imports
 
-    # Importing makes tens of thousands of objects that stay; looking for garbage among them finds
-    # none.
+    # Imports create tens of thousands of permanent objects; a garbage collection would find
+    # nothing.
     gc.set_threshold(100_000, 50, 100)
-    # click looks on the disk for translations of its messages; it has none, and ours are in
+    # Click searches the disk for translations of its messages; it has none, and ours are in
     # English.
     gettext.gettext = lambda message: message
     defer_imports(verb)
 
 
 def _leave(code: int) -> None:
-    """End without taking every module apart first. What was opened has been closed by then; what
-    was registered for the end is run."""
+    """Exits without the interpreter's teardown of all modules. Everything opened is closed by now;
+    functions registered with `atexit` still run."""
     import atexit
 
     atexit._run_exitfuncs()
@@ -169,8 +169,8 @@ def _say_version(arguments: list[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """The exit code if the answer cannot be written. That nobody reads it any more is not worth a
-    word."""
+    """Returns the exit code if the answer cannot be written. A reader that has gone is not
+    reported."""
     if isinstance(error, BrokenPipeError):
         return 141
     with suppress(OSError):
@@ -181,7 +181,7 @@ def _unwritten(error: OSError) -> int:
 
 
 def show_version(*, as_json: bool, quiet: bool) -> None:
-    """The version, without any import that could be spared."""
+    """Prints the version, with as few imports as possible."""
     from genlock import __version__
 
     if as_json:
@@ -192,14 +192,14 @@ def show_version(*, as_json: bool, quiet: bool) -> None:
 
 
 def _open_closed_streams() -> None:
-    """A caller may have closed stdout or stderr; what is meant for one must not land in the other,
-    or in a file opened later.
+    """Reopens closed standard streams on /dev/null: otherwise output for stdout or stderr could end
+    up in the other, or in a file opened later.
 
-    In a closed stdin there is nothing to be read.
+    A closed stdin reads as empty.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - until the end
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            # Until the end
+            # Stays open until the process ends
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115

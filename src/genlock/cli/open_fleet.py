@@ -1,4 +1,4 @@
-"""Opening the fleet for a verb, or its store. Only `init` and `db create` make a store."""
+"""Opens the fleet for a command, or its store. Only `init` and `db create` create a store."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class NoProject(NotFound):
 
 
 def open_fleet(app: App) -> Coordinator:
-    """The coordinator for this call. Only a worker's verb needs to know on whose behalf it runs.
+    """Opens the coordinator for this call. Only workers' commands need the caller's identity.
 
-    Whoever holds a claim is not renamed by what its process is called: for the core, no agent is
-    the claim's own.
+    A command that acts on a claim passes no agent unless one is named, so that the claim's agent is
+    not replaced by a name derived from the process.
     """
     with by_the_short_way(app):
         who = app.who if app.worker else None
@@ -51,7 +51,7 @@ def open_fleet(app: App) -> Coordinator:
 
 
 def keys_of(app: App) -> Keys | None:
-    """The key for each address of a service; None where the URL names a store."""
+    """Returns a function from a service's address to its key; None if the URL names a store."""
     if not is_service(app.url):
         return None
     from genlock import token_files
@@ -61,7 +61,7 @@ def keys_of(app: App) -> Keys | None:
 
 
 def open_instant(url: str) -> Store:
-    """The store for reading, of one instant where there is such a thing."""
+    """Opens the store for reading, as a snapshot of one instant if the store can provide one."""
     from genlock.project_folder import sqlite_path
 
     path = sqlite_path(url)
@@ -71,15 +71,15 @@ def open_instant(url: str) -> Store:
 
 
 def open_instant_file(path: Path) -> Store:
-    """A store's file for reading, of one instant."""
+    """Opens a store's file for reading, as a snapshot of one instant."""
     from genlock.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path, create=False, instant=True)
 
 
 def must_exist(app: App) -> None:
-    """`StoreMissing` if there is nothing that a doctor could look at; what is wrong with what is
-    there is for him to say."""
+    """Raises `StoreMissing` if there is nothing for doctor to examine. All other faults are
+    reported by doctor."""
     from genlock.project_folder import sqlite_path
     from genlock.schemes import scheme_of
 
@@ -94,16 +94,17 @@ def must_exist(app: App) -> None:
 
 @contextmanager
 def by_the_short_way(app: App) -> Iterator[None]:
-    """Where the project's own store is missing it is made without naming it."""
+    """Shortens the advice if the project's own store is missing: `genlock init` needs no URL
+    then."""
     with short_remedy(own=app.setting("url") is None):
         yield
 
 
-# The project's store as a file, for verbs that deal with files and not with a fleet.
+# The project's store as a file, for commands that work on files and not on a fleet.
 
 
 def store_file(app: App, *, must_exist: bool = True) -> Path:
-    """The file; an error for a store that is none, or not there."""
+    """Returns the store's file; an error if the store is not a file or is missing."""
     from genlock.project_folder import sqlite_path
 
     path = sqlite_path(app.url)

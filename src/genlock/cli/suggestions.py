@@ -1,4 +1,5 @@
-"""Where nothing is found or ready: what was perhaps mistyped, why that is so, and what to type."""
+"""Suggestions if nothing is found or ready: possible typing errors, the reason, and what to
+type."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _MOST_LOOKED_AT = 2000
 
 
 def note_missing(app: App, tracks: Collection[str] = ()) -> None:
-    """For a verb that has found nothing: says so if that may be because there is no such track in
-    the project; an error if there is no such project."""
+    """Called when a command has found nothing. Writes a note if the project has no such track;
+    raises an error if there is no such project."""
     if not _is_project_missing(app) and tracks:
         _note_tracks(app, tracks)
 
@@ -32,7 +33,7 @@ class ProjectNotFound(NotFound):
 
 
 def _is_project_missing(app: App) -> bool:
-    """Is nothing in it yet? An error if somebody has named it."""
+    """Is the project empty? Raises an error if the caller has named it explicitly."""
     from itertools import islice
 
     from genlock.core.keys import project_key
@@ -40,8 +41,7 @@ def _is_project_missing(app: App) -> bool:
 
     tenant, project = app.setting("tenant"), app.setting("project")
     if is_service(app.url):
-        # A service does not say which projects there are; but in each of them something has
-        # happened.
+        # A service does not list its projects, but every project has events.
         missing = not app.fleet.read_events(limit=1).events
         if missing and not _is_default(app):
             raise ProjectNotFound(
@@ -65,8 +65,8 @@ def _is_project_missing(app: App) -> bool:
 
 
 def _is_default(app: App) -> bool:
-    """A store that was made just now has nothing in it, and whoever named nothing has mistyped
-    nothing."""
+    """Are tenant and project the defaults? Then the name cannot be mistyped: a new store is simply
+    empty."""
     return all(app.settings[name].origin == "default" for name in ("tenant", "project"))
 
 
@@ -86,8 +86,8 @@ _SHORTEST_PREFIX = 3
 
 
 def task_meant(app: App, task: object, error: TaskNotFound) -> str:
-    """The one task whose id begins with what was typed; else the error, with the ids that were
-    perhaps meant, among the first that the store has."""
+    """Returns the only task whose id begins with the typed text. Otherwise raises the error, with
+    similar ids among the first ones in the store."""
     if not isinstance(task, str) or repr(task) not in str(error):
         raise error
     try:
@@ -104,8 +104,8 @@ def task_meant(app: App, task: object, error: TaskNotFound) -> str:
 
 
 def _only_one(typed: str, ids: list[str]) -> str | None:
-    """The only id that begins so, or of a task and its subtasks the task. A number is never cut
-    short: 0001_t1 does not stand for 0001_t10."""
+    """Returns the only id with this prefix; if the matches are a task and its subtasks, the task. A
+    number is never abbreviated: 0001_t1 does not match 0001_t10."""
     if len(typed) < _SHORTEST_PREFIX:
         return None
     folded = typed.casefold()
@@ -133,7 +133,8 @@ def _ids(app: App) -> list[str]:
 
 
 def _near(wrong: str, names: list[str]) -> list[str]:
-    """What begins with it, else what has its track and number, else what looks like it."""
+    """Returns names with this prefix, else those with the same track and number, else similar
+    ones."""
     from difflib import get_close_matches
 
     folded = wrong.casefold()
@@ -144,16 +145,15 @@ def _near(wrong: str, names: list[str]) -> list[str]:
 
 
 def _place_in_track(name: str) -> tuple[str, int] | None:
-    """The track and number with which a name begins, however many zeros and dashes it has: B-01,
-    b1."""
+    """Returns the track and number at the start of a name, ignoring zeros and dashes: B-01, b1."""
     import re
 
     found = re.match(r"([A-Za-z]+)-?0*([0-9]{1,4})(?![0-9])", name)
     return (found[1].casefold(), int(found[2])) if found else None
 
 
-# Where nothing can be claimed: is the plan finished, is somebody at work, or has somebody to see
-# to it? And what to type then.
+# If nothing can be claimed: is the plan finished, are others at work, or does a task need a person?
+# And what to type then.
 
 
 class NothingReady(Struct, gc=False):
@@ -165,14 +165,14 @@ class NothingReady(Struct, gc=False):
 
 
 def look_out(app: App, tracks: Collection[str] = (), *, wait: bool = False) -> NothingReady | None:
-    """Why nothing is ready; with `wait`, for somebody who could wait for a task. None if that
-    cannot be found out."""
+    """Returns why nothing is ready; with `wait`, for a caller that could wait for a task. None if
+    the reason cannot be determined."""
     from genlock.core.overview import Progress, ProjectProgress, find_outlook
     from genlock.messages import describe_progress
 
     try:
-        # Who asks while others are at work often asks again and again: that is answered without
-        # reading the whole plan.
+        # A caller that asks while others are at work usually polls, so this case is answered
+        # without reading the whole plan.
         at_work = 0 if tracks else sum(len(line.tasks) for line in app.fleet.list_agents())
         found = (
             ProjectProgress(Progress.AT_WORK, {}, at_work=at_work)

@@ -1,4 +1,4 @@
-"""What a call that was typed wrongly was probably meant to be, and how to type that."""
+"""Guesses what a wrongly typed call was meant to be, and says how to type that."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from genlock.cli.main import SECTIONS
 
 _EXTRA = re.compile(r"Got unexpected extra argument \((\w+)\)")
 _WHERE_FROM = {"refused_id": "genlock refused lists them"}
-"""Of arguments that nobody knows by heart: what shows them."""
+"""For arguments that users must look up: the command that shows them."""
 
 
 def explain_usage(wrong: click.ClickException, arguments: Sequence[str]) -> str:
-    """What is wrong with a call, with how to type what was probably meant where that is known."""
+    """Describes what is wrong with a call and, if known, how to type what was probably meant."""
     message = wrong.format_message().replace(
         "is not a valid integer range", "is not a whole number"
     )
@@ -35,7 +35,7 @@ def explain_usage(wrong: click.ClickException, arguments: Sequence[str]) -> str:
 
 
 def _option_first(arguments: Sequence[str]) -> str | None:
-    """`genlock --json status`: options stand after the command."""
+    """Explains `genlock --json status`: options come after the command."""
     verbs = {verb for section in SECTIONS.values() for verb in section}
     at = next((place for place, word in enumerate(arguments) if word in verbs), None)
     if at is None:
@@ -45,7 +45,7 @@ def _option_first(arguments: Sequence[str]) -> str | None:
 
 
 def _generation_meant(wrong: click.UsageError, extra: str, arguments: Sequence[str]) -> str | None:
-    """`genlock submit TASK 3`: the generation is an option."""
+    """Explains `genlock submit TASK 3`: the generation is an option."""
     command = wrong.ctx.command if wrong.ctx is not None else None
     if not extra.isdigit() or "-g" in arguments or command is None:
         return None

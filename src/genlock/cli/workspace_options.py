@@ -1,4 +1,4 @@
-"""What `genlock run` and `genlock work` have in common: where their commands work, and what runs
+"""Options that `genlock run` and `genlock work` share: where their commands work, and what runs
 when a result is accepted."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ on_complete_option = click.option(
 
 
 def worktrees_here(app: App) -> Worktrees:
-    """Those of the repository around this folder."""
+    """Returns the worktrees of the repository around this folder."""
     from genlock.isolation.worktrees import Worktrees
 
     return Worktrees.around(Path.cwd(), app.project_folder / "worktrees")
@@ -55,7 +55,7 @@ def worktrees_here(app: App) -> Worktrees:
 def workspaces(
     app: App, *, always: bool, base: str | None, copied: Sequence[str]
 ) -> TaskWorkspaces:
-    """Where tasks are worked on. What is wrong with the options is said before anything begins."""
+    """Returns where tasks are worked on. Wrong options are reported before anything starts."""
     from genlock.isolation.workspaces import TaskWorkspaces
     from genlock.isolation.worktrees import check_copied
 
@@ -78,7 +78,7 @@ def workspaces(
 
 
 def states_of(app: App, task_ids: Iterable[str]) -> Mapping[str, TaskState]:
-    """The states of these tasks; those that do not exist are left out."""
+    """Returns the states of these tasks; those that do not exist are left out."""
     names, found = list(task_ids), dict[str, "TaskState"]()
     for first in range(0, len(names), _MOST_AT_ONCE):
         found |= app.fleet.batch_get_states(task_ids=names[first : first + _MOST_AT_ONCE])

@@ -1,7 +1,7 @@
-"""Setting up other people's agents: what is registered with which, and how their files are edited.
+"""Setting up agents' clients: what Genlock registers with each, and how it edits their files.
 
-`clients` has the facts about each agent as data. `jsonc` edits JSON as text, `files` applies the
-edits and takes them back, byte for byte if nobody has changed the file since. `hook_events` reads
-what an agent tells its hooks, and answers in its form. `prime_text` is what a model is told at the
-start of a session.
+`clients` has the facts about each client as data. `jsonc` edits JSON as text, `files` applies the
+edits and reverts them, byte for byte if the file has not changed since. `hook_events` parses the
+events that a client sends to its hooks, and answers in its form. `prime_text` makes the text that a
+model gets at the start of a session.
 """

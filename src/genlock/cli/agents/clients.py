@@ -1,4 +1,4 @@
-"""The agents' clients as data: which files of a project register Genlock, with what in them.
+"""The agents' clients as data: which files of a project register Genlock, and their content.
 
 The formats are those of Claude Code 2.1, Codex 0.169, Cursor (CLI of 2026-09), Gemini CLI 0.61,
 gptme 0.35 and opencode 1.18.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 BEGIN, END = "genlock:begin", "genlock:end"
-"""Comments around what is ours in a text."""
+"""Comments around our part of a text file."""
 
 _SECONDS: Final = 5
 _CALL_SECONDS: Final = 120
-"""How long a call of a tool may take: it waits for a task for at most 45 seconds."""
+"""The limit for a tool call, which waits for a task for at most 45 seconds."""
 
 
 class Member(NamedTuple):
@@ -31,15 +31,15 @@ class Item(NamedTuple):
 
 
 class JsonFile(NamedTuple):
-    """A JSON file that others write, too."""
+    """A JSON file that other tools write, too."""
 
     name: str
     edits: tuple[Member | Item, ...]
 
 
 class TomlFile(NamedTuple):
-    """A TOML file that others write, too. `head` goes before its first table, `tail` to its end;
-    a part whose key is there already is left out."""
+    """A TOML file that other tools write, too. `head` is inserted before its first table, `tail` at
+    its end; a part whose key exists already is left out."""
 
     name: str
     head: tuple[tuple[str, str], ...]
@@ -47,7 +47,7 @@ class TomlFile(NamedTuple):
 
 
 class Instructions(NamedTuple):
-    """A file of instructions for models, which gets a block."""
+    """A file of instructions for models, to which we add a block."""
 
     name: str
 
@@ -69,7 +69,7 @@ class Client(NamedTuple):
     title: str
     files: tuple[File, ...]
     then: str
-    """What the user does next."""
+    """The user's next step."""
 
 
 def _claude_hook(**more: Any) -> dict[str, Any]:

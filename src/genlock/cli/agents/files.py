@@ -1,8 +1,8 @@
-"""Editing the files of a project in which agents find their servers, hooks and instructions.
+"""Edits the files of a project in which agents find their servers, hooks and instructions.
 
-Every edit is planned before anything is written, so a file that cannot be read or edited leaves all
-of them as they are. What is put in is taken out by structure. Where that would not give the same
-bytes as before, what the file was is kept, for the user alone, until it is restored.
+Every edit is planned before anything is written, so if one file cannot be read or edited, none is
+changed. Removal finds our parts by structure. If that would not restore the original bytes, a copy
+of the original, private to the user, is kept until it is restored.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TEXT_BLOCK: Final = re.compile(rf"\n?<!-- {BEGIN} -->.*?<!-- {END} -->\n?", re.
 
 
 class Change(NamedTuple):
-    """A file before and after; None where there is none."""
+    """A file before and after an edit; None if it does not exist."""
 
     path: Path
     file: File
@@ -52,7 +52,8 @@ class Change(NamedTuple):
 
 
 def planned(client: Client, root: Path, *, remove: bool = False) -> list[Change]:
-    """What is to be changed in the project at `root`; files that are right are left out."""
+    """Returns the changes to make in the project at `root`; files that are correct already are left
+    out."""
     changes = []
     for file in client.files:
         path = root / file.name
@@ -88,7 +89,7 @@ def apply(changes: list[Change], *, remove: bool = False) -> None:
 
 
 def _is_shared(client: Client, file: Instructions, root: Path) -> bool:
-    """Are the instructions also those of another client that is set up here?"""
+    """Does another client that is set up here use the same instructions?"""
     return any(
         file in other.files and "genlock" in (_read(root, other.files[0].name) or "")
         for other in CLIENTS.values()
@@ -97,14 +98,14 @@ def _is_shared(client: Client, file: Instructions, root: Path) -> bool:
 
 
 def _put(file: File, before: str | None) -> str:
-    """The text with what is ours, in lines that end as those of the file do."""
+    """Returns the text with our parts added, using the file's line endings."""
     if before is not None and not isinstance(file, OwnFile) and _ends_in_crlf(before):
         return _put_lines(file, before.replace("\r\n", "\n")).replace("\n", "\r\n")
     return _put_lines(file, before)
 
 
 def _take(file: File, before: str) -> str | None:
-    """The text without what is ours; None if nothing is left of it."""
+    """Returns the text without our parts; None if nothing is left."""
     if not isinstance(file, OwnFile) and _ends_in_crlf(before):
         text = _take_lines(file, before.replace("\r\n", "\n"))
         return None if text is None else text.replace("\n", "\r\n")
@@ -157,7 +158,7 @@ def _removed(file: File, before: str | None, path: Path) -> str | None:
 
 
 def _is_restored(change: Change) -> bool:
-    """Would taking out what was put in give the same bytes?"""
+    """Would removing our parts restore the original bytes?"""
     return change.after is not None and _take(change.file, change.after) == change.before
 
 
@@ -187,7 +188,7 @@ def _take_json(text: str, edit: Member | Item) -> str:
 
 
 def _is_ours(item: Any) -> bool:
-    """Is it a hook that calls `genlock hook`, perhaps as an older version wrote it?"""
+    """Is it a hook that calls `genlock hook`, even one written by an older version?"""
     if not isinstance(item, Mapping):
         return False
     inner = item.get("hooks")
@@ -255,8 +256,8 @@ def _put_block(before: str) -> str:
 
 
 def _read(root: Path, name: str) -> str | None:
-    """The text of a project's file; None if there is none. A link in its place, or in that of a
-    folder on the way, may lead a cloned repository to the user's own settings."""
+    """Reads a project's file; None if it does not exist. Refuses symbolic links in the path: in a
+    cloned repository they could lead to the user's own settings."""
     path = root / name
     for part in (*reversed(Path(name).parents), Path(name)):
         if (root / part).is_symlink() and part.name:
@@ -272,15 +273,15 @@ def _read(root: Path, name: str) -> str | None:
 
 
 def _check_writable(path: Path) -> None:
-    """A file that is read-only is meant to stay as it is, also where its folder is not."""
+    """Refuses a read-only file, even in a writable folder: the user does not want it changed."""
     if path.exists() and not path.stat().st_mode & 0o222:
         raise NotAllowed(f"{path} is read-only; nothing was changed")
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing, and with the permissions it had."""
+    """Replaces a file atomically and keeps its permissions."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name that no link can have been put under.
+    # A random name, under which no link can have been prepared.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
         with beside.open("xb") as file:
@@ -295,7 +296,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _remove_empty(folder: Path, levels: int) -> None:
-    """Folders that were made for a file, if nothing else is in them."""
+    """Removes folders that were made for a file, if they are empty."""
     for _ in range(levels):
         try:
             folder.rmdir()
@@ -304,7 +305,7 @@ def _remove_empty(folder: Path, levels: int) -> None:
         folder = folder.parent
 
 
-# What files were, where taking out would not restore it
+# Copies of original files that removing our parts would not restore
 
 
 def _kept_file() -> Path:

@@ -1,4 +1,4 @@
-"""What an agent's client tells a hook on stdin, and the form in which it takes an answer."""
+"""The events that agents' clients send to hooks on stdin, and the form of the answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from genlock.safe_text import safe_line
 
 
 class Kind(StrEnum):
-    """What has happened, whatever the client calls it."""
+    """The kind of an event, independent of the client's name for it."""
 
     START = "start"
     TOOL = "tool"
@@ -32,7 +32,7 @@ _KINDS: Final = {
 } | {kind.value: kind for kind in Kind}
 
 _AS_CONTEXT: Final = ("claude", "codex")
-"""Clients that take plain text at the start of a session."""
+"""Clients that accept plain text at the start of a session."""
 
 
 class HookEvent(NamedTuple):
@@ -41,14 +41,14 @@ class HookEvent(NamedTuple):
     kind: Kind
     session: str | None
     folder: str | None
-    """The project's, if the hook is not run there."""
+    """The project's folder, if the hook runs elsewhere."""
     is_repeated: bool
     """Has a hook already kept the agent from stopping?"""
     reason: str
 
 
 def read_event(data: bytes, event: str = "") -> HookEvent:
-    """The event in this JSON; what is no JSON is an event of no interest."""
+    """Parses the event in this JSON; invalid JSON counts as an irrelevant event."""
     try:
         found = json.loads(data or b"{}")
     except (ValueError, RecursionError):
@@ -68,7 +68,7 @@ def read_event(data: bytes, event: str = "") -> HookEvent:
 
 
 def context_answer(agent: str, text: str, session: str | None) -> str:
-    """What to print so that the model reads this text."""
+    """Returns the output that makes the client show this text to the model."""
     if agent in _AS_CONTEXT:
         return f"{text}\n"
     if agent == "cursor":
@@ -81,8 +81,8 @@ def context_answer(agent: str, text: str, session: str | None) -> str:
 
 
 def export_session(session: str) -> None:
-    """Names the session to the commands that Claude Code's agent will run: they belong to it, as
-    the MCP server does."""
+    """Exports the session to the commands that Claude Code's agent will run, so that they share it
+    with the MCP server."""
     path = os.environ.get("CLAUDE_ENV_FILE")
     if path and "GENLOCK_SESSION" not in os.environ:
         with open(path, "a", encoding="utf-8") as file:

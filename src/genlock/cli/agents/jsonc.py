@@ -1,7 +1,7 @@
-"""Editing JSON as text: a member or an item is put in or taken out, and the rest stays as it is.
+"""Edits JSON as text: inserts or removes a member or an item, and leaves the rest unchanged.
 
-Comments and trailing commas are understood, since several agents allow them in their settings. What
-`put_in` inserts, `take_out` removes again to the byte.
+Comments and trailing commas are accepted, because several agents allow them in their settings.
+`take_out` removes exactly the bytes that `put_in` inserted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _DEEPEST: Final = 100
 
 
 class Node(NamedTuple):
-    """A value in the text, from `start` to `end`, with what it holds."""
+    """A value in the text, from `start` to `end`, with its members or items."""
 
     start: int
     end: int
     value: Any
     members: tuple[tuple[str, int, Node], ...] = ()
-    """Of an object: each key, where it starts, and its value."""
+    """For an object: each key, its start, and its value."""
     items: tuple[Node, ...] = ()
 
 
@@ -35,7 +35,7 @@ class BadJson(BadArgument):
 
 
 def parse(text: str) -> Node:
-    """The text as a tree. A byte order mark at its beginning is skipped."""
+    """Parses the text into a tree. A byte order mark at its beginning is skipped."""
     reader = _Reader(text)
     at = reader.skip(1 if text.startswith("\ufeff") else 0)
     node = reader.value(at, 0)
@@ -45,7 +45,7 @@ def parse(text: str) -> Node:
 
 
 def find(root: Node, path: Path) -> Node | None:
-    """The value at these keys, the last one of several of the same name."""
+    """Returns the value at these keys; of several members with the same name, the last one."""
     for key in path:
         found = [node for name, _, node in root.members if name == key]
         if not found:
@@ -55,7 +55,7 @@ def find(root: Node, path: Path) -> Node | None:
 
 
 def put_in(text: str, path: Path, value: Any) -> str:
-    """The text with this member; what is missing above it is made."""
+    """Returns the text with this member; missing parents are created."""
     root, at = parse(text), path
     for depth in range(len(path)):
         node = find(root, path[:depth])
@@ -74,7 +74,8 @@ def put_in(text: str, path: Path, value: Any) -> str:
 
 
 def append(text: str, path: Path, item: Any) -> str:
-    """The text with this item at the end of the array at `path`, which is made if it is missing."""
+    """Returns the text with this item at the end of the array at `path`, which is created if
+    missing."""
     node = find(parse(text), path)
     if node is None:
         return put_in(text, path, [item])
@@ -84,7 +85,7 @@ def append(text: str, path: Path, item: Any) -> str:
 
 
 def take_out(text: str, path: Path) -> str:
-    """The text without this member, and without what held nothing else."""
+    """Returns the text without this member, and without parents that become empty."""
     node = find(parse(text), path[:-1])
     places = (
         [] if node is None else [at for at, one in enumerate(node.members) if one[0] == path[-1]]
@@ -96,7 +97,8 @@ def take_out(text: str, path: Path) -> str:
 
 
 def take_items(text: str, path: Path, is_ours: Callable[[Any], bool]) -> str:
-    """The text without these items of the array at `path`, and without what held nothing else."""
+    """Returns the text without these items of the array at `path`, and without parents that become
+    empty."""
     while True:
         node = find(parse(text), path)
         places = (
@@ -111,7 +113,7 @@ def take_items(text: str, path: Path, is_ours: Callable[[Any], bool]) -> str:
 
 
 def _emptied(text: str, path: Path) -> str:
-    """Without the object or array at `path` if it is empty and holds no comment."""
+    """Removes the object or array at `path` if it is empty and has no comment."""
     node = find(parse(text), path)
     if not path or node is None or node.value or text[node.start + 1 : node.end - 1].strip():
         return text
@@ -119,7 +121,7 @@ def _emptied(text: str, path: Path) -> str:
 
 
 def _inserted(text: str, node: Node, depth: int, key: str, value: Any) -> str:
-    """The text with a value behind the last one of this object or array."""
+    """Returns the text with a value after the last one of this object or array."""
     step = _indent(text)
     shown = key + _shown(value, step, depth)
     line = "\n" + step * depth
@@ -131,7 +133,7 @@ def _inserted(text: str, node: Node, depth: int, key: str, value: Any) -> str:
 
 
 def _cut(text: str, node: Node, spans: Sequence[tuple[int, int]], place: int, depth: int) -> str:
-    """The text without the value of this place, and without the comma that stood there for it."""
+    """Returns the text without the value at this index, and without its comma."""
     start, end = spans[place]
     if place:
         between = text[spans[place - 1][1] : start]
@@ -148,7 +150,7 @@ def _cut(text: str, node: Node, spans: Sequence[tuple[int, int]], place: int, de
 
 
 def _comments(between: str) -> str:
-    """What stood between two values, without the comma; nothing if that is white space only."""
+    """Returns the text between two values, without the comma; empty if it is only white space."""
     kept = between.replace(",", "", 1)
     return kept.rstrip(" \t") if kept.strip() else ""
 
@@ -164,7 +166,7 @@ def _shown(value: Any, step: str, depth: int) -> str:
 
 
 def _indent(text: str) -> str:
-    """The step by which the text is indented."""
+    """Returns the indentation step of the text."""
     found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
     return found[1] if found is not None and "*" not in found[0] else "  "
 
@@ -175,7 +177,7 @@ class _Reader:
         self._decoder = json.JSONDecoder(strict=False)
 
     def skip(self, at: int) -> int:
-        """Behind white space and comments."""
+        """Returns the position after white space and comments."""
         found = _SPACE.match(self._text, at)
         return at if found is None else found.end()
 
@@ -225,7 +227,7 @@ class _Reader:
         return self.skip(at + 1)
 
     def _next(self, at: int, closing: str) -> int:
-        """Behind the comma, which may be the last thing in it, or at the end."""
+        """Returns the position after the comma, which may be a trailing one, or at the end."""
         at = self.skip(at)
         if self._text[at : at + 1] == ",":
             return self.skip(at + 1)

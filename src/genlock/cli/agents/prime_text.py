@@ -1,4 +1,4 @@
-"""What a model is told of the plan at the start of a session, in under 1,000 tokens."""
+"""The text about the plan that a model gets at the start of a session, in under 1,000 tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ genlock, or `genlock next`), submit its result with the generation that you were
 
 
 def prime_text(fleet: Coordinator, session: str | None) -> str:
-    """The introduction, what this session holds, and how the plan stands."""
+    """Returns the introduction, the claims of this session, and the state of the plan."""
     parts = [_INTRODUCTION]
     if session is not None:
         held = [

@@ -1,5 +1,5 @@
-"""All checks, one after the other. What one of them cannot look at for damage is a finding, and the
-others go on."""
+"""Runs all checks in turn. If damage stops a check, that is a finding, and the other checks
+continue."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from genlock.task_folders import is_folder
 from genlock.transfer.verification import Progress
 
 _SOUND = frozenset({"open", "structure", "replay"})
-"""Trouble in these means that nothing may be written."""
+"""Checks after whose trouble nothing may be written."""
 
 
 class Report(Struct, frozen=True):
-    """What `doctor` answers."""
+    """The answer of `doctor`."""
 
     url: str
     healthy: bool
     """No trouble; notes do not count."""
     findings: tuple[Finding, ...]
     fixed: tuple[str, ...] = ()
-    """What --fix has done."""
+    """The repairs that --fix made."""
 
 
 class Examination:
-    """One look at a store."""
+    """One examination of a store."""
 
     def __init__(self, url: str, tell: Progress) -> None:
         self.url = url
@@ -61,20 +61,20 @@ class Examination:
         self.places: list[tuple[str, str]] = []
         self.findings: list[Finding] = []
         self._records: int | None = None
-        """How many there are, if that is known before they are looked at."""
+        """The number of records, if known before they are checked."""
         for finding in self._all(tell):
             self.findings.append(finding)
 
     @property
     def obstacle(self) -> str | None:
-        """Why nothing may be fixed, if so."""
+        """Returns why nothing may be fixed, if that is the case."""
         troubles = {finding.check for finding in self.findings if finding.level is Level.TROUBLE}
         if troubles & _SOUND:
             return "a damaged store is not written to"
         return "nobody can write before the gate is free" if "gate" in troubles else None
 
     def report(self, fixed: list[str], url: str | None = None) -> Report:
-        """The answer. The commands to type have the URL that the doctor was given."""
+        """Returns the answer. Suggested commands contain the URL that doctor was called with."""
         told = () if url is None else ("--url", url)
         healthy = all(finding.level is not Level.TROUBLE for finding in self.findings)
         findings = tuple(
@@ -129,7 +129,7 @@ class Examination:
 
 
 def _there(line: str, told: Sequence[str]) -> str:
-    """Every command in the line with these options; a comma ends one, and what is said about it
+    """Adds these options to every command in the line; a comma ends a command, and an explanation
     follows."""
     options = "".join(f" {quote(word)}" for word in told)
     return re.sub(r"\bgenlock (?!init)[^,]*", lambda found: found[0] + options, line)
@@ -176,12 +176,12 @@ def _cannot_open(error: StoreError, path: Path | None) -> Finding:
             return trouble("open", str(error), means, ["genlock doctor, in a while"])
 
 
-# What may be done without asking: write down what is due, repeat what was cut off, empty the log.
+# Repairs that need no question: record what is due, repeat interrupted reactions, empty the log.
 # Nothing is ever removed.
 
 
 def fix(url: str, path: Path | None, places: Sequence[tuple[str, str]]) -> list[str]:
-    """Does it; what was done, in words."""
+    """Makes the repairs. Returns sentences about them."""
     done: list[str] = []
     with connect(url) as fleet:
         for tenant, project in places:
@@ -202,15 +202,16 @@ def fix(url: str, path: Path | None, places: Sequence[tuple[str, str]]) -> list[
     return done
 
 
-# What it all runs on.
+# Versions of the software below.
 
 
 _SAFE_SQLITE = (3, 51, 3)
-"""Before it, two connections that write and checkpoint a WAL database at once can corrupt it."""
+"""In earlier versions, two connections that write and checkpoint a WAL database at once can corrupt
+it."""
 
 
 def check_versions() -> Iterator[Finding]:
-    """Python, Genlock, SQLite and its driver."""
+    """Checks Python, Genlock, SQLite and its driver."""
     sqlite = apsw.sqlite_lib_version()
     line = (
         f"genlock {genlock.__version__}, Python {platform.python_version()}, SQLite {sqlite}, "

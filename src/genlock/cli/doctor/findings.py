@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""Findings, the results of checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_ITEMS = 20
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """The severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -30,7 +30,7 @@ class Level(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     level: Level
@@ -39,25 +39,25 @@ class Finding(Struct, frozen=True):
     try_next: tuple[str, ...] = ()
     """What to type."""
     items: tuple[str, ...] = ()
-    """Each case, the first few."""
+    """The first few cases."""
 
 
 def ok(check: str, what: str) -> Finding:
-    """All is well."""
+    """Returns a finding without trouble."""
     return Finding(check, Level.OK, what)
 
 
 def note(
     check: str, what: str, means: str = "", try_next: Sequence[str] = (), items: Sequence[str] = ()
 ) -> Finding:
-    """Something to know."""
+    """Returns a finding that is worth knowing."""
     return Finding(check, Level.NOTE, what, means, tuple(try_next), _first(items))
 
 
 def trouble(
     check: str, what: str, means: str = "", try_next: Sequence[str] = (), items: Sequence[str] = ()
 ) -> Finding:
-    """Something is wrong."""
+    """Returns a finding of trouble."""
     return Finding(check, Level.TROUBLE, what, means, tuple(try_next), _first(items))
 
 
@@ -67,7 +67,7 @@ def _first(items: Sequence[str]) -> tuple[str, ...]:
 
 
 def number(count: int, one: str, many: str) -> str:
-    """1 task, 2 tasks."""
+    """Returns a count with its noun: 1 task, 2 tasks."""
     return f"{count:,} {one if count == 1 else many}"
 
 
@@ -79,7 +79,7 @@ _STYLES: Final = {Level.OK: "green", Level.NOTE: "yellow", Level.TROUBLE: "bold 
 
 
 def show(console: Console, report: Report) -> None:
-    """One line for what is well, more for what is not."""
+    """Prints one line for each finding without trouble, and more for others."""
     from rich.text import Text
 
     from genlock.cli.render.tables import print_beside

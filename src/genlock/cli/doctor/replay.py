@@ -1,5 +1,5 @@
-"""Is everything what was written? SQLite's structures, the format, the chain of events and their
-fold, the payloads."""
+"""Checks for damage: SQLite's structures, the format, the chain of events and their fold, the
+payloads."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _RESTORE = "genlock restore BACKUP --force"
 
 
 def restore_by(path: Path | None) -> str:
-    """What to do about a damaged store: in this file, or on a server."""
+    """Returns the advice for a damaged store: a file, or one on a server."""
     return _RESTORE if path else "restore a backup of the server, by its own tools"
 
 
 def check_structure(seen: Inspection) -> Iterator[Finding]:
-    """What SQLite says."""
+    """Runs SQLite's own checks."""
     yield ok("format", f"{seen.format}")
     if seen.journal != "wal":
         yield ok("journal", f"{seen.journal}: a copy that has not been used as a store yet")
@@ -49,10 +49,10 @@ def check_structure(seen: Inspection) -> Iterator[Finding]:
 def check_replay(
     reader: StoreReader, path: Path | None, tell: Progress, records: int | None
 ) -> Iterator[Finding]:
-    """Is the store what was written?"""
+    """Checks that the store still is what was written."""
     count, faults, lost = verify(reader.store, tell, still=path is not None, records=records)
     if lost and path is not None:
-        # Records are read of one instant, the folder of payloads as it is now: what was dropped in
+        # Records are from one instant, the folder of payloads is read now: a payload dropped in
         # between is not missing.
         with closing(open_instant_file(path)) as later:
             lost = lost_payloads(later, among=lost)
@@ -75,8 +75,8 @@ def check_replay(
 
 
 def _check_unused(reader: StoreReader, path: Path | None) -> Iterator[Finding]:
-    """Are there payloads that nothing refers to? What a second look finds in use was being
-    submitted."""
+    """Checks for payloads without a reference. A payload that a second check finds in use was just
+    being submitted."""
     unused = unused_payloads(reader.store)
     if unused and path is not None:
         with closing(open_instant_file(path)) as later:
@@ -130,16 +130,16 @@ def _payloads(lost: list[Lost], path: Path | None) -> Finding:
     return trouble("payloads", ", ".join(what), means, [try_next], items)
 
 
-# What a crash cut off: a completion whose dependents have not heard of it, children that were
-# spawned and do not exist.
+# Reactions that a crash cut off: dependents that lack a completion, spawned children that do not
+# exist.
 
 
 _LOOK_AGAIN_SECONDS = 0.5
 
 
 def check_reactions(scans: list[Scan], reopen: Callable[[], StoreReader]) -> Iterator[Finding]:
-    """Looked at twice: a reaction follows its cause within moments, and may just not have been
-    written yet."""
+    """Checks for missing reactions, twice: a reaction follows its cause within moments, and may
+    just not have been written yet."""
     stuck = [line for scan in scans for line in stuck_in(scan)]
     if stuck:
         time.sleep(_LOOK_AGAIN_SECONDS)
@@ -165,7 +165,7 @@ def check_reactions(scans: list[Scan], reopen: Callable[[], StoreReader]) -> Ite
 
 
 def stuck_in(scan: Scan) -> Iterator[str]:
-    """What has not heard of what has happened."""
+    """Yields the missing reactions of a project as sentences."""
     for task, finished, state in scan.missing_reactions():
         if finished is None or state is None:
             yield f"{scan.named(task)}: its subtasks have not been created"

@@ -17,14 +17,16 @@ from genlock.stores.sqlite.inspection import LockState, filesystem, lock_state, 
 from genlock.stores.sqlite.open import can_write
 from genlock.task_folders import examine
 
-# The file and what lies beside it: permissions, filesystem, log, gate, and who has it open.
+# The file and those beside it: permissions, filesystem, log, write lock, and which processes have
+# it open.
 
 
 LARGE_LOG_BYTES = 256 * 1024 * 1024
 
 
 def check_files(path: Path) -> Iterator[Finding]:
-    """All that can be said without opening it. To be called before it is opened: see `user_of`."""
+    """Checks everything that needs no open store. Call it before the store is opened: see
+    `user_of`."""
     size = path.stat().st_size
     if can_write(path):
         yield ok("file", f"{path}, {size:,} bytes")
@@ -75,8 +77,8 @@ def check_files(path: Path) -> Iterator[Finding]:
 
 
 def _permissions(path: Path) -> Finding:
-    """Of the file and of the folder of its large results. A group may have been let in on
-    purpose."""
+    """Checks the permissions of the file and of the folder of its payloads. Access for a group may
+    be intended."""
     opened = [
         each
         for each in (path, Path(f"{path}.payloads"))
@@ -124,15 +126,14 @@ def _write_lock(path: Path, write_lock: LockState | None) -> Finding:
     return ok("gate", f"process {write_lock.pid} is inside, at work")
 
 
-# A store that is no file of this machine: what it runs on, what it promises, and whose clock it
-# has.
+# A store that is not a file of this machine: its server, its guarantees, and its clock.
 
 
 _APART_SECONDS = 5.0
 
 
 def check_server(url: str) -> Iterator[Finding]:
-    """What can be said before it is opened."""
+    """Checks everything that needs no open store."""
     about = about_store(url)
     if about is not None:
         yield ok("server", about.server)
@@ -141,7 +142,7 @@ def check_server(url: str) -> Iterator[Finding]:
 
 
 def check_folder(url: str) -> Iterator[Finding]:
-    """The task files that other tools share."""
+    """Checks the task files that other tools share."""
     found = examine(url)
     yield ok("folder", f"{found.folder}, layout {found.layout}, {found.tasks:,} tasks")
     if found.locks == "flock":
@@ -191,7 +192,7 @@ def check_folder(url: str) -> Iterator[Finding]:
 
 
 def check_promises(reader: StoreReader) -> Iterator[Finding]:
-    """What it says of itself."""
+    """Reports the guarantees that the store declares."""
     limits = reader.store.limits
     if limits.durable:
         yield ok("durable", "an acknowledged commit survives a crash")
@@ -210,7 +211,7 @@ def check_promises(reader: StoreReader) -> Iterator[Finding]:
 
 
 def check_clocks(reader: StoreReader) -> Iterator[Finding]:
-    """How far the server's clock and this machine's are apart, as far as one exchange can tell."""
+    """Compares the server's clock with this machine's, as precisely as one round trip allows."""
     if not reader.store.limits.server_clock:
         return
     sent = datetime.now(UTC)

@@ -1,5 +1,5 @@
-"""What the records say: claims whose holder is gone, tasks that nobody will ever get, results that
-wait for a person."""
+"""Checks of records: claims with a lost holder, tasks that can never be claimed, results that wait
+for a person."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Scan(ProjectScan):
     """The scan of a project, and how the project is named in findings."""
 
     def named(self, task: str) -> str:
-        """A task, with its place if that is not the usual one."""
+        """Names a task, with tenant and project unless they are the defaults."""
         return (
             task
             if self.scope == ("default", "default")
@@ -32,7 +32,7 @@ class Scan(ProjectScan):
 
     @property
     def flags(self) -> str:
-        """How to name the place in a command."""
+        """Returns the options that name tenant and project in a command."""
         tenant, project = self.scope
         return (f" --tenant {tenant}" if tenant != "default" else "") + (
             f" --project {project}" if project != "default" else ""
@@ -47,7 +47,7 @@ class _Lapsed(NamedTuple):
 
 
 def check_claims(scans: list[Scan]) -> Iterator[Finding]:
-    """Claims whose lease is over, whose session has ended or whose process is gone."""
+    """Checks for claims whose lease is over, or whose session or process has ended."""
     lapsed = [claim for scan in scans for claim in _lapsed(scan)]
     orphans = [claim.line for claim in lapsed if claim.cause.orphans]
     over = [claim.line for claim in lapsed if claim.cause is Cause.LEASE_OVER]
@@ -106,7 +106,7 @@ def _clock(scans: list[Scan], stepped: list[str]) -> Iterator[Finding]:
 
 
 def check_plans(scans: list[Scan]) -> Iterator[Finding]:
-    """Tasks that wait for themselves, or for what does not exist."""
+    """Checks for tasks that wait for themselves, or for missing tasks."""
     cycles, missing, removals = [], [], []
     for scan in scans:
         for cycle in find_cycles(scan.waits):
@@ -146,8 +146,8 @@ def check_plans(scans: list[Scan]) -> Iterator[Finding]:
 
 
 def _removal(scan: Scan, cycle: tuple[str, ...]) -> Iterator[str]:
-    """What to type to take one dependency out of a circle. (A parent waits for its children, too:
-    that cannot be edited away.)"""
+    """Yields commands that remove one dependency from a cycle. (A parent waits for its children,
+    too, and that cannot be edited.)"""
     for name, other in pairwise(cycle):
         dependencies = scan.depends_on(name)
         if other in dependencies:
@@ -161,7 +161,8 @@ def _causes(record: TaskRecord) -> str:
 
 
 def check_people(scans: list[Scan]) -> Iterator[Finding]:
-    """What waits for a person: held tasks, results in review, and refused results."""
+    """Checks for work that waits for a person: held tasks, results in review, and refused
+    results."""
     held = [
         f"{scan.named(record.task.id)}: {record.hold.reason if record.hold else 'no reason given'}"
         for scan in scans

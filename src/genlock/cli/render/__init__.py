@@ -1,1 +1,1 @@
-"""How answers look in a terminal: text, tables, pages, drawings and progress."""
+"""Rendering of answers for terminals: text, tables, pages, drawings and progress."""

@@ -1,4 +1,4 @@
-"""How `genlock work` is shown: a live table on a terminal, JSON lines elsewhere."""
+"""The display of `genlock work`: a live table on a terminal, JSON lines elsewhere."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ _AS_ASKED: Final = ("done", "max_tasks", "max_cost", "signal", "unread")
 
 
 class Viewer(Protocol):
-    """Shows a pool."""
+    """A display of a pool."""
 
     def tell(self, event: str, told: dict[str, Any]) -> None:
-        """Something has happened. Called in any thread."""
+        """Reports an event. May be called in any thread."""
 
     def show(self, pool: AgentPool) -> AbstractContextManager[object]:
         """Shows the agents while the block lasts."""
 
     def refresh(self) -> None:
-        """Time has passed."""
+        """Updates displayed times."""
 
     def finish(self, pool: AgentPool) -> None:
-        """The pool has ended."""
+        """Reports the end of the pool."""
 
 
 def viewer(answers: Answers, agents: Sequence[str]) -> Viewer:
-    """What suits the reader of stdout."""
+    """Returns the display that suits the reader of stdout."""
     if answers.style is Style.TEXT:
         return _Table(answers.console(), agents)
     return _Lines(answers)
 
 
 def totals(pool: AgentPool) -> dict[str, Any]:
-    """What came of all of it."""
+    """Returns the totals of a pool."""
     return {
         "outcomes": {str(outcome): count for outcome, count in sorted(pool.outcomes.items())},
         "turns": pool.turns,
@@ -104,8 +104,8 @@ class _Lines:
         self._write(lambda: self._answers.write_json(line + b"\n"))
 
     def _write(self, write: Callable[[], None]) -> None:
-        """An agent at work is worth more than a line about it. If nobody reads the lines, agents
-        come to their end and no more are started."""
+        """Writes a line. A failure must not stop agents at work: if the reader has gone, they
+        finish and no more are started."""
         with self._lock:
             if self._unread:
                 return
@@ -134,7 +134,7 @@ class _Lines:
 
 
 class _Table:
-    """A row for each agent, and above it what has happened."""
+    """A table with a row for each agent, and above it the events."""
 
     def __init__(self, console: Console, agents: Sequence[str]) -> None:
         self._console = console
@@ -230,7 +230,7 @@ _COLUMNS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 
 
 def _line(event: str, told: dict[str, Any]) -> tuple[str, str] | None:
-    """What is told of an event on a terminal, and in which colour."""
+    """Returns the text of an event for a terminal, and its colour."""
     report = told.get("report")
     if isinstance(report, Report):
         return _report_line(report), _STYLES.get(report.outcome, "red")
@@ -260,7 +260,7 @@ def _report_line(report: Report) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time: 1:05, 2:03:04."""
+    """Formats a duration: 1:05, 2:03:04."""
     whole = max(0, int(seconds))
     hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

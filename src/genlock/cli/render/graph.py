@@ -26,7 +26,7 @@ MARKS: Final[dict[Status, tuple[str, str, str]]] = {
     Status.CANCELLED: ("✗", "dim", "#dddddd"),
     Status.HELD: ("!", "red", "#ffc9c9"),
 }
-"""Of each state: its mark, its colour on a terminal, its colour in a picture."""
+"""For each state: its mark, its colour on a terminal, its colour in a picture."""
 
 WIDTH: Final = 80
 _LEAST_ID = 12
@@ -34,14 +34,14 @@ _GAP = "  "
 
 
 class Line(NamedTuple):
-    """A line of a drawing, and the style of the whole."""
+    """A line of a drawing, with one style."""
 
     text: str
     style: str = ""
 
 
 def draw(graph: Graph, purposes: Mapping[str, str], width: int = WIDTH) -> Iterator[Line]:
-    """The graph by track: each task below what it waits for."""
+    """Draws the graph by track, each task below its dependencies."""
     short = short_names(graph.tasks)
     for number, (track, tasks) in enumerate(by_track(graph.tasks).items()):
         if number:
@@ -73,7 +73,7 @@ def draw(graph: Graph, purposes: Mapping[str, str], width: int = WIDTH) -> Itera
 
 
 def draw_around(graph: Graph, width: int = WIDTH) -> Iterator[Line]:
-    """What the task in the middle waits for, and what waits for it."""
+    """Draws the dependencies and dependents of the task in the middle."""
     assert graph.around is not None
     nodes = {task.id: task for task in graph.tasks}
     middle = nodes[graph.around]
@@ -98,8 +98,8 @@ def draw_around(graph: Graph, width: int = WIDTH) -> Iterator[Line]:
 
 
 def edges_around(graph: Graph) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """From each task to what it waits for, and from each to what waits for it, away from the
-    middle."""
+    """Returns the edges from each task to its dependencies, and from each to its dependents,
+    leading away from the middle."""
     nodes = {task.id: task for task in graph.tasks}
     before: dict[str, list[str]] = {}
     behind: dict[str, list[str]] = {}
@@ -113,8 +113,8 @@ def edges_around(graph: Graph) -> tuple[dict[str, list[str]], dict[str, list[str
 
 
 def reached(graph: Graph, edges: Mapping[str, Sequence[str]]) -> list[GraphTask]:
-    """The tasks to which these edges lead from the middle, the nearest first. In a circle a task
-    may be reached both ways."""
+    """Returns the tasks reached by these edges from the middle, the nearest first. In a cycle a
+    task may be reached both ways."""
     assert graph.around is not None
     names = {name for _, name, _ in tree(graph.around, edges)} - {graph.around}
     return sorted(
@@ -123,7 +123,7 @@ def reached(graph: Graph, edges: Mapping[str, Sequence[str]]) -> list[GraphTask]
 
 
 def print_drawing(console: Console, lines: Iterator[Line]) -> None:
-    """A drawing on a terminal."""
+    """Prints a drawing on a terminal."""
     from rich.text import Text
 
     for line in lines:
@@ -136,7 +136,7 @@ def print_plan(
     purposes: Mapping[str, str],
     command: CommandLine,
 ) -> None:
-    """The plan as tables, one a track."""
+    """Prints the plan as tables, one per track."""
     if not tracks:
         print_lines(
             console, f"there are no tasks; to import a plan, type: {command('plan import', 'FILE')}"
@@ -170,13 +170,13 @@ def print_plan(
 
 
 def state_text(task: GraphTask) -> str:
-    """A state in words, and who is at work."""
+    """Describes a task's state, with its holder."""
     words = task.state.value.replace("_", " ").lower()
     return f"{words}, {task.agent}" if task.agent else words
 
 
 def mermaid(graph: Graph) -> Iterator[str]:
-    """A flowchart for Mermaid."""
+    """Yields the lines of a Mermaid flowchart."""
     yield "flowchart LR"
     names = {task.id: f"t{number}" for number, task in enumerate(graph.tasks)}
     for number, (track, tasks) in enumerate(by_track(graph.tasks).items()):
@@ -202,7 +202,7 @@ def mermaid(graph: Graph) -> Iterator[str]:
 
 
 def dot(graph: Graph) -> Iterator[str]:
-    """A digraph for Graphviz."""
+    """Yields the lines of a Graphviz digraph."""
     yield "digraph plan {"
     yield "  rankdir=LR;"
     yield '  node [shape=box, style="rounded,filled", fontname="Helvetica", fillcolor="#ffffff"];'
@@ -234,7 +234,7 @@ def dot(graph: Graph) -> Iterator[str]:
 
 
 def edges_of(graph: Graph) -> list[dict[str, str]]:
-    """Every edge, from what must be done first to what waits for it."""
+    """Returns every edge, from a dependency to its dependent."""
     return [
         {"from": other, "to": task.id, "kind": kind}
         for task in graph.tasks
@@ -266,8 +266,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _entities(text: str, more: str = "") -> str:
-    """Text within quotes in Mermaid: whatever could end it or mean something there becomes a
-    number."""
+    """Escapes text within quotes in Mermaid: special characters become numeric entities."""
     plain = f" -_.,/{more}"
     return "".join(
         char if char.isalnum() or char in plain else f"#{ord(char)};" if char.isprintable() else " "
@@ -276,6 +275,6 @@ def _entities(text: str, more: str = "") -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of Graphviz: a backslash would begin an escape, also in a label."""
+    """Quotes a string for Graphviz, where a backslash would begin an escape, even in a label."""
     plain = "".join(char if char.isprintable() or char == "\n" else " " for char in text)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'

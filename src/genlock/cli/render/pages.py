@@ -1,5 +1,5 @@
-"""Tasks as a terminal shows them: how all stand, what is ready, one task, its lineage, why it is
-not ready."""
+"""Pages about tasks for terminals: all states, ready tasks, one task, its lineage, why it is not
+ready."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def print_ready(
     waiting: Sequence[BlockedTask],
     outlook: NothingReady | None = None,
 ) -> None:
-    """What can be claimed, and how much cannot."""
+    """Prints the tasks that can be claimed, and the number of those that cannot."""
     if found:
         columns = [
             Column("task", least=16, style="bold"),
@@ -91,7 +91,7 @@ def print_ready(
 def print_agents(
     console: Console, found: Sequence[AgentInfo], states: Mapping[str, TaskState]
 ) -> None:
-    """Who is there, what each does, and for how long it may."""
+    """Prints the agents, what each does, and the rest of its lease."""
     if not found:
         print_lines(console, "nobody is there")
         return
@@ -134,7 +134,7 @@ def print_agents(
 def print_holders(
     console: Console, found: Sequence[AgentInfo], states: Mapping[str, TaskState]
 ) -> None:
-    """Who holds what, and for how long."""
+    """Prints the holders, what each holds, and the rest of its lease."""
     if not found:
         print_lines(console, "nobody is at work")
         return
@@ -167,7 +167,7 @@ def print_holders(
 
 
 def _work(fraction: float | None, note: str, cost: Mapping[str, float]) -> str:
-    """A report of progress in few words."""
+    """Returns a report of progress in a few words."""
     share = "" if fraction is None else f"{fraction:.0%}"
     told = ": ".join(part for part in (share, note) if part)
     return f"{told} ({_cost(cost)})".strip() if cost else told
@@ -187,7 +187,7 @@ def print_status(
     ready: Sequence[ReadyTask],
     refused: int,
 ) -> None:
-    """The first screen."""
+    """Prints the status of the project."""
     project = app.setting("project")
     total = sum(counts.values())
     if not total:
@@ -243,7 +243,7 @@ _LOOKS = {
 
 
 def print_task_rows(console: Console, page: TaskPage) -> None:
-    """A list of tasks, and how many there are by state."""
+    """Prints a list of tasks, and their number by state."""
     if not page.tasks:
         print_lines(console, "no task matches")
         return
@@ -287,7 +287,8 @@ def _waits(row: TaskRow) -> str:
 
 
 def print_state(console: Console, state: TaskState, command: CommandLine) -> None:
-    """All about one task: how it stands, then its definition as far as it says anything."""
+    """Prints everything about one task: its state, then the fields of its definition that are
+    set."""
     task = state.task
     hold = (
         f"{state.hold_reason}{f', until {stamp(state.held_until)}' if state.held_until else ''}"
@@ -323,7 +324,7 @@ def print_state(console: Console, state: TaskState, command: CommandLine) -> Non
 
 
 def _progress_fields(progress: TaskProgress) -> list[tuple[str, str]]:
-    """How far it is, what it has cost, and the last notes, the newest last."""
+    """Returns progress, cost, and the last notes, the newest last."""
     when = from_now(progress.updated_at)
     share = when if progress.fraction is None else f"{progress.fraction:.0%}, {when}"
     notes = [
@@ -339,7 +340,7 @@ _SHOWN = ("id", "title", "priority")
 
 
 def _said(task: Task) -> list[tuple[str, object]]:
-    """The fields of a definition that are not at their default, the long text last."""
+    """Returns the fields of a definition that differ from the default, the long text last."""
     names = sorted(task.__struct_fields__, key=lambda name: name == "description")
     return [
         (name, value)
@@ -391,8 +392,8 @@ def _result_fields(result: TaskResult, command: CommandLine) -> list[tuple[str, 
 def print_lineage(
     console: Console, lineage: Lineage, state: TaskState, command: CommandLine, own: str | None
 ) -> None:
-    """GC 9.2: the generations, and the refused submissions below them. The session `own` is not
-    told to adopt what was refused to it."""
+    """Prints GC 9.2: the generations, and the refused submissions below them. The session `own`
+    gets no advice to adopt its own refused results."""
     print_lines(
         console,
         f"{lineage.task_id}, {state.state}, generation {state.generation}; times are UTC",
@@ -446,7 +447,7 @@ def print_lineage(
                 and refused.state.value == "KEPT"
                 and refused.session_id != own
             ):
-                # What is completed has its result; to adopt another it would have to be reset
+                # A completed task has its result; to adopt another, it would have to be reset
                 # first.
                 act = "discard" if state.state.value == "COMPLETED" else "adopt"
                 print_commands(
@@ -457,7 +458,7 @@ def print_lineage(
 
 
 def print_explanation(console: Console, found: Explanation) -> None:
-    """What a claim would be answered, why, and what would change it."""
+    """Prints the answer that a claim would get, why, and what would change it."""
     own = found.own_generation is not None
     verdict = (
         "you hold it"
@@ -489,12 +490,12 @@ def print_explanation(console: Console, found: Explanation) -> None:
 
 
 def refused_name(refused: TaskResult) -> str:
-    """A refused result's name behind its task's, which need not be typed twice."""
+    """Returns a refused result's name without its task's, which need not be typed twice."""
     return refused.id.removeprefix(f"{refused.task_id}/")
 
 
 def print_event(console: Console, event: FeedEvent) -> None:
-    """One line."""
+    """Prints an event as one line."""
     from rich.text import Text
 
     told = event.event
@@ -504,7 +505,7 @@ def print_event(console: Console, event: FeedEvent) -> None:
     words = [told.get("task_id") or event.id]
     if told.get("generation"):
         words.append(f"gen {told['generation']}")
-    # Who lost a claim by silence matters more than who noticed.
+    # The holder that lost its claim by silence matters more than the session that noticed it.
     lost = "" if event.event_type == "CLAIM_DENIED" else told.get("holder_agent_id")
     words.append(lost or told.get("agent_id") or told.get("session_id"))
     words += [told[name] for name in _TELLING if told.get(name)]
@@ -522,11 +523,11 @@ _TELLING = (
     "reason",
     "changed",
 )
-"""Fields of events that say why, or to whom."""
+"""Fields of events that contain a reason, or an affected task, agent or session."""
 
 
 def _ending(entry: ClaimHistory) -> str:
-    """How a generation ended, in GC's words."""
+    """Describes how a generation ended, in GC's words."""
     if entry.result_accepted:
         return "ACCEPTED"
     if entry.release_reason is None:

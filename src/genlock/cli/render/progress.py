@@ -1,4 +1,4 @@
-"""A bar on stderr for what takes long, on a terminal only."""
+"""A progress bar on stderr for long work, on a terminal only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 Advance = Callable[[int, int | None], None]
-"""Told how much is done, and how much there is, if that is known."""
+"""Called with the amount done, and the total if known."""
 
 _PATIENCE_SECONDS = 0.5
 """Work that ends within this time needs no bar."""
@@ -25,7 +25,7 @@ _MANY = 10_000
 
 @contextmanager
 def bar(answers: Answers, title: str) -> Iterator[Advance]:
-    """Yield a function that reports progress while the block lasts."""
+    """Yields a function that reports progress while the block lasts."""
     if answers.quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield lambda done, total: None
         return
@@ -51,7 +51,8 @@ def bar(answers: Answers, title: str) -> Iterator[Advance]:
 
 @contextmanager
 def bars(answers: Answers) -> Iterator[Callable[[str, int, int | None], None]]:
-    """The same for work in several stages: each stage has a bar of its own, by its name."""
+    """Yields a function that reports progress in several stages, each with a named bar of its
+    own."""
     with ExitStack() as stack:
         stage = ""
         advance: Advance | None = None

@@ -1,8 +1,8 @@
 """Tables, lists of fields and times, for terminals.
 
-A table never wraps: where the terminal is narrow, the columns that matter least are left out, then
-the texts are cut short; the whole is in --json. What others wrote is shown as text, whatever it
-holds: no markup, and no control character reaches the terminal.
+A table never wraps: on a narrow terminal the least important columns are left out, then texts are
+truncated; --json has everything. Foreign text is always shown as text: no markup, and no control
+character reaches the terminal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Column(NamedTuple):
 def print_table(
     console: Console, columns: Sequence[Column], rows: Iterable[Sequence[object]]
 ) -> None:
-    """A table that fits the terminal. A column in which nothing stands is left out."""
+    """Prints a table that fits the terminal. An empty column is left out."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -66,8 +66,8 @@ def print_table(
 
 
 def print_fields(console: Console, fields: Iterable[tuple[str, object]]) -> None:
-    """Names and values, one a line; a long value goes on below itself. What is empty is left
-    out."""
+    """Prints names and values, one per line; a long value continues below itself. Empty values are
+    left out."""
     from rich.text import Text
 
     filled = [
@@ -83,7 +83,7 @@ def print_fields(console: Console, fields: Iterable[tuple[str, object]]) -> None
 
 
 def print_lines(console: Console, *lines: str, style: str = "") -> None:
-    """Plain lines; long ones go on in the next line, indented like themselves."""
+    """Prints plain lines; long ones continue on the next line with the same indentation."""
     from rich.text import Text
 
     for line in lines:
@@ -99,11 +99,11 @@ def print_lines(console: Console, *lines: str, style: str = "") -> None:
 
 
 def print_beside(console: Console, left: Text, *texts: Text) -> None:
-    """Texts one below the other, beside what stands on the left; one with a word that is too long
-    for that, such as an id, further left.
+    """Prints texts one below the other, to the right of `left`. A text with a word that is too long
+    for this, such as an id, begins further left.
 
-    What is too long there too, and what is not to be broken anyway, stays one line: the terminal
-    may break it, what is copied stays whole.
+    A text that is still too long, or must not be broken, stays one line: the terminal may wrap it,
+    but a copy of it has no line break.
     """
     from rich.text import Text
 
@@ -122,8 +122,8 @@ def print_beside(console: Console, left: Text, *texts: Text) -> None:
 
 
 def print_commands(console: Console, *commands: str, indent: str = "  ") -> None:
-    """Commands to be typed, each in one line however long: the terminal may break it, what is
-    copied stays whole."""
+    """Prints commands to type, each on one line however long: the terminal may wrap it, but a copy
+    of it has no line break."""
     from rich.text import Text
 
     for command in commands:
@@ -131,7 +131,7 @@ def print_commands(console: Console, *commands: str, indent: str = "  ") -> None
 
 
 def count(number: int, noun: str) -> str:
-    """`1 task`, `2 tasks`."""
+    """Returns a count with its noun: `1 task`, `2 tasks`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
@@ -139,20 +139,20 @@ def count(number: int, noun: str) -> str:
 
 
 def from_now(when: datetime | None) -> str:
-    """`in 4m 30s`, or `12s ago`."""
+    """Formats a time relative to now: `in 4m 30s`, or `12s ago`."""
     if when is None:
         return ""
     return messages.from_now(when, datetime.now(UTC))
 
 
 def lease_end(when: datetime | None) -> str:
-    """When the lease of a claim ends, as `from_now` has it."""
+    """Formats the end of a claim's lease like `from_now`."""
     return from_now(when) or NO_LEASE
 
 
 def stamp(when: datetime | None, beside: datetime | None = None) -> str:
-    """`2026-01-04 06:05:00` in UTC; only the time if it is of the same day as the time `beside`
-    it."""
+    """Formats a time as `2026-01-04 06:05:00` in UTC; without the date if `beside` is on the same
+    day."""
     if when is None:
         return ""
     return (
@@ -163,7 +163,7 @@ def stamp(when: datetime | None, beside: datetime | None = None) -> str:
 
 
 def _fitted(columns: Sequence[Column], widths: dict[int, int], room: int) -> dict[int, int]:
-    """Leaves out columns, lightest first, until the rest could be cut to fit; then cuts the
+    """Drops columns, lightest first, until the rest can be truncated to fit; then truncates the
     widest."""
     widths = dict(widths)
 
@@ -195,7 +195,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _longest(text: str) -> int:
-    """The length of the longest word; a dash stays before the first."""
+    """Returns the length of the longest word; a leading dash counts with the first."""
     from rich.cells import cell_len
 
     words = text.split(" ")
@@ -203,7 +203,7 @@ def _longest(text: str) -> int:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """The text in lines of at most this width, broken at blanks where there are any."""
+    """Splits the text into lines of at most this width, at blanks where possible."""
     from rich.cells import cell_len, chop_cells
 
     lines: list[str] = []
@@ -225,21 +225,21 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 class SafeConsole(Console):
-    """Whatever is printed, what rich itself writes to move the cursor or change the colour is all
-    that the terminal obeys."""
+    """A console on which the terminal obeys only rich's own control sequences, never those in
+    printed text."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Every renderable comes through here on its way to the terminal."""
+        """Makes every renderable safe: all of them pass through here on the way to the terminal."""
         for segment in super().render(renderable, options):
             text, style, control = segment
             yield segment if control or text.isprintable() else Segment(safe_text(text), style)
 
 
 def console(*, stderr: bool) -> SafeConsole:
-    """A console on stdout or stderr."""
-    # Without colours there is no style at all: what was asked for is a text free of escape codes.
+    """Returns a console on stdout or stderr."""
+    # Without colours there are no styles at all: the user wants text without escape codes.
     colors = None if os.environ.get("NO_COLOR") else "auto"
     return SafeConsole(
         stderr=stderr,

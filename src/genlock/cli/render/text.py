@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from genlock.cli.app import App
 
 
-# Sentences on stderr: on a terminal they are broken at blanks, and a command to be typed stays
-# whole.
+# Sentences on stderr: on a terminal they are wrapped at blanks, and a command to type stays on one
+# line.
 
 
 _INDENT = "  "
 _TAG = 20
-"""So long is at most what only names a command, as in `when done: genlock submit …`."""
+"""The maximum length of a label before a command, as in `when done: genlock submit …`."""
 
 
 def tell(text: str) -> None:
-    """Print it, with nothing in it that a terminal would obey; a file or a pipe is given its lines
-    unbroken."""
+    """Prints text to stderr, with nothing that a terminal would obey; a file or a pipe gets its
+    lines unwrapped."""
     width, text = _width(), safe_text(text)
     print(
         text
@@ -36,16 +36,15 @@ def tell(text: str) -> None:
 
 
 def ask(question: str) -> str:
-    """The line that is typed in answer. (Not by click: `input` forgets a Ctrl-C that comes while
-    the question is being written.)"""
+    """Returns the line that the user types in answer. (Does not use click: `input` loses a Ctrl-C
+    that comes while the question is being written.)"""
     sys.stderr.write(f"{safe_text(question)} [y/N]: ")
     sys.stderr.flush()
     return sys.stdin.readline()
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A sentence in lines of this width; the command at its end, if it has one, in a line of its
-    own, however long."""
+    """Wraps a sentence to this width; a command at its end gets a line of its own, however long."""
     if len(line) <= width or line[:1] in (" ", ""):
         return [line]
     said, colon, command = line.rpartition(": genlock ")
@@ -65,19 +64,19 @@ def _broken(line: str, width: int) -> list[str]:
 
 
 def _width() -> int | None:
-    """How wide the terminal is that stderr goes to."""
+    """Returns the width of stderr's terminal, if it is one."""
     try:
         return os.get_terminal_size(sys.stderr.fileno()).columns or None
     except (OSError, ValueError, AttributeError):
         return None
 
 
-# Asking before something is done that cannot be undone; off a terminal there is nobody to ask.
+# Questions before acts that cannot be undone. They need a terminal.
 
 
 def confirm(app: App, what: str, question: str, *unasked: str) -> None:
-    """Says what would be done, and asks; whoever does not agree leaves. `unasked` is the verb, with
-    its words, that does it unasked."""
+    """Says what would be done, and asks; without consent the command ends. `unasked` is the
+    command, in words, that does it without a question."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadArgument(
             f"{what}\nThere is no terminal to ask on; if you mean it, type: {app.command(*unasked)}"
