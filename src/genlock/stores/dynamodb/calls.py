@@ -1,4 +1,4 @@
-"""Calls to DynamoDB: what their errors mean, and when they are retried."""
+"""Calls to DynamoDB: the meaning of their errors, and when they are retried."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ _UNSENDABLE = (*_NO_CREDENTIALS, ParamValidationError)
 
 
 class FailureKind(Enum):
-    """What a failed call means for the caller."""
+    """The consequence of a failed call for the caller."""
 
     NOT_NOW = auto()
     """Nothing was done; a retry may help."""
     UNSURE = auto()
-    """It may have been done or not; a retry may help."""
+    """It may or may not have been done; a retry may help."""
     NEVER = auto()
     """Nothing was done, and a retry does not help."""
 
 
 def trouble_of(error: Exception) -> FailureKind:
-    """The kind of this error."""
+    """Returns the kind of this error."""
     if isinstance(error, ClientError):
         if code_of(error) in _THROTTLED:
             return FailureKind.NOT_NOW
@@ -81,12 +81,12 @@ def trouble_of(error: Exception) -> FailureKind:
 
 
 def code_of(error: ClientError) -> str:
-    """The name that DynamoDB gives the error."""
+    """Returns DynamoDB's name for the error."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def fault_of(error: Exception, table: str) -> StoreError:
-    """Our error for one of the driver's."""
+    """Returns our error for one of the driver's."""
     if isinstance(error, _NO_CREDENTIALS):
         return StoreUnavailable(
             f"there are no AWS credentials for table {table}: set AWS_ACCESS_KEY_ID and "
@@ -119,7 +119,7 @@ class ConditionFailed(StoreError):
 
 
 class TooLarge(StoreError):
-    """More bytes than one request may have, or one answer."""
+    """More bytes than one request or one answer may have."""
 
 
 class Cancelled(StoreError):
@@ -163,7 +163,7 @@ def raise_answer(error: Exception) -> None:
 
 
 def cancelled_by(error: Exception) -> Cancelled | None:
-    """The reasons, if the error says that a transaction was cancelled."""
+    """Returns the reasons, if the error says that a transaction was cancelled."""
     if not isinstance(error, ClientError) or code_of(error) != "TransactionCanceledException":
         return None
     found: list[dict[str, Any]] = error.response.get("CancellationReasons") or []
@@ -171,7 +171,7 @@ def cancelled_by(error: Exception) -> Cancelled | None:
 
 
 PATIENCE_SECONDS = 4.0
-"""How long a call is retried."""
+"""For how long a call is retried."""
 BACKOFF = Backoff(first=0.005, longest=0.4)
 
 
@@ -183,7 +183,7 @@ class Pauses:
         self._retry = Retry(BACKOFF, time.monotonic() + PATIENCE_SECONDS)
 
     def pause(self) -> bool:
-        """Waits; False if there is no time left."""
+        """Waits. Returns False if there is no time left."""
         seconds = self._retry.failed(time.monotonic())
         return seconds is not None and not self._stop.wait(seconds)
 
@@ -198,8 +198,8 @@ class Calls:
         self.stop = stop
 
     def call(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """The answer of a call that may be done twice; or `ConditionFailed`, `Cancelled` or
-        `TooLarge`."""
+        """Returns the answer of a call that may be executed twice. Raises `ConditionFailed`,
+        `Cancelled` or `TooLarge`."""
         pauses = Pauses(self.stop)
         while True:
             try:
@@ -210,8 +210,8 @@ class Calls:
                     raise fault_of(error, self.table) from error
 
     def call_once(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        """The answer of a call that must not be done twice; `OutcomeUnknown` if it may have been
-        done."""
+        """Returns the answer of a call that must not be executed twice. Raises `OutcomeUnknown` if
+        it may have been executed."""
         pauses = Pauses(self.stop)
         while True:
             try:
@@ -224,8 +224,8 @@ class Calls:
                     raise fault_of(error, self.table) from error
 
     def transact(self, actions: Sequence[dict[str, Any]], *, insist: bool = True) -> None:
-        """Does all the actions or none; `Cancelled` if a condition does not hold, or, without
-        `insist`, if there was contention.
+        """Does all the actions or none. Raises `Cancelled` if a condition does not hold, or,
+        without `insist`, if there was contention.
 
         After a lost answer it sends the same transaction again under the same token, and DynamoDB
         gives its first answer again.
@@ -240,7 +240,8 @@ class Calls:
             except DRIVER_ERRORS as error:
                 cancelled = cancelled_by(error)
                 if cancelled is not None and unsure:
-                    # Cancelled by the effect of the first try, or by others: only the events tell.
+                    # Cancelled by the effect of the first attempt, or by other writers: only the
+                    # events tell.
                     raise self.unknown(error) from error
                 if cancelled is not None and not (insist and cancelled.is_passing):
                     raise cancelled from error
@@ -254,7 +255,7 @@ class Calls:
                     ) from error
 
     def unknown(self, error: Exception) -> OutcomeUnknown:
-        """The error for an answer that was lost."""
+        """Returns the error for an answer that was lost."""
         return OutcomeUnknown(
             f"table {self.table}: the connection broke off inside a commit ({error}); it may have "
             "been done or not"

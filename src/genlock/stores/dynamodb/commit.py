@@ -5,11 +5,11 @@ A change is its record, its events at their positions, an entry in the record's 
 waits.
 
 If there are more changes than threads, several share a transaction, since a request costs more than
-its content. If that is cancelled, nothing of it was written, and each change is tried alone. So a
-late change does not spoil the others.
+its content. If that is cancelled, no part of it was written, and each change is tried alone. So a
+late change does not make the others fail.
 
-A commit that breaks off may leave any of its changes written. With `in_order` one transaction
-follows the other, and none follows one that was not done: then a prefix is left.
+An interrupted commit may leave any of its changes written. With `in_order` the transactions run one
+after the other, and stop at the first that was not done, so that a prefix of the changes is left.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ from genlock.stores.dynamodb.reads import Memory
 from genlock.stores.dynamodb.table import Table
 
 ACTIONS = 100
-"""Actions of one transaction."""
+"""The most actions of one transaction."""
 CHANGE_BYTES = 2_500_000
-"""Bytes of one change. DynamoDB takes 4 MB, and some servers count base64, a third more."""
+"""The most bytes of one change. DynamoDB takes 4 MB, and some servers count base64, a third
+more."""
 GROUP_BYTES = 1_000_000
-"""Bodies of a transaction of several changes."""
+"""The most bytes of bodies in a transaction of several changes."""
 INDEX_BYTES = 100_000
-"""A record's names and index fields: with the largest body they fit into an item of 400 KB."""
+"""The most bytes of a record's names and index fields: with the largest body they fit into an item
+of 400 KB."""
 MOST_ROUNDS = 8
-"""How often readers may close a writer's positions before it gives up."""
+"""How often readers may close a writer's positions before the writer gives up."""
 
 _UNCHANGED = "#v = :v AND #d = :d"
 _ABSENT = "attribute_not_exists(#pk)"
@@ -56,7 +58,7 @@ Answers = list[Committed | Conflict]
 
 
 class Result(Enum):
-    """How a transaction ended that was not done."""
+    """Why a transaction was not done."""
 
     CONFLICT = auto()
     """The record has been changed."""
@@ -90,7 +92,7 @@ class Plan(NamedTuple):
 
 
 def check_sizes(changes: Sequence[Change]) -> None:
-    """`OverLimit` if an item, key or transaction cannot hold a change; before any write."""
+    """Raises `OverLimit`, before any write, if an item, key or transaction cannot hold a change."""
     for change in changes:
         key, index = change.key, change.index
         names = (
@@ -127,7 +129,8 @@ def check_sizes(changes: Sequence[Change]) -> None:
 
 
 def grouped(plans: Sequence[Plan], ways: int) -> Iterator[list[Plan]]:
-    """Groups of changes for one transaction each: small enough to use all threads and to fit."""
+    """Yields groups of changes for one transaction each: small enough to use all threads and to
+    fit."""
     most = -(-len(plans) // ways)
     group: list[Plan] = []
     actions = total = 0
@@ -171,7 +174,7 @@ class Writer:
         )
 
     def _plan(self, changes: Sequence[Change]) -> list[Plan]:
-        """The changes to write, without those that are known to be late."""
+        """Returns the changes to write, without those that are known to be late."""
         waits = [self._recall(change) for change in changes]
         unknown = [change for change, known in zip(changes, waits, strict=True) if known is None]
         looked_up = self._look_up(unknown) if unknown else {}
@@ -197,7 +200,8 @@ class Writer:
         return self._memory.recall(change.key, change.read_version, change.read_digest)
 
     def _look_up(self, changes: Sequence[Change]) -> dict[Key, tuple[str, ...]]:
-        """The waits of the records that are still at the version and digest of the changes."""
+        """Returns the waits of the records that are still at the version and digest of the
+        changes."""
         items = self._table.get_many(
             [keys.record_at(change.key) for change in changes], "#pk, #sk, #v, #d, #wa"
         )
@@ -247,8 +251,8 @@ class Writer:
         return late
 
     def _broken(self, answers: Answers, fault: StoreError) -> StoreError:
-        """The error of a commit: its outcome is unknown if a part was done, in this round or an
-        earlier one."""
+        """Returns the error of a commit: its outcome is unknown if a part was done, in this round
+        or an earlier one."""
         if isinstance(fault, OutcomeUnknown) or not any(
             isinstance(answer, Committed) for answer in answers
         ):
@@ -259,8 +263,8 @@ class Writer:
         )
 
     def _take_positions(self, plans: list[Plan]) -> dict[int, int]:
-        """The last position of each change, by its number in the commit. One request a project;
-        a position that was taken is never given back."""
+        """Takes positions, by one request per project. Returns the last position of each change, by
+        its number in the commit. A taken position is never given back."""
         last: dict[int, int] = {}
         for place in sorted({plan.change.key.place for plan in plans}):
             own = [plan for plan in plans if plan.change.key.place == place]
@@ -287,8 +291,8 @@ class Writer:
         self._places.add(place)
 
     def _add_early(self, plans: list[Plan]) -> None:
-        """Writes waits that do not fit into the transaction before it. A record that is found by
-        them is asked whether it waits."""
+        """Writes waits that do not fit into the transaction before it. A reader that finds a record
+        by them checks whether it waits."""
         early = [
             name_at
             for plan in plans
@@ -336,8 +340,8 @@ class Writer:
         return Committed(last)
 
     def _actions(self, plan: Plan, last: int) -> list[dict[str, Any]]:
-        """The transaction. The record comes first: its reason tells a conflict from closed
-        positions."""
+        """Returns the transaction. The record comes first: its cancellation reason distinguishes a
+        conflict from closed positions."""
         table, change = self._table, plan.change
         key = change.key
         if change.read_version or change.read_digest:
@@ -354,13 +358,13 @@ class Writer:
         ]
         room = _room(plan)
         actions += [table.putting(key_item(keys.wait_at(key, name))) for name in plan.added[:room]]
-        # The rest stays: a record that is found by it is asked whether it waits.
+        # The rest stays: a reader that finds a record by it checks whether the record waits.
         removed = plan.removed[: max(0, room - len(plan.added))]
         return actions + [table.deleting(keys.wait_at(key, name)) for name in removed]
 
     def _close_positions(self, plans: list[Plan], results: Results, last: dict[int, int]) -> None:
-        """Closes the positions of changes that were certainly not done, so that no reader waits
-        for them."""
+        """Closes the positions of changes that were certainly not written, so that readers need not
+        wait for them."""
         for place in {plan.change.key.place for plan in plans}:
             own = [
                 (plan, result)
@@ -383,7 +387,7 @@ class Writer:
 def _until_one_is_not_done(
     groups: Sequence[list[Plan]], write: Callable[[list[Plan]], Results]
 ) -> Results:
-    """Writes group by group. Groups behind one that was perhaps not done count as late, as if a
+    """Writes group by group. Groups after one that may not have been done count as late, as if a
     reader had closed their positions."""
     results: Results = []
     for group in groups:
@@ -395,5 +399,5 @@ def _until_one_is_not_done(
 
 
 def _room(plan: Plan) -> int:
-    """How many waits fit into the transaction."""
+    """Returns how many waits fit into the transaction."""
     return max(0, ACTIONS - 2 - plan.events)

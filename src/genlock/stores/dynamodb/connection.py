@@ -1,13 +1,13 @@
 """A client of the driver for a URL, faster JSON for it, and the clock of the server.
 
-The driver's own way to JSON, attribute by attribute through its model of the service, is most of
-the time of a call; here msgspec writes and reads it. The driver still signs, sends, finds the
-endpoint and reads errors. Its events let us put the parameters aside before it serialises them, set
-our JSON as the body before it signs that, and read the body of an answer before it does. An answer
-that msgspec cannot read is left to the driver.
+The driver converts JSON attribute by attribute through its model of the service, which takes most
+of the time of a call; this module uses msgspec instead. The driver still signs, sends, finds the
+endpoint and reads errors. Its events let us take the parameters before it serialises them, set our
+JSON as the body before it signs the request, and read the body of an answer before it does. An
+answer that msgspec cannot read is left to the driver.
 
-The driver takes whatever has arrived for the answer, even if the connection broke in the middle, so
-that half a list becomes an empty one. `_read` checks that an answer is whole.
+If the connection breaks in the middle of an answer, the driver takes the part that has arrived for
+the whole, so that half a list becomes an empty one. `_read` checks that an answer is complete.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ _OWN = ("region", "endpoint_url", "payloads")
 
 
 class Settings(NamedTuple):
-    """What a URL says: dynamodb://table?region=…&endpoint_url=…&payloads=…"""
+    """The settings in a URL: dynamodb://table?region=…&endpoint_url=…&payloads=…"""
 
     table: str
     region: str | None = None
-    """None: what the AWS environment says."""
+    """None: the region of the AWS environment."""
     endpoint_url: str | None = None
     payloads: str | None = None
-    """Where large results are kept; None: nowhere."""
+    """The place of large results; None: they are not supported."""
 
 
 def settings_of(url: str) -> Settings:
-    """The settings in a URL; `BadArgument` if it makes no sense."""
+    """Returns the settings in a URL. Raises `BadArgument` if the URL is invalid."""
     shown = without_password(url)
     try:
         parts = urlsplit(url)
@@ -74,12 +74,12 @@ _KEPT = "genlock_asked"
 
 
 class Attribute(TypedDict, total=False):
-    """The types that our items have; others are left out."""
+    """The types of our items' attributes; others are left out."""
 
     S: str
     N: str
     B: bytes
-    """As base64 on the wire."""
+    """Base64 on the wire."""
     L: list[Attribute]
 
 
@@ -114,7 +114,7 @@ class _FoundTogether(TypedDict, total=False):
 
 class _Left(TypedDict, total=False):
     UnprocessedItems: dict[str, Any]
-    """Undecoded: it is sent again as it is."""
+    """Undecoded, because it is sent again unchanged."""
 
 
 class _Done(TypedDict):
@@ -135,7 +135,8 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 def shorten(client: Any) -> None:
-    """Makes this client use our JSON. It must not check parameters, because it sees none."""
+    """Makes this client use our JSON. Its parameter checks must be off, because it sees no
+    parameters."""
     for operation in _DECODERS:
         client.meta.events.register(f"provide-client-params.dynamodb.{operation}", _put_aside)
         client.meta.events.register(f"before-call.dynamodb.{operation}", _write)
@@ -144,7 +145,7 @@ def shorten(client: Any) -> None:
 
 def _put_aside(params: dict[str, Any], context: dict[str, Any], **_: Any) -> dict[str, Any]:
     context[_KEPT] = params
-    # The driver looks into RequestItems for names of tables in other accounts.
+    # The driver searches RequestItems for names of tables in other accounts.
     return {name: {} for name in params if name == "RequestItems"}
 
 
@@ -179,7 +180,7 @@ _sessions: dict[int, Any] = {}
 
 
 def make_client(settings: Settings, *, connections: int) -> Any:
-    """A client with the credentials of the usual AWS environment. It never retries: see
+    """Returns a client with the credentials of the usual AWS environment. It never retries: see
     calls.py."""
     region, endpoint_url = settings.region or os.environ.get("AWS_REGION"), settings.endpoint_url
     config = botocore.config.Config(
@@ -188,12 +189,12 @@ def make_client(settings: Settings, *, connections: int) -> Any:
         max_pool_connections=connections,
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
-        # The driver composes its own for every call, which is a seventh of the time of a call here.
+        # The driver composes its own for every call, which takes a seventh of the time of a call.
         user_agent="genlock",
         parameter_validation=False,
     )
     try:
-        with _lock:  # a session is not made for several threads; the clients it makes are
+        with _lock:  # a session is not thread-safe; its clients are
             session = _session()
             if endpoint_url is None and region is not None:
                 session.get_partition_for_region(region)
@@ -218,8 +219,8 @@ def make_client(settings: Settings, *, connections: int) -> Any:
 
 
 def _session() -> Any:
-    """One for all stores of a process, because it reads the driver's tables of services, which
-    takes long."""
+    """Returns the session that all stores of a process share, because it loads the driver's service
+    tables, which takes long."""
     pid = os.getpid()
     if pid not in _sessions:
         _sessions.clear()
@@ -228,7 +229,7 @@ def _session() -> Any:
 
 
 DRIFT = 0.0002
-"""By how much two clocks may run apart, in seconds a second: older answers tell less."""
+"""How far two clocks may drift apart, in seconds per second: older answers are less precise."""
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -236,10 +237,11 @@ _START = datetime(1970, 1, 1, tzinfo=UTC)
 class ServerClock:
     """`genlock.store.Clock` of the server, from the `Date` of its answers.
 
-    A `Date` has whole seconds. But each answer says that the server's clock was between that second
-    and the next at some instant between call and answer. After a few seconds all answers together
-    tell the time to some milliseconds. Between answers this host's monotonic time goes on. The
-    clock shows the earliest instant that all answers allow, so it seldom runs back.
+    A `Date` has whole seconds. But each answer shows that the server's clock was between that
+    second and the next at some instant between call and answer. After a few seconds all answers
+    together determine the time to some milliseconds. Between answers the clock advances by this
+    host's monotonic time. It shows the earliest instant that all answers allow, so it rarely goes
+    back.
     """
 
     def __init__(self) -> None:
@@ -249,7 +251,7 @@ class ServerClock:
         self._last: tuple[str, float] = "", 0.0
 
     def observe(self, date: str, asked: float, answered: float) -> None:
-        """Notes the `Date` of an answer, with the monotonic time of call and answer."""
+        """Records the `Date` of an answer, with the monotonic time of call and answer."""
         second = self._second(date)
         if second is None:
             return
@@ -260,7 +262,7 @@ class ServerClock:
                 known_low, known_high = self._low - room, self._high + room
                 if max(low, known_low) <= min(high, known_high):
                     low, high = max(low, known_low), min(high, known_high)
-                # Otherwise a clock was set, and earlier answers are void.
+                # Otherwise a clock was set, and earlier answers are invalid.
             self._low, self._high, self._at = low, high, answered
 
     def _second(self, date: str) -> float | None:
@@ -275,7 +277,7 @@ class ServerClock:
         return second
 
     def now(self) -> datetime:
-        """The present instant; this host's until the first answer of the server."""
+        """The present instant, by this host's clock until the server's first answer."""
         with self._lock:
             if self._at is None:
                 return SystemClock().now()

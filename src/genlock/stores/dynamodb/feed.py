@@ -1,5 +1,5 @@
-"""Reading events: a project's feed after a cursor, or one record's by version; and waiting for a
-feed to move."""
+"""Reads events: a project's feed after a cursor, or one record's by version. Also waits for a feed
+to move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from genlock.stores.dynamodb.reads import epoch_of
 from genlock.stores.dynamodb.table import Table
 
 FETCH_AT_LEAST = 25
-"""Events fetched at a time, even for a shorter page: some may be tombstones."""
+"""The least number of events fetched at a time, even for a shorter page: some may be tombstones."""
 MOST_TRIES = 50
 
 
@@ -63,7 +63,7 @@ class Feeds:
         self._gaps = gaps
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """The page."""
+        """Returns a page of events."""
         if query.record is not None:
             return self._read_record(query, query.record)
         state = self.state(query.tenant, query.project)
@@ -83,11 +83,11 @@ class Feeds:
         )
 
     def _page(self, query: EventQuery, state: FeedState) -> tuple[Run, FeedState]:
-        """The events, and the state of the feed in which they were all there.
+        """Returns the events, and a state of the feed in which all of them existed.
 
-        A purge may come between the state and the events. If every position has an item, nothing
-        is missing. Otherwise the state is read again; if it has changed, it judges the cursor, and
-        the events are read again.
+        A purge may come between the state and the events. If every position has an item, nothing is
+        missing. Otherwise the state is read again; if it has changed, the cursor is checked against
+        it, and the events are read again.
         """
         place = None if query.after is None else decode_cursor(query.after)
         start = 0 if place is None else place.position
@@ -106,12 +106,12 @@ class Feeds:
         )
 
     def state(self, tenant: str, project: str) -> FeedState:
-        """The state of a project's feed. `head` is the last position that a writer took. It may
-        not be written yet."""
+        """Returns the state of a project's feed. `head` is the last position that a writer took.
+        Its event may not be written yet."""
         return self.states([(tenant, project)])[0]
 
     def states(self, places: Sequence[tuple[str, str]]) -> list[FeedState]:
-        """The states of several feeds, in one request."""
+        """Returns the states of several feeds, in one request."""
         known = [self._gaps.solid(place) for place in places]
         items = self._table.get_many([META, *(keys.head_at(*place) for place in places)])
         return [
@@ -119,7 +119,8 @@ class Feeds:
         ]
 
     def _state(self, tenant: str, project: str, items: dict[At, Item], known: int) -> FeedState:
-        """From the items, and the position that was `known` to be solid before they were read."""
+        """Builds the state from the items, and from the position that was `known` to be solid
+        before they were read."""
         meta, head = items.get(META), items.get(keys.head_at(tenant, project), {})
         epoch = epoch_of(meta, self._table.name)
         assert meta is not None
@@ -131,8 +132,8 @@ class Feeds:
         )
 
     def _end(self, tenant: str, project: str, state: FeedState) -> int:
-        """The last position in use, with no gap before it: a reader that begins there misses no
-        event."""
+        """Returns the last position in use that has no gap before it: a reader that begins there
+        misses no event."""
         place = (tenant, project)
         solid = self._gaps.solid(place)
         if solid >= state.head:
@@ -146,7 +147,7 @@ class Feeds:
         return solid
 
     def _run(self, query: EventQuery, start: int) -> Run:
-        """The events after a position, up to the first position that is not used yet."""
+        """Returns the events after a position, up to the first position that is not used yet."""
         place = (query.tenant, query.project)
         events: list[RecordedEvent] = []
         voids = 0
@@ -175,8 +176,8 @@ class Feeds:
             before = self._gaps.solid(place)
 
     def _read_record(self, query: EventQuery, key: Key) -> EventPage:
-        """Reads the history before the events and the base. If it was purged meanwhile, it is read
-        again from the base on."""
+        """Reads the history before the events and the base. If the record was purged meanwhile,
+        reads it again from the base."""
         after, missing = query.after_version, 0
         for _ in range(MOST_TRIES):
             entries = self._entries(key, after, query.limit)
@@ -220,7 +221,7 @@ class Feeds:
         )
 
     def _entries(self, key: Key, after: int, limit: int) -> list[Entry]:
-        """The history after a version: enough changes for the page, and one more."""
+        """Returns the history after a version: enough changes for the page, and one extra."""
         entries: list[Entry] = []
         events = 0
         for item in self._table.query(
@@ -234,12 +235,12 @@ class Feeds:
 
 
 def entry_in(item: Item) -> Entry:
-    """An item of a record's history."""
+    """Decodes an item of a record's history."""
     return Entry(int(item["sk"]["S"]), int_of(item, "n"), int_of(item, "p"))
 
 
 def _positions(entries: list[Entry], after: int) -> list[int]:
-    """The positions of the events after a version."""
+    """Returns the positions of the events after a version."""
     return [
         entry.position_of(version)
         for entry in entries
@@ -247,10 +248,10 @@ def _positions(entries: list[Entry], after: int) -> list[int]:
     ]
 
 
-# Waiting: own commits wake the waiter; commits of others are found by looking, ever less often
+# Waiting: own commits wake the waiter; commits of others are found by polling at growing intervals
 
 LOOKS = Backoff(first=0.02, longest=0.25, jitter=0)
-"""Seconds between looks; a look reads one small item a project."""
+"""The pauses between polls, in seconds. A poll reads one small item per project."""
 
 
 class Wakeup:
@@ -273,7 +274,7 @@ class Wakeup:
         return self._count
 
     def wait(self, heard: int, seconds: float) -> bool:
-        """Waits for a wakeup after the last one that was heard. Was there one?"""
+        """Waits for a wakeup later than `heard`. Returns whether there was one."""
         with self._condition:
             return self._condition.wait_for(lambda: self._count != heard, seconds)
 
@@ -308,8 +309,8 @@ def wait(
 
 
 def _has_moved(table: Table, asked: tuple[str, str, CursorPosition], state: FeedState) -> bool:
-    """True for a lost cursor, too: reading will say so. A position that was only taken is not
-    enough: it must be written."""
+    """Has the feed moved past its cursor? True for a lost cursor, too: the next read reports it. A
+    position that was only taken does not count: its event must be written."""
     tenant, project, place = asked
     if (place.birth, place.epoch, place.feed) != (
         state.birth,

@@ -1,8 +1,8 @@
-"""Keys and items: where the table has everything, and records and events as attributes.
+"""Keys and items: how the table stores everything, and records and events as attributes.
 
-Names are joined by a tab, which sorts before every sign of a usual name; a tab inside a name is
-escaped. So different lists of names are joined differently, and joined names sort as the lists do.
-Attributes have short names because every item pays for them.
+Names are joined by a tab, which sorts before every character of a usual name; a tab inside a name
+is escaped. So different lists of names are joined differently, and joined names sort as the lists
+do. Attributes have short names because every item pays for them.
 
 | item | attributes |
 |---|---|
@@ -54,7 +54,7 @@ class At(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A range of sort keys; both ends belong to it."""
+    """A range of sort keys, including both ends."""
 
     low: str
     high: str
@@ -65,7 +65,7 @@ PLACES = "places"
 
 
 def joined(*names: str) -> str:
-    """The names as one text."""
+    """Joins the names to one text."""
     return check_text(
         PART.join(
             [
@@ -77,7 +77,7 @@ def joined(*names: str) -> str:
 
 
 def parted(text: str) -> list[str]:
-    """The names again."""
+    """Splits a joined text into its names."""
     return [
         name.replace(_ESCAPE + "1", PART).replace(_ESCAPE + "2", _ESCAPE)
         for name in text.split(PART)
@@ -96,7 +96,7 @@ def plain(name: str) -> str:
 
 
 def name_of(sort: str) -> str:
-    """The name again."""
+    """Returns the name of a sort key."""
     return sort[1:]
 
 
@@ -104,12 +104,12 @@ EVERY_NAME = Span(_PLAIN, _PAST_PLAIN)
 
 
 def number(value: int) -> str:
-    """A position or version, so that it sorts."""
+    """Formats a position or version so that it sorts."""
     return f"{value:0{NUMBER_DIGITS}d}"
 
 
 def numbers(first: int, last: int | None = None) -> Span:
-    """All from the first to the last, or from the first on."""
+    """Returns the range from the first to the last, or from the first on."""
     return Span(number(first), number(last) if last is not None else "9" * NUMBER_DIGITS)
 
 
@@ -157,7 +157,7 @@ def waits_of(tenant: str, project: str, kind: str, dependency: str) -> str:
 
 
 def wait_at(key: Key, dependency: str) -> At:
-    """The entry that a record waits on another."""
+    """The entry that lists a record under a dependency."""
     return At(waits_of(key.tenant, key.project, key.kind, dependency), plain(key.id))
 
 
@@ -174,18 +174,18 @@ def pool_name(pool: str) -> str:
 
 
 def ready_sort(index: Index, id: str) -> str:
-    """By pool, order and id; records without an order come first."""
+    """Returns the sort key by pool, order and id. Records without an order come first."""
     assert index.pool is not None
     return joined(pool_name(index.pool), "" if index.order is None else _PLAIN + index.order, id)
 
 
 def due_sort(due_at: int, id: str) -> str:
-    """By instant and id."""
+    """Returns the sort key by instant and id."""
     return f"{due_at + _DUE_ZERO:0{_DUE_DIGITS}d}{_PLAIN}{id}"
 
 
 def due_until(due_at: int) -> Span:
-    """All up to this instant."""
+    """Returns the range up to this instant."""
     return Span("0", f"{due_at + _DUE_ZERO:0{_DUE_DIGITS}d}{_PAST_PLAIN}")
 
 
@@ -200,7 +200,7 @@ def parent_hash(key: Key, parent: str) -> str:
 
 
 def check_sizes(key: Key, *, hashes: tuple[str, ...], sorts: tuple[str, ...]) -> None:
-    """`OverLimit` if names are too long together."""
+    """Raises `OverLimit` if names are too long together."""
     for texts, most in ((hashes, HASH_BYTES), (sorts, SORT_BYTES)):
         for text in texts:
             if len(text) * 4 > most and len(text.encode()) > most:
@@ -211,7 +211,7 @@ def check_sizes(key: Key, *, hashes: tuple[str, ...], sorts: tuple[str, ...]) ->
 
 
 def check_text(text: str) -> str:
-    """The text; `BadArgument` if it cannot be stored."""
+    """Returns the text. Raises `BadArgument` if it cannot be stored."""
     try:
         _ = text.isascii() or text.encode()
     except UnicodeEncodeError as error:
@@ -220,16 +220,16 @@ def check_text(text: str) -> str:
 
 
 Item = Mapping[str, Mapping[str, Any]]
-"""An item as the driver has it: each attribute with its type."""
+"""An item in the driver's form: each attribute with its type."""
 
 INDEX_FIELDS = "#pk, #sk, #v, #d, #st, #po, #od, #du, #se, #pa, #wa, #rs, #ds, #sp, #ss, #pp"
-"""All of a record but its body."""
+"""All attributes of a record except its body."""
 
 
 @cache
 def names_in(*expressions: str) -> dict[str, str]:
-    """`ExpressionAttributeNames` for these. All names are written #name, as many short ones are
-    reserved words."""
+    """Returns `ExpressionAttributeNames` for these. All names are written #name, because many short
+    ones are reserved words."""
     return {
         found: found[1:] for expression in expressions for found in re.findall(r"#\w+", expression)
     }
@@ -253,7 +253,7 @@ def key_item(at: At) -> dict[str, Any]:
 
 
 def at_of(item: Item) -> At:
-    """Where an item is."""
+    """Returns the key of an item."""
     return At(item["pk"]["S"], item["sk"]["S"])
 
 
@@ -270,7 +270,7 @@ def _text_of(item: Item, name: str) -> str | None:
 
 
 def record_item(change: Change) -> dict[str, Any]:
-    """A record as it is after the change."""
+    """Returns the item of a record after the change."""
     key, index = change.key, change.index
     item = key_item(record_at(key)) | {
         "v": whole(change.version), "d": binary(change.digest), "b": binary(change.body),
@@ -348,7 +348,7 @@ def is_event(item: Item) -> bool:
 
 
 def recorded_in(item: Item, tenant: str, project: str) -> RecordedEvent:
-    """An event as it is kept."""
+    """Decodes an event from its item."""
     key = Key(tenant, project, item["k"]["S"], item["i"]["S"])
     return RecordedEvent(
         key, int(item["v"]["N"]), item["d"]["B"], item["b"]["B"], position_of(item)

@@ -1,8 +1,8 @@
 """Audit and purge.
 
 An audit returns all tenants and projects, and the items that belong to none. The former are listed
-in the table. The latter need a scan of the table, which waits until the caller looks at the faults,
-as most callers do not.
+in the table. The latter need a scan of the table, which is deferred until the caller reads the
+faults, because most callers never do.
 
 A purge swaps a record's base in and drops its older events, in one transaction if they are few.
 """
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 class Faults(Sequence[str]):
-    """The faults, found at the first look."""
+    """The faults, found by a scan at the first access."""
 
     def __init__(self, find: Callable[[], list[str]]) -> None:
         self._find = find
@@ -93,7 +93,7 @@ def purge(table: Table, gaps: PositionGaps, key: Key, before_version: int, base:
 
 
 def _try(table: Table, gaps: PositionGaps, key: Key, before_version: int, base: bytes) -> bool:
-    """False if another purge of the project came in between."""
+    """Returns False if another purge of the project came in between."""
     head_at, base_at = keys.head_at(*key.place), keys.base_at(key)
     items = table.get_many([head_at, base_at], "#pk, #sk, #v, #so, #pt, #pu")
     head, old = items.get(head_at, {}), items.get(base_at)
@@ -103,7 +103,7 @@ def _try(table: Table, gaps: PositionGaps, key: Key, before_version: int, base: 
     if not older or before_version <= kept_from:
         return True
     last = older[-1].position_of(min(older[-1].last, before_version - 1))
-    # Up to the solid position nobody takes a purged event for one that is still to come.
+    # Up to the solid position no reader mistakes a purged event for one that is not written yet.
     gaps.close_up(key.place, last)
     dropped = _dropped(key, older, before_version)
     actions = [
@@ -121,8 +121,8 @@ def _try(table: Table, gaps: PositionGaps, key: Key, before_version: int, base: 
 
 
 def _dropped(key: Key, older: list[Entry], before_version: int) -> list[At]:
-    """The items to delete: events before their history entries, so that the next purge finds what a
-    killed one left."""
+    """Returns the items to delete: events before their history entries, so that the next purge
+    finds the items that a killed one has left."""
     feed = keys.feed_of(*key.place)
     events = [
         At(feed, keys.number(entry.position_of(version)))

@@ -1,12 +1,12 @@
-"""Gaps in a feed: positions that a writer took and has not written yet, and perhaps never will.
+"""Gaps in a feed: positions that a writer took and has not written yet, and may never write.
 
-Positions are taken before the commit, so a reader may see an event while an earlier one is still to
-come. It must not pass the gap. It waits for a second at most, and then writes a tombstone there,
-under the condition under which the writer writes its event. One of the two succeeds; a late writer
-takes new positions.
+Positions are taken before the commit, so a reader may see an event while an earlier one is not
+written yet. It must not pass the gap. It waits for at most a second, and then writes a tombstone
+there, under the same condition as the writer's event. One of the two succeeds; a late writer takes
+new positions.
 
-Up to its *solid* position a feed has no gaps: missing events were purged. The feed's head notes it
-now and then, so that no reader has to look for gaps from the start.
+Up to its *solid* position a feed has no gaps: missing events were purged. The feed's head records
+it from time to time, so that no reader has to search for gaps from the start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from genlock.stores.dynamodb.table import LISTED_AT_ONCE, Table
 GAP_SECONDS = 1.0
 """The least time that a writer has from the moment a reader finds the gap."""
 NOTE_EVERY = 256
-"""Positions after which the solid position is noted in the table."""
+"""After this many positions the solid position is recorded in the table."""
 
 _BACKOFF = Backoff(first=0.002, longest=0.05, jitter=0)
 
@@ -43,11 +43,12 @@ class PositionGaps:
         self._noted: dict[Place, int] = {}
 
     def solid(self, place: Place) -> int:
-        """The position up to which there are no gaps, as far as is known."""
+        """Returns the position up to which there are no gaps, as far as is known."""
         return self._solid.get(place, 0)
 
     def learn(self, place: Place, solid: int) -> int:
-        """Notes that the table calls the feed solid up to there. Returns the solid position."""
+        """Records that the feed is solid up to this position according to the table. Returns the
+        solid position."""
         with self._lock:
             self._noted[place] = max(solid, self._noted.get(place, 0))
             self._solid[place] = known = max(solid, self._solid.get(place, 0))
@@ -55,8 +56,7 @@ class PositionGaps:
 
     def forget_if_older(self, place: Place, known: int, head: int) -> bool:
         """Is the feed, by its head, shorter than was known before the table was read? Then the
-        table was replaced by an older copy, and the solid position is forgotten.
-        """
+        table was replaced by an older copy, and the solid position is discarded."""
         if head >= known:
             return False
         with self._lock:
@@ -65,8 +65,8 @@ class PositionGaps:
         return True
 
     def closed(self, place: Place, first: int, last: int) -> None:
-        """Notes that there are events or tombstones at all of these positions. If they join the
-        solid ones, they are solid."""
+        """Records that all of these positions have events or tombstones. If they continue the solid
+        ones, they are solid, too."""
         with self._lock:
             if first <= self._solid.get(place, 0) + 1:
                 self._solid[place] = max(last, self._solid.get(place, 0))
@@ -92,7 +92,7 @@ class PositionGaps:
         self.note(place)
 
     def fill(self, place: Place, missing: Sequence[int]) -> None:
-        """Waits until these positions are written, and puts tombstones there after a second."""
+        """Waits until these positions are written. After a second, writes tombstones there."""
         feed = keys.feed_of(*place)
         retry = Retry(_BACKOFF, time.monotonic() + GAP_SECONDS)
         while missing:
@@ -116,7 +116,7 @@ class PositionGaps:
                     raise StoreUnavailable(f"table {self._table.name} is being closed")
 
     def bury(self, place: Place, positions: Iterable[int]) -> None:
-        """Puts tombstones at those of the positions that are not written."""
+        """Writes tombstones at those of the positions that have no item."""
         for position in positions:
             with suppress(ConditionFailed):
                 self._table.put(
@@ -124,7 +124,7 @@ class PositionGaps:
                 )
 
     def bury_own(self, place: Place, positions: Sequence[int]) -> bool:
-        """Puts tombstones at own positions that were certainly not written. If that fails, a
+        """Writes tombstones at own positions that were certainly not written. If that fails, a
         reader will do it."""
         feed = keys.feed_of(*place)
         try:
@@ -134,7 +134,7 @@ class PositionGaps:
         return True
 
     def note(self, place: Place) -> None:
-        """Notes the solid position in the table now and then, to save readers time."""
+        """Records the solid position in the table from time to time, to save readers time."""
         solid = self.solid(place)
         if solid - self._noted.get(place, 0) < NOTE_EVERY:
             return

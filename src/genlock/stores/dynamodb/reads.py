@@ -1,9 +1,9 @@
-"""Reading: records by key, all of one instant, and records by index field.
+"""Reads records by key, all from one instant, and records by index field.
 
-TransactGetItems reads up to 100 items and 4 MB of one instant, but a write of one of them cancels
+TransactGetItems reads up to 100 items and 4 MB from one instant, but a write to one of them cancels
 it. Then, and for more items, the records are read in batches, in which DynamoDB reads each item by
 itself, until two readings agree. If every record has the same version and digest twice, all of them
-stood there together in between, because versions never come back.
+existed together in between, because versions never recur.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from genlock.stores.dynamodb.keys import (
 from genlock.stores.dynamodb.table import DUE, INDEXES, PARENT, READ_AT_ONCE, READY, SESSION, Table
 
 MOST_READINGS = 40
-"""After so many the last reading is returned: every record in it was current, and a commit checks
-that it still is."""
+"""After this many readings the last one is returned: every record in it was current, and a commit
+checks that it still is."""
 
 Known = tuple[int, bytes, tuple[str, ...]]
 """Version, digest and waits."""
 
 
 class Memory:
-    """A cache of the waits of records that were loaded lately, for their next change. Others are
+    """A cache of the waits of recently loaded records, for their next change. Other waits are
     looked up."""
 
     MOST = 8192
@@ -50,13 +50,13 @@ class Memory:
         self._known: dict[Key, Known] = {}
 
     def note(self, key: Key, known: Known) -> None:
-        """Notes a record."""
+        """Adds a record to the cache."""
         if len(self._known) >= self.MOST:
             self._known.clear()
         self._known[key] = known
 
     def recall(self, key: Key, version: int, digest: bytes) -> tuple[str, ...] | None:
-        """The waits of a record at that version and digest; None if they are not known."""
+        """Returns the waits of a record at that version and digest; None if they are not known."""
         known = self._known.get(key)
         return known[2] if known is not None and known[:2] == (version, digest) else None
 
@@ -64,7 +64,7 @@ class Memory:
 def load(
     table: Table, memory: Memory, wanted: Sequence[Key], *, with_index: bool
 ) -> tuple[dict[Key, Stored], int]:
-    """The records that are there, and the epoch."""
+    """Returns the existing records, and the epoch."""
     places = {keys.record_at(key): key for key in wanted}
     found = _read_items(table, [META, *places])
     epoch = epoch_of(found.pop(META, None), table.name)
@@ -82,7 +82,7 @@ def load(
 
 
 def _read_items(table: Table, asked: Sequence[At]) -> dict[At, Item]:
-    """The items that are there, all of one instant."""
+    """Returns the existing items, all from one instant."""
     if len(asked) <= 2:  # the epoch and one record, in whichever order
         return table.get_many(asked)
     found = table.get_together(asked) if len(asked) <= READ_AT_ONCE else None
@@ -99,7 +99,7 @@ def _read_twice(table: Table, asked: Sequence[At]) -> dict[At, Item]:
 
 
 def epoch_of(meta: Item | None, table: str) -> int:
-    """The epoch; `StoreCorrupt` if its item is missing."""
+    """Returns the epoch. Raises `StoreCorrupt` if its item is missing."""
     if meta is None:
         raise StoreCorrupt(
             f"table {table}: the item that says of which birth and epoch it is, is missing"
@@ -112,8 +112,8 @@ def _states(items: dict[At, Item]) -> dict[At, object]:
 
 
 def _findable(table: Table, waits: dict[Key, tuple[str, ...]]) -> dict[Key, tuple[str, ...]]:
-    """Of what records wait on that by which they can be found: both must agree for it to be seen by
-    a check."""
+    """Returns, for each record, those of its dependencies under which it can be found: a check sees
+    a dependency only if both agree."""
     entries = [keys.wait_at(key, name) for key, names in waits.items() for name in names]
     found = table.get_many(entries, "#pk, #sk") if entries else {}
     return {
@@ -131,12 +131,12 @@ def _findable(table: Table, waits: dict[Key, tuple[str, ...]]) -> dict[Key, tupl
 
 
 HEADS_AT_ONCE = 100
-"""Index entries looked at in one step along the pools of a project."""
+"""Index entries read in one step along the pools of a project."""
 EVERYTHING = Span("\0", "\U0010ffff")
 
 
 class Way(NamedTuple):
-    """A range of a collection in which records are looked for, in the table or in an index."""
+    """A range of a collection that is searched for records, in the table or in an index."""
 
     hash: str
     span: Span
@@ -152,10 +152,11 @@ class Way(NamedTuple):
         return INDEXES[self.listing][1] if self.listing else "sk"
 
     def after(self, last: str) -> Way:
-        """The rest of the range behind this key; `BadArgument` if the key is not in it."""
+        """Returns the rest of the range after this key. Raises `BadArgument` if the key is not in
+        it."""
         if not self.span.low <= last <= self.span.high:
             raise BadArgument(f"{last[:80]!r} is not the end of a page of this query")
-        # Nothing sorts between a text and the same text with the least sign behind it.
+        # No text sorts between a text and the same text followed by the least character.
         return self._replace(span=Span(last + "\0", self.span.high))
 
 
@@ -168,7 +169,7 @@ class Found(NamedTuple):
 
 
 def find(table: Table, query: Query) -> Page:
-    """One page. One record more than the page tells whether it is the last."""
+    """Finds one page. One extra record tells whether the page is the last."""
     if query.heads:
         return Page(_heads(table, query))
     if query.project is None and query.session is None:
@@ -181,7 +182,7 @@ def find(table: Table, query: Query) -> Page:
 
 
 def count(table: Table, query: Query, count_by: str) -> Page:
-    """How many records the whole query has, by the value of a field."""
+    """Counts the records of the whole query by the value of a field."""
     field = {"state": "st", "pool": "po", "session": "se"}.get(count_by)
     counts: Counter[str] = Counter()
     # A session is found in all projects at once.
@@ -203,7 +204,7 @@ def count(table: Table, query: Query, count_by: str) -> Page:
 
 
 def way_of(query: Query, project: str | None) -> Way:
-    """The smallest range that has all records of the query."""
+    """Returns the smallest range that contains all records of the query."""
     if query.session is not None:
         span = keys.beginning_with(project) if project is not None else EVERYTHING
         return Way(keys.session_hash(query.tenant, query.kind, query.session), span, SESSION)
@@ -226,7 +227,8 @@ def way_of(query: Query, project: str | None) -> Way:
 
 
 def _find_in_tenant(table: Table, query: Query) -> Page:
-    """All projects of the tenant in turn, from the one at which the page before ended."""
+    """Searches all projects of the tenant in turn, from the one at which the previous page
+    ended."""
     after = decode_token(query.after, tuple[str, str]) if query.after is not None else None
     found: list[Found] = []
     for project in _projects(table, query.tenant):
@@ -261,7 +263,7 @@ def _page(query: Query, found: list[Found], token: Callable[[Found], str]) -> Pa
 def _matching(
     table: Table, query: Query, way: Way, *, chunk: int, fields: str | None = None
 ) -> Iterator[Found]:
-    """The records of a range that still belong there, read `chunk` at a time."""
+    """Yields the records of a range that still belong there, read `chunk` at a time."""
     if way.listing is None and not way.waits_on:
         listed = table.query(way.hash, way.span, limit=chunk, fields=fields)
         yield from (
@@ -280,15 +282,15 @@ def _matching(
 
 
 def _waiting(table: Table, query: Query, way: Way, chunk: int) -> Iterator[Item]:
-    """The records that wait on any of several, each once, in order. Reads all collections in
-    parallel, step by step."""
+    """Yields the records that wait on any of several dependencies, each once, in order. Reads all
+    collections in parallel, step by step."""
     assert query.project is not None
     hashes = [keys.waits_of(query.tenant, query.project, query.kind, name) for name in way.waits_on]
     span = way.span
     while hashes:
         ask = partial(_first, table, span=span, most=chunk)
         steps = dict(zip(hashes, table.at_once(ask, hashes), strict=True))
-        # A collection may have more behind a full chunk: the step is complete up to there.
+        # A collection may have more items after a full chunk: the step is complete up to its end.
         ends = [entries[-1]["sk"]["S"] for entries in steps.values() if len(entries) == chunk]
         end = min(ends, default=span.high)
         found = {
@@ -313,7 +315,7 @@ def _first(table: Table, hash: str, *, span: Span, most: int) -> list[Item]:
 def _read(
     table: Table, query: Query, way: Way, entries: list[Item], fields: str | None = None
 ) -> list[Found]:
-    """The records of these entries, in order, without records that have left the range."""
+    """Returns the records of these entries, in order, without records that have left the range."""
     places = [At(way.hash, entry["sk"]["S"]) if way.waits_on else at_of(entry) for entry in entries]
     items = table.get_many(places, fields)
     found = []
@@ -345,7 +347,8 @@ def _key_of(query: Query, at: At) -> Key:
 
 
 def _heads(table: Table, query: Query) -> list[Stored]:
-    """The first records of every pool. However many there are, the others are never read."""
+    """Returns the first records of every pool. The others are never read, however many there
+    are."""
     found: list[Found] = []
     way = way_of(query, query.project)
     for pool, seen, whole in _pools(table, way):
@@ -359,8 +362,8 @@ def _heads(table: Table, query: Query) -> list[Stored]:
 
 
 def _pools(table: Table, way: Way) -> Iterator[tuple[str, list[Item], bool]]:
-    """Every pool by its name in the index, with its first entries, and whether these are all. Steps
-    through the index from pool to pool."""
+    """Yields every pool by its name in the index, with its first entries, and whether these are
+    all. Steps through the index from pool to pool."""
     low = way.span.low
     while True:
         entries = list(
@@ -381,5 +384,5 @@ def _pools(table: Table, way: Way) -> Iterator[tuple[str, list[Item], bool]]:
 
 
 def _order_of(found: Found) -> list[str]:
-    """The order within a pool, and the id; records without an order come first."""
+    """Returns the sort key within a pool: order and id. Records without an order come first."""
     return keys.parted(found.sort)[1:]

@@ -5,36 +5,37 @@ Implementation notes:
 - **A change is one transaction**: its record (put if version and digest are as read), its events at
   their positions (put if nothing is there), an entry in the record's history, and its waits. A
   commit of many changes is many transactions, several at a time, each with its own answer. The
-  record is the first action: the first cancellation reason tells a conflict from lost positions.
-  Contention and throttling are not answers, and are retried. If there are more changes than
-  threads, they are first tried in groups, and one by one if a group is cancelled (commit.py).
+  record is the first action: the first cancellation reason distinguishes a conflict from lost
+  positions. Contention and throttling are no answers, so they are retried. If there are more
+  changes than threads, they are first tried in groups, and one by one if a group is cancelled
+  (commit.py).
 - **The driver's JSON is slow**, and is replaced (connection.py).
 - **Lost answers.** The driver does not retry. If the answer of a transaction was lost, it is sent
   again under the same `ClientRequestToken`. If the outcome is still unknown, or only a part of a
   commit was done, the commit is `OutcomeUnknown`. The driver takes half an answer for a whole one;
-  here it counts as lost (connection.py).
+  this store treats it as lost (connection.py).
 - **Positions are taken before the commit**, by one ADD for each project and commit. So a feed has
   gaps, which readers wait for or close (position_gaps.py). A closed position is a tombstone:
   positions rise, but not by one.
-- **A restored table** under the old name is noticed by a feed that is shorter than it was
+- **A restored table** under the old name is detected by a feed that has become shorter
   (`PositionGaps.forget_if_older`).
 - **Each event is kept once**, in its feed. A record's history has an item for each change that says
   where its events are.
-- **A load of several records is of one instant**: TransactGetItems. If a writer cancels that, or it
-  would be too large, batches are read until two readings agree (reads.py). Either way it costs
-  twice the read units of a consistent read.
+- **A load of several records is a snapshot of one instant**: TransactGetItems. If a writer cancels
+  that, or it would be too large, batches are read until two readings agree (reads.py). Either way
+  it costs twice the read units of a consistent read.
 - **Global indexes lag**, and no read of them is consistent. They give keys, and the records are
   then read from the table, so that every record found is current. `waits_on` and "all of a project"
   are read from the table itself, and are exact at once.
 - **Old waits.** To move its entries a change has to know the record's waits before; `load` notes
   them, by version and digest. Entries beyond the size of a transaction are written before it, and
-  never removed: a record that is found by an entry is asked whether it waits.
+  never removed: a reader that finds a record by such an entry checks whether it waits.
 - **Reserved words**: every name in an expression is written #name. Empty texts cannot be keys, so
   names have a prefix.
 - **Items hold 400 KB**, a transaction 4 MB and 100 actions: see `limits`, and `check_sizes` in
   commit.py.
-- **The clock** is the `Date` of the answers, made finer (connection.py). **TTL** is not used: it
-  takes days, and there is no garbage.
+- **The clock** is the `Date` of the answers, with its precision increased (connection.py). **TTL**
+  is not used: it takes days, and there is no garbage.
 - **One region writes.** In global tables the last writer wins, which defeats every condition: do
   not write to two replicas.
 - **Forks**: a child must not use what it inherited; its every call is an error.
@@ -78,7 +79,7 @@ from genlock.stores.objects import payloads_for
 from genlock.stores.payloads import NoPayloads
 
 THREADS = 16
-"""Transactions of one store at a time."""
+"""The most concurrent transactions of one store."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,7 +88,8 @@ R = TypeVar("R")
 def _entry(
     method: Callable[Concatenate[DynamoDBStore, P], R],
 ) -> Callable[Concatenate[DynamoDBStore, P], R]:
-    """A call of the store: only while it is open, and only in the process that opened it."""
+    """Wraps a call of the store: it works only while the store is open, and only in the process
+    that opened it."""
 
     @wraps(method)
     def enter(self: DynamoDBStore, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -110,8 +112,8 @@ class DynamoDBStore:
     limits: Limits
 
     def __init__(self, url: str, *, clock: Clock | None = None, create: bool = False) -> None:
-        """Takes credentials from the usual AWS environment. A table costs money: it is never made
-        in passing, whatever `create` says."""
+        """Takes credentials from the usual AWS environment. Never creates the table, even with
+        `create`, because a table costs money."""
         settings = settings_of(url)
         self._name = table = settings.table
         self._pid = os.getpid()
@@ -145,15 +147,16 @@ class DynamoDBStore:
         )
 
     def write_in_order(self) -> None:
-        """From now on a commit that breaks off leaves a prefix of its changes. It takes longer,
-        because one transaction follows the other."""
+        """From now on an interrupted commit leaves a prefix of its changes. Commits take longer,
+        because their transactions run one after the other."""
         self._writer.in_order = True
 
     @_entry
     def load(
         self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
     ) -> Snapshot:
-        """The records among `keys`, the clock and the epoch; then one page for each query."""
+        """Returns the records among `keys`, the clock and the epoch; then one page for each
+        query."""
         records, epoch = reads.load(self._table, self._memory, keys, with_index=with_index)
         self._epochs.heard(epoch)
         now = self._clock.now()
@@ -175,7 +178,7 @@ class DynamoDBStore:
 
     @_entry
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Records by an index field, or how many there are by its value."""
+        """Finds records by an index field, or counts them by its value."""
         check_query(query, count_by)
         return (
             reads.find(self._table, query)
@@ -185,7 +188,7 @@ class DynamoDBStore:
 
     @_entry
     def read_events(self, query: EventQuery) -> EventPage:
-        """Events of a record, or of a project after a cursor."""
+        """Reads events of a record, or of a project after a cursor."""
         check_event_query(query)
         return self._feeds.read_events(query)
 
@@ -216,7 +219,7 @@ class DynamoDBStore:
 
     @_entry
     def set_epoch(self, epoch: int) -> None:
-        """Only upwards."""
+        """Raises the epoch. Never lowers it."""
         try:
             self._table.update_once(keys.META, "SET #e = :e", {":e": whole(epoch)}, "#e < :e")
         except ConditionFailed:
@@ -226,8 +229,8 @@ class DynamoDBStore:
 
     @_entry
     def audit(self) -> Audit:
-        """All tenants and projects, and the items that belong to none of them. To find the latter
-        takes a scan of the table."""
+        """Returns all tenants and projects, and the items that belong to none of them. Finding the
+        latter takes a scan of the table."""
         return Audit(maintenance.places_in(self._table), maintenance.Faults(self._faults))
 
     @_entry
@@ -235,8 +238,8 @@ class DynamoDBStore:
         return maintenance.faults_of(self._table)
 
     def close(self) -> None:
-        """Waits for the current calls, and ends waits and retries. In a forked child it only
-        forgets."""
+        """Waits for the current calls, and ends waits and retries. In a forked child it only drops
+        its references."""
         with self._guard:
             if self._closed:
                 return

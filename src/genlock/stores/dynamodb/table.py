@@ -1,4 +1,4 @@
-"""The table: how it is made and recognised, and the requests to it."""
+"""The table: how it is created and recognised, and the requests to it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ READ_AT_ONCE = 100
 WRITE_AT_ONCE = 25
 """Items in one BatchGetItem or TransactGetItems, and in one BatchWriteItem."""
 LISTED_AT_ONCE = 2000
-"""Keys on a page: no more than the 1 MB that a page has anyway. Some servers fetch all the rest for
-every page unless they are told."""
+"""Keys on a page: no more than the 1 MB that a page holds anyway. Without this limit, some servers
+fetch all remaining keys for every page."""
 
 READY, DUE, SESSION, PARENT = "ready", "due", "session", "parent"
 INDEXES = {READY: ("pk", "rs"), DUE: ("pk", "ds"), SESSION: ("sp", "ss"), PARENT: ("pp", "sk")}
-"""The global indexes: hash and sort key. They have keys only; records are read from the table, so
-that they are current."""
+"""The global indexes: hash and sort key. They contain keys only; records are read from the table,
+so that they are current."""
 
 _ACTIVE_SECONDS = 120.0
 _CREATION = Backoff(first=0.05, longest=2.0, jitter=0)
@@ -58,8 +58,8 @@ B = TypeVar("B")
 
 
 def create_table(url: str) -> None:
-    """Makes the table of this URL with its indexes, billed by request, and writes its birth into
-    it. An existing table stays as it is."""
+    """Creates the table of this URL with its indexes, billed per request, and writes its birth into
+    it. An existing table stays unchanged."""
     settings = settings_of(url)
     client = make_client(settings, connections=1)
     try:
@@ -135,11 +135,11 @@ class Table:
         self.calls = calls
         self.name = calls.table
         self.ways = threads
-        """The number of requests at once."""
+        """The number of concurrent requests."""
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="genlock-dynamodb")
 
     def check(self) -> None:
-        """`StoreMissing` or `StoreForeign` if the table is not there, or not ours."""
+        """Raises `StoreMissing` or `StoreForeign` if the table does not exist, or is not ours."""
         try:
             meta = self.get_many([META]).get(META)
         except StoreForeign as error:
@@ -161,8 +161,8 @@ class Table:
         self._threads.shutdown()
 
     def at_once(self, act: Callable[[A], B], each: Sequence[A]) -> list[B]:
-        """Does something for each, in several threads; the answers in order. Not from inside
-        another such call."""
+        """Calls `act` for each in several threads. Returns the answers in order. Must not be called
+        from inside another such call."""
         if len(each) < 2:
             return [act(one) for one in each]
         return [answer() for answer in [self._started(act, one) for one in each]]
@@ -172,14 +172,15 @@ class Table:
         try:
             self._threads.submit(_answer, answer, act, one)
         except RuntimeError:
-            # The program is ending, and the pool takes nothing more: then the caller does the work
-            # itself. Or no thread can be started: then it is queued, and must not be done twice.
+            # The program is exiting, and the pool accepts no work: then the caller does the work
+            # itself. Or no thread can be started: then the work is queued, and must not be done
+            # twice.
             if answer.cancel():
                 return partial(act, one)
         return answer.result
 
     def get_many(self, wanted: Iterable[At], fields: str | None = None) -> dict[At, Item]:
-        """Those of the items that exist."""
+        """Returns those of the items that exist."""
         asked = list(dict.fromkeys(wanted))
         pieces = [asked[at : at + READ_AT_ONCE] for at in range(0, len(asked), READ_AT_ONCE)]
         found: dict[At, Item] = {}
@@ -210,8 +211,8 @@ class Table:
                 )
 
     def get_together(self, wanted: Sequence[At]) -> dict[At, Item] | None:
-        """Those of the items that exist, of one instant; None if a write gets in between, or if
-        they are too large together."""
+        """Returns those of the items that exist, all from one instant; None if a write intervenes,
+        or if they are too large together."""
         gets = [{"Get": {"TableName": self.name, "Key": key_item(at)}} for at in wanted]
         try:
             answer = self.calls.call("transact_get_items", TransactItems=gets)
@@ -230,8 +231,8 @@ class Table:
         limit: int | None = None,
         fields: str | None = None,
     ) -> Iterator[Item]:
-        """The items of one collection within a range, in order; `limit` is how many are fetched at
-        a time."""
+        """Yields the items of one collection within a range, in order. `limit` is how many are
+        fetched at a time."""
         names = INDEXES[index] if index else ("pk", "sk")
         condition = f"#{names[0]} = :hash AND #{names[1]} BETWEEN :low AND :high"
         request: dict[str, Any] = {
@@ -251,7 +252,7 @@ class Table:
         return self._pages("query", request)
 
     def scan(self, fields: str) -> Iterator[Item]:
-        """All items of the table."""
+        """Yields all items of the table."""
         request = {
             "TableName": self.name,
             "ProjectionExpression": fields,
@@ -272,15 +273,15 @@ class Table:
     def update(
         self, at: At, expression: str, values: dict[str, Any], condition: str | None = None
     ) -> Item:
-        """Changes or makes one item, and returns its changed attributes. May be done twice if an
-        answer is lost."""
+        """Changes or creates one item, and returns its changed attributes. May be executed twice if
+        an answer is lost."""
         attributes: Item = self.calls.call(
             "update_item", **self._update(at, expression, values, condition)
         ).get("Attributes", {})
         return attributes
 
     def update_once(self, at: At, expression: str, values: dict[str, Any], condition: str) -> None:
-        """The same for a change that must not be done twice."""
+        """The same for a change that must not be executed twice."""
         self.calls.call_once("update_item", **self._update(at, expression, values, condition))
 
     def _update(
@@ -292,7 +293,7 @@ class Table:
         }
 
     def put(self, item: Item, condition: str | None = None) -> None:
-        """Writes one item; `ConditionFailed` if the condition does not hold."""
+        """Writes one item. Raises `ConditionFailed` if the condition does not hold."""
         self.calls.call("put_item", **self.putting(item, condition)["Put"])
 
     def write_many(self, puts: Iterable[Item] = (), deletes: Iterable[At] = ()) -> None:
@@ -323,13 +324,13 @@ class Table:
         }
 
     def deleting(self, at: At) -> dict[str, Any]:
-        """Deletes an item if it is there."""
+        """Deletes an item if it exists."""
         return {"Delete": {"TableName": self.name, "Key": key_item(at)}}
 
     def updating(
         self, at: At, expression: str, values: dict[str, Any], condition: str | None = None
     ) -> dict[str, Any]:
-        """Changes an item, or makes it."""
+        """Changes or creates an item."""
         request = {"TableName": self.name, "Key": key_item(at), "UpdateExpression": expression}
         return {
             "Update": request | _conditional(condition, values, f"{expression} {condition or ''}")
@@ -337,7 +338,7 @@ class Table:
 
 
 def _answer(answer: Future[B], act: Callable[[A], B], one: A) -> None:
-    """In a thread of the pool, unless the caller does it."""
+    """Runs one call, in a thread of the pool or of the caller."""
     if not answer.set_running_or_notify_cancel():
         return
     try:
