@@ -1,6 +1,7 @@
 """A backup: a consistent copy of a live SQLite store, its file and the payloads that it refers to.
 
-Also the files of a store and of an export, and the check that payloads are as they were submitted.
+Also handles the files of a store and of an export, and checks that payloads are unchanged since
+their submission.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ _DATABASE = b"SQLite format 3\0"
 
 
 def payload_folder(path: Path) -> Path:
-    """The folder of this store's payloads."""
+    """Returns the folder of this store's payloads."""
     return Path(f"{path}.payloads")
 
 
 def payloads_beside(path: Path) -> Payloads:
-    """The payloads of this store, for reading, even if its file is missing."""
+    """Opens the payloads of this store for reading, even if its file is missing."""
     return FolderPayloads(payload_folder(path), read_only=True, beside=path)
 
 
 def check_target(target: Path, example: str, *, force: bool) -> None:
-    """An error if we may not write a file of this name; `example` is a name for a file in a
-    folder."""
+    """Raises an error if a file of this name may not be written. `example` is a name for a file in
+    a folder."""
     with translated(target):
         if target.is_dir():
             raise BadArgument(
@@ -59,9 +60,9 @@ def check_target(target: Path, example: str, *, force: bool) -> None:
 
 
 def refuse_database(target: Path) -> None:
-    """An error if a database has this name: an export cannot be turned back into one.
+    """Raises an error if a database has this name: an export cannot be turned back into a database.
 
-    To be called before a store is opened: closing a file drops the locks of its process on it.
+    Call it before a store is opened: closing a file drops all locks of its process on it.
     """
     with translated(target):
         if not target.is_file():
@@ -74,7 +75,7 @@ def refuse_database(target: Path) -> None:
 
 
 def write_lines(target: Path, lines: Iterable[bytes]) -> None:
-    """Writes the lines to a file, which appears when it is whole and durable."""
+    """Writes the lines to a file, which appears when it is complete and durable."""
     with translated(target), unfinished(target) as folder:
         written = folder / "lines"
         with os.fdopen(create_file(written), "wb") as file:
@@ -101,7 +102,7 @@ class Lost(NamedTuple):
     key: Key
     digest: str
     damaged: bool
-    """Are there other bytes than were submitted? Otherwise there are none."""
+    """Do the bytes differ from the submitted ones? Otherwise they are missing."""
 
     @property
     def name(self) -> str:
@@ -120,7 +121,7 @@ class Lost(NamedTuple):
 def lost_payloads(
     store: Store, *, progress: PayloadProgress | None = None, among: Collection[Lost] | None = None
 ) -> list[Lost]:
-    """The payloads that the store refers to and that cannot be read; only `among` these, if
+    """Returns the payloads that the store refers to and that cannot be read; only `among` these, if
     given."""
     referred = [*dict.fromkeys(payloads_of(store))]
     if among is not None:
@@ -134,7 +135,8 @@ def lost_of(
     referred: Collection[tuple[Key, str]],
     progress: PayloadProgress | None = None,
 ) -> list[Lost]:
-    """Those of the payloads, by key and digest, that are not there as they were put."""
+    """Returns those of the payloads, by key and digest, that are missing or differ from the
+    submitted bytes."""
     lost = []
     for count, (key, digest) in enumerate(referred, 1):
         found = _digest(payloads, key, digest)
@@ -146,7 +148,7 @@ def lost_of(
 
 
 def _digest(payloads: Payloads, key: Key, digest: str) -> str | None:
-    """The digest of the bytes; None if there are none."""
+    """Returns the digest of the bytes; None if the payload is missing."""
     try:
         file = payloads.open(key, digest)
     except ResultNotFound:
@@ -157,7 +159,7 @@ def _digest(payloads: Payloads, key: Key, digest: str) -> str | None:
             while piece := file.read(_PIECE):
                 seen.update(piece)
         except ResultNotFound:
-            return None  # dropped while it was read
+            return None  # discarded while it was read
         except OSError:
             return ""  # the disk cannot read them
     return seen.hexdigest()

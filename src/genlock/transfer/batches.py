@@ -1,8 +1,9 @@
-"""Events of a feed as commits: the same events in the same order, and each record as their fold.
+"""Turns the events of a feed into commits: the same events in the same order, and each record as
+their fold.
 
 The changes of a commit are distinct records, and their events get positions in the order of the
-changes. So a commit ends where a record comes again after another record's event. Consecutive
-events of one record are one change.
+changes. So a commit ends where a record recurs after another record's event. Consecutive events of
+one record are one change.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from genlock.store import Change, Key, Limits, NewEvent, RecordedEvent, Stored
 
 COMMIT_BYTES = 4 * 1024 * 1024
 CHANGE_BYTES = 1024 * 1024
-"""The events of one change: some stores take only a few MB in a transaction."""
+"""The most bytes of events in one change: some stores take only a few MB in a transaction."""
 
 _PURGED = b"1{}"
-"""Stands for purged events until the base takes its place."""
+"""Replaces purged events until the base is swapped in."""
 
 
 class State(NamedTuple):
-    """A record as far as it was copied."""
+    """A record in the state reached by the copy so far."""
 
     version: int
     digest: bytes
@@ -38,7 +39,7 @@ States = dict[Key, State]
 
 
 def state_of(stored: Stored) -> State:
-    """A stored record, decoded."""
+    """Decodes a stored record."""
     return State(stored.version, stored.digest, decode_record(stored.key.kind, stored.body))
 
 
@@ -54,8 +55,8 @@ class _Run:
 def batches(
     events: Iterable[RecordedEvent], states: States, limits: Limits
 ) -> Iterator[list[Change]]:
-    """The commits that write these events, but for events that the target has already. Updates
-    `states`, the records so far."""
+    """Yields the commits that write these events, except for events that the target has already.
+    Updates `states`, the records so far."""
     runs: dict[Key, _Run] = {}
     last: Key | None = None
     total = 0
@@ -121,8 +122,8 @@ def _change(key: Key, before: State, after: State, events: tuple[NewEvent, ...])
 
 
 def begun_at(key: Key, base: bytes) -> tuple[State, Change]:
-    """The state of a record's base, and the change that creates the record there. For records whose
-    first events were purged."""
+    """Returns the state of a record's base, and the change that creates the record there. For
+    records whose first events were purged."""
     version, digest, record = decode_base(key.kind, base)
     state = State(version, digest, record)
     return state, _change(key, NOTHING, state, (NewEvent(version, digest, _PURGED),))

@@ -1,9 +1,9 @@
-"""Prefetch of records and of pages, for callers that go through a whole store.
+"""Prefetches records and pages for callers that read a whole store.
 
 The replay check lists records, and then loads each record and its events: two or three round trips
 each, one after the other. `BulkReadStore` loads the listed records many at a time, and reads the
-events of several at once, some way ahead of the caller. For a record that cannot be read, the store
-itself raises the error.
+events of several at once, ahead of the caller. For a record that cannot be read, the store itself
+raises the error.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _END: Any = object()
 
 
 def prefetched(items: Iterable[T]) -> Iterator[T]:
-    """The same items; while the caller works on one, a thread fetches the next.
+    """Yields the same items. While the caller works on one, a thread fetches the next.
 
-    To write in parallel, too, gained nothing: the server is the bottleneck.
+    Writing in parallel, too, brought no gain: the server is the bottleneck.
     """
     each = iter(items)
     with ThreadPoolExecutor(1, thread_name_prefix="genlock-ahead") as thread:
@@ -61,7 +61,7 @@ Prefetched = dict[Key, tuple[Snapshot, EventPage]]
 
 
 class BulkReadStore:
-    """A store, with the answers to the next reads prefetched."""
+    """A store that prefetches the answers to the next reads."""
 
     def __init__(self, store: Store) -> None:
         self.limits = store.limits
@@ -84,7 +84,7 @@ class BulkReadStore:
         self._threads.shutdown(cancel_futures=True)
 
     def find(self, query: Query, *, count_by: str | None = None) -> Page:
-        """Finds as the store does. The caller will load the records in this order."""
+        """Passes the query on. The caller is expected to load the records in this order."""
         page = self._store.find(query, count_by=count_by)
         self._listed += [stored.key for stored in page.records]
         return page
@@ -92,7 +92,7 @@ class BulkReadStore:
     def load(
         self, keys: Sequence[Key], queries: Sequence[Query] = (), *, with_index: bool = False
     ) -> Snapshot:
-        """A load of one record, with index, is prefetched."""
+        """Loads records. A load of one record with its index fields comes from the prefetch."""
         one = with_index and len(keys) == 1 and not queries
         prefetched = self._prefetched(keys[0]) if one else None
         if prefetched is None:
@@ -101,7 +101,8 @@ class BulkReadStore:
         return prefetched[0]._replace(records={key: records[key] for key in keys if key in records})
 
     def read_events(self, query: EventQuery) -> EventPage:
-        """The first page of a record's events is prefetched. After that the record is forgotten."""
+        """Reads events. The first page of a record's events comes from the prefetch, and then the
+        record is dropped from it."""
         if query.record is not None and query == self._first(query.record):
             prefetched = self._prefetched(query.record)
             if prefetched is not None:
@@ -131,7 +132,7 @@ class BulkReadStore:
         self._chunks.update(dict.fromkeys(keys, self._threads.submit(self._look, keys)))
 
     def _look(self, keys: list[Key]) -> Prefetched:
-        """The records that can be read, with their events."""
+        """Returns the readable records, with their events."""
         found: Prefetched = {}
         with suppress(StoreCorrupt):
             snapshot = self._store.load(keys, with_index=True)
@@ -140,7 +141,7 @@ class BulkReadStore:
                     found[key] = snapshot, self._store.read_events(self._first(key))
         return found
 
-    # The rest is passed on.
+    # All other calls are passed on.
 
     def commit(
         self, changes: Sequence[Change], *, epoch: int | None = None

@@ -38,8 +38,8 @@ def compare(
     ordered: bool,
     moved: Callable[[], bool],
 ) -> None:
-    """`CopyDiffers` if anything but positions differs. If the source has moved meanwhile, that is
-    no fault of the copy, and the caller handles it."""
+    """Raises `CopyDiffers` if anything but positions differs. If the source has moved meanwhile,
+    the copy is not at fault, and the caller handles it."""
     faults = _differences(source, target, places, progress, ordered=ordered)
     if faults and not moved():
         _complain("the target differs from the source", faults)
@@ -56,7 +56,8 @@ def compare(
 
 
 def _replay(target: Store, note: Callable[[int], None]) -> list[Fault]:
-    """The replay check; with prefetch if the store is remote, as it takes two reads a record."""
+    """Runs the replay check, with prefetch if the store is remote, because each record takes two
+    reads."""
     if not target.limits.shared:
         return check(target, progress=note)
     with BulkReadStore(target) as store:

@@ -1,22 +1,24 @@
 """Copies any store into any other, through the port alone.
 
 1. Compare the target with the source (resume.py). If it is not a prefix of the source, write
-nothing. 2. Copy results that are too large for a record. Then raise the target's epoch above the
-source's, to a number made of the time: they are two histories from now on, and neither may grant
-what the other has granted (ADR 43). 3. Project by project copy the source's feed in order: each
-event as it is, each record folded from its events (batches.py). If a record's first events were
-purged, copy its base first. 4. If the source was written to meanwhile, go on with 2 and 3 until it
-stands still. 5. Note in the target how far the source's recovery has come (resume.py). 6. Check the
-target by replay, and compare it with the source (compare.py).
+   nothing.
+2. Copy results that are too large for a record. Then raise the target's epoch above the source's,
+   to a number made from the time: from now on they are two histories, and neither may grant a
+   generation that the other has granted (ADR 43).
+3. Copy the source's feed in order, project by project: each event unchanged, each record folded
+   from its events (batches.py). If a record's first events were purged, copy its base first.
+4. If the source was written to meanwhile, repeat 2 and 3 until it stops changing.
+5. Record in the target how far the source's recovery has come (resume.py).
+6. Check the target by replay, and compare it with the source (compare.py).
 
 While one page of the feed is written, the next is read.
 
 If the process is killed at any step, the target holds a prefix of the source, and the same command
-goes on from there. That holds inside a commit, too, if endpoints.py has opened the target. The copy
-also goes on by itself after a passing fault, after the source was purged, and after the target's
-epoch has risen, by which a server says that it may have lost the last writes.
+continues from there. That holds inside a commit, too, if endpoints.py has opened the target. The
+copy also continues by itself after a temporary fault, after a purge of the source, and after the
+target's epoch has risen, which means that the server may have lost the last writes.
 
-The target has positions and a birth of its own, so cursors of the source are lost there.
+The target has positions and a birth of its own, so cursors of the source are invalid there.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ MOST_STATES = 20_000
 MOST_ROUNDS = 20
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the step, how much of it is done, and how much there is, if that is known."""
+"""Called with the step, the amount done, and the total if known."""
 
 
 class OutOfOrder(NotAllowed):
@@ -82,9 +84,9 @@ class Copied(Struct, frozen=True):
     projects: int
     tasks: int
     events: int
-    """Written by this call."""
+    """Events written by this call."""
     found: int
-    """Events that the target had already, from a copy that broke off."""
+    """Events that the target had already, from an interrupted copy."""
     payloads: int
     epoch: int
     moved: bool
@@ -164,7 +166,8 @@ def _copied(target: Store, job: _Copy, *, verify: bool, seconds: float) -> Copie
 
 
 def _refuse_same(source: Store, target: Store) -> None:
-    """Only the same store understands its own cursors, whatever its URL."""
+    """Refuses to copy a store into itself. Only the same store accepts its own cursors, whatever
+    its URL."""
     cursor = source.read_events(EventQuery(NOWHERE, NOWHERE, tail=True)).cursor
     try:
         target.read_events(EventQuery(NOWHERE, NOWHERE, after=cursor, limit=1))
@@ -192,38 +195,38 @@ def _moving() -> SourceMoving:
 
 
 class _EpochBegun(Exception):
-    """The target was read in the epoch before, and refuses commits that rest on that."""
+    """The target was read in the previous epoch, and refuses commits based on that."""
 
 
 class _Tally:
-    """The work of one call, in all its tries."""
+    """The work of one call, over all its attempts."""
 
     def __init__(self) -> None:
         self.retry = TransferRetry()
         self.found = -1
-        """Events in the target before the first try."""
+        """Events in the target before the first attempt."""
         self.has_epoch = False
         """Was the target's epoch raised?"""
         self.moved = False
         self.has_unknown_outcome = False
-        """Was there a commit of unknown outcome? It may still be done after we looked."""
+        """Was there a commit with an unknown outcome? It may still be executed after we checked."""
         self._starts = 0
 
     def start_again(self, why: CursorLost | CopyDiffers) -> None:
-        """Starts again from the present state, unless that was tried too often."""
+        """Starts again from the present state. Raises the error after too many attempts."""
         self.moved = True
         self._starts += 1
         if self._starts > MOST_ROUNDS:
             raise _moving() from why
 
     def first(self, found: list[Beginning]) -> None:
-        """Notes the events before the first try. Later tries find its writes."""
+        """Records the events before the first attempt. Later attempts find its writes."""
         if self.found < 0:
             self.found = sum(each.events + each.beyond for each in found)
 
 
 class _Copy:
-    """One try."""
+    """One attempt."""
 
     def __init__(
         self,
@@ -242,7 +245,7 @@ class _Copy:
         self.cursors: dict[tuple[str, str], str | None] = {
             each.place: each.cursor for each in found
         }
-        """How far each feed of the source was copied."""
+        """The position up to which each feed of the source was copied."""
         self._fresh = {each.place for each in found if each.is_empty}
         self._noted = {each.place for each in found if each.own_note}
         self._all = 0
@@ -252,7 +255,7 @@ class _Copy:
         self.missing: list[tuple[Key, str]] = []
 
     def run(self) -> None:
-        """Copies until the source stands still."""
+        """Copies until the source stops changing."""
         for number in range(1, MOST_ROUNDS + 1):
             self._copy_payloads()
             if number == 1:
@@ -269,7 +272,7 @@ class _Copy:
         raise _moving()
 
     def has_moved(self) -> bool:
-        """Does the source have anything that was not copied?"""
+        """Does the source have events that were not copied?"""
         if set(places(self._source)) - set(self.cursors):
             return True
         return any(
@@ -279,7 +282,8 @@ class _Copy:
 
     def _begin(self) -> None:
         source, began = self._source.load([]).epoch, any(not each.is_empty for each in self._found)
-        # An earlier run or try began an epoch. Another one is needed if the source's is above it.
+        # An earlier run or attempt began an epoch. Another one is needed if the source's is above
+        # it.
         if self._epoch <= source or not (began or self.tally.has_epoch):
             self._epoch = EpochNumber().above(max(source, self._epoch))
             self._target.set_epoch(self._epoch)
@@ -292,7 +296,8 @@ class _Copy:
                 self._swap_in(key, version, base)
 
     def _copy_payloads(self) -> None:
-        """A target without payloads refuses the first one before anything is written."""
+        """Copies the payloads. A target without payloads refuses the first one before anything is
+        written."""
         self.payloads, self.missing = 0, []
         ours, theirs = self._source.payloads(), self._target.payloads()
         for key, digest in dict.fromkeys(
@@ -334,8 +339,8 @@ class _Copy:
         self._bring_silent(place)
 
     def _look_up(self, events: Iterable[RecordedEvent], states: States, *, fresh: bool) -> None:
-        """Loads the states of these events' records in the target. Records that should be there
-        and are not begin with their base."""
+        """Loads the states of these events' records in the target. Records that should exist but
+        are missing begin with their base."""
         first: dict[Key, int] = {}
         for recorded in events:
             if recorded.key not in states:
@@ -379,8 +384,8 @@ class _Copy:
         return base
 
     def _bring_silent(self, place: tuple[str, str]) -> None:
-        """Copies records of which no event is kept, and which the feed does not show. There are
-        some if the target has fewer records."""
+        """Copies records without kept events, which the feed does not show. There are some if the
+        target has fewer records."""
         for kind in KINDS:
             query = Query(*place, kind=kind)
             ours, theirs = (
@@ -392,7 +397,7 @@ class _Copy:
                 there: set[Key] = set()
                 for start in range(0, len(keys), PAGE):
                     there.update(self._target.load(keys[start : start + PAGE]).records)
-                # A record with events was written after its feed was read, and comes with them.
+                # A record with events was written after its feed was read, and is copied with them.
                 self._bring_bases(
                     [key for key in keys if key not in there and not self._kept(key).events], {}
                 )
@@ -412,8 +417,8 @@ class _Copy:
                 )
 
     def _answers(self, changes: list[Change]) -> Sequence[Committed | Conflict]:
-        """The answers of a commit, which is retried while the target is away and nothing is
-        written."""
+        """Commits the changes and returns the answers. Retries while the target is unavailable and
+        nothing is written."""
         while True:
             try:
                 answers = self._target.commit(changes)

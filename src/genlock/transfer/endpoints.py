@@ -1,4 +1,4 @@
-"""Stores by URL: the source and the target of a copy, how long it waits for them, and the status
+"""Opens stores by URL: the source and the target of a copy, with retries. Also reports the status
 of a store."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genlock.stores.migrations import Applied
 
 
 def open_source(url: str) -> Store:
-    """Opens the store to copy, read-only where that is possible. It must exist."""
+    """Opens the source, read-only where possible. It must exist."""
     _refuse_memory(url)
     path = sqlite_path(url)
     if path is None:
@@ -31,11 +31,11 @@ def open_source(url: str) -> Store:
 
 
 def open_target(url: str, *, any_order: bool = False) -> Store:
-    """Opens the store to copy to, and makes it if it is missing. Unless any order will do, a copy
-    that breaks off leaves a prefix of each commit."""
+    """Opens the target, and creates it if it is missing. Unless `any_order`, an interrupted copy
+    leaves a prefix of each commit."""
     _refuse_memory(url)
     store = open_store(url, create=True)
-    # The only store of ours in which a commit is not atomic.
+    # The only one of our stores in which a commit is not atomic.
     if url.startswith("dynamodb://") and not any_order:
         from genlock.stores.dynamodb import DynamoDBStore
 
@@ -45,8 +45,8 @@ def open_target(url: str, *, any_order: bool = False) -> Store:
 
 
 def user_of(url: str) -> int | None:
-    """A process that has the store open, if the store is a file. This process must not have it open
-    yet."""
+    """Returns the pid of a process that has the store open, if the store is a file. This process
+    must not have it open yet."""
     path = sqlite_path(url)
     if path is None or not path.exists():
         return None
@@ -103,7 +103,7 @@ class Status(Struct, frozen=True):
 
 
 def status(url: str) -> Status:
-    """The status of the store at `url`, which stays unchanged."""
+    """Returns the status of the store at `url`, which stays unchanged."""
     about = about_store(url)
     scheme = url.partition("://")[0]
     if about is None:
@@ -136,7 +136,7 @@ def _project(store: Store, place: tuple[str, str]) -> ProjectStatus:
 
 
 SECONDS = 60.0
-"""How long a copy waits from the first fault on, unless it writes something meanwhile. A copy takes
+"""How long a copy retries after the first fault, unless it writes something meanwhile. A copy takes
 minutes, in which servers restart."""
 BACKOFF = Backoff(first=0.1, longest=5.0, jitter=0)
 
@@ -148,7 +148,7 @@ class TransferRetry:
         self._retry: Retry | None = None
 
     def wait(self, fault: StoreError) -> None:
-        """Returns when it is time to try again. Raises the fault if it lasts too long."""
+        """Waits until the next attempt. Raises the fault if it lasts too long."""
         now = time.monotonic()
         if self._retry is None:
             self._retry = Retry(BACKOFF, now + SECONDS)

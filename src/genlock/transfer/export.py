@@ -8,7 +8,7 @@
     {"type": "end", "records": 12, "events": 40, "payloads": 0}
 
 The store comes first. Then, project by project, its records by kind and id, its events by position,
-and results that are too large for a record. The end comes last: without it the export broke off.
+and results that are too large for a record. The end comes last: an export without it is incomplete.
 
 The digest of an event is the stored one, and the digest of a record is that of its last event.
 Times are ISO 8601 in UTC.
@@ -36,7 +36,8 @@ _encode = msgspec.json.Encoder().encode
 def export(
     store: Store, version: str, progress: Callable[[int], None] | None = None
 ) -> Iterator[bytes]:
-    """The lines. They are of one instant if the store is: see `SQLiteStore(instant=True)`."""
+    """Yields the lines. They are a snapshot of one instant if the store is: see
+    `SQLiteStore(instant=True)`."""
     yield _encode(
         {"type": "store", "format": FORMAT, "genlock": version, "epoch": store.load([]).epoch}
     )
@@ -84,7 +85,7 @@ def _events(store: Store, place: tuple[str, str]) -> Iterator[bytes]:
 
 
 class _Envelope(msgspec.Struct):
-    """An event whose bytes are passed on as they are."""
+    """An event whose bytes are passed on unchanged."""
 
     event: Raw
 
@@ -97,7 +98,7 @@ def _event(key: Key, body: Raw) -> Raw:
 
 
 def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
-    """Each result once, by its task and digest, wherever its bytes are."""
+    """Returns each result once, by its task and digest, wherever its bytes are stored."""
     found: dict[tuple[str, str], dict[tuple[str, str], Key]] = {}
     for key, digest in payloads_of(store):
         found.setdefault(key.place, {}).setdefault((payload_task(key), digest), key)
@@ -107,7 +108,8 @@ def _by_place(store: Store) -> dict[tuple[str, str], list[tuple[Key, str]]]:
 
 
 def _payload(store: Store, key: Key, digest: str) -> bytes:
-    """One result; null if its bytes are missing or damaged, so that the rest can be exported."""
+    """Returns one result as JSON; null if its bytes are missing or damaged, so that the rest can be
+    exported."""
     try:
         data = Raw(read_whole(store.payloads(), key, digest))
     except ResultNotFound:
@@ -125,8 +127,8 @@ def _payload(store: Store, key: Key, digest: str) -> bytes:
 
 
 def _body(key: Key, body: bytes) -> Raw:
-    """The JSON behind the digits of the format. It is passed on as it is, so we check that it can
-    be read."""
+    """Returns the JSON that follows the digits of the format. It is passed on unchanged, so this
+    checks that it can be read."""
     start = body.find(b"{")
     try:
         str(body, "utf-8")

@@ -1,16 +1,19 @@
-"""Puts a backup in the place of a store.
+"""Replaces a store by a backup.
 
 1. Copy the backup beside the store. Check the copy by replay, and its payloads by their digests. If
-there is a fault, nothing is changed. 2. Open the store exclusively, which is refused while any
-process has it open, idle or stopped. 3. Raise the copy's epoch above all earlier ones, to a number
-made of the time, and give it a new birth. So every cursor is lost, and generations go on above
-epoch × 1,000,000: no generation is granted twice, whatever was granted after the backup, or by an
-unknown restore of it (ADR 43). 4. Keep the old store aside as `<file>.before-epoch-<n>`, with its
-payloads. 5. Put the payloads beside the store, and read them there. A damaged payload of the store
-is replaced by the backup's. 6. Write the copy into the store in one transaction.
+   there is a fault, nothing is changed.
+2. Open the store exclusively, which is refused while any process has it open, idle or stopped.
+3. Raise the copy's epoch above all earlier ones, to a number made from the time, and give it a new
+   birth. So every cursor becomes invalid, and generations continue above epoch × 1,000,000: no
+   generation is granted twice, whatever was granted after the backup, or by an unknown restore of
+   it (ADR 43).
+4. Keep the old store as `<file>.before-epoch-<n>`, with its payloads.
+5. Copy the payloads beside the store, and read them there. A damaged payload of the store is
+   replaced by the backup's.
+6. Write the copy into the store in one transaction.
 
-If the process is killed at any step, the old store or the new one is there, whole. The next restore
-removes the leftovers.
+If the process is killed at any step, either the old store or the new one exists completely. The
+next restore removes the leftovers.
 """
 
 from __future__ import annotations
@@ -76,7 +79,7 @@ class _Backup(Struct, frozen=True):
     path: Path
     records: int
     payloads: tuple[tuple[Key, str], ...]
-    """The payloads that it refers to and has, by key and digest."""
+    """The payloads that the backup refers to and contains, by key and digest."""
     lost: tuple[Lost, ...]
 
 
@@ -88,9 +91,10 @@ def restore(
     incomplete: bool = False,
     progress: Progress | None = None,
 ) -> Restored:
-    """Puts the backup `source` in the place of the store `target`.
+    """Replaces the store `target` by the backup `source`.
 
-    `force` allows to replace a store, and `incomplete` a backup that lacks bytes of results.
+    `force` allows replacing an existing store, and `incomplete` a backup that lacks bytes of
+    results.
     """
     _check_places(source, target, force=force)
     number = EpochNumber()
@@ -148,7 +152,7 @@ def _refuse_users(target: Path) -> None:
 
 
 def _verified(source: Path, staged: Path, *, incomplete: bool) -> _Backup:
-    """The content of the copy; an error if the copy is damaged."""
+    """Returns the content of the copy. Raises an error if the copy is damaged."""
     count = 0
 
     def note(records: int) -> None:
@@ -194,16 +198,16 @@ def _replace(
         try:
             return _overwrite(backup, staged, target, number)
         except (StoreCorrupt, StoreForeign):
-            _refuse_users(target)  # so damaged that SQLite cannot open it: it gets replaced by name
+            _refuse_users(target)  # too damaged for SQLite to open: it gets replaced by name
     return _rename(backup, staged, target, number)
 
 
 def _overwrite(
     backup: _Backup, staged: Path, target: Path, number: EpochNumber
 ) -> tuple[int, Path | None]:
-    """Writes the pages into a store that SQLite can open, so that it stays the same file."""
+    """Writes the pages into a store that SQLite can open, so that the file keeps its inode."""
     with alone(target) as db:
-        # From here on this process must not open the file otherwise: closing it would drop the
+        # From here on this process must not open the file any other way: closing it would drop the
         # lock.
         epoch, note = begin_history(staged, target, number, epoch_of(db), *_epochs_before(target))
         hit("restore.raised")
@@ -250,8 +254,8 @@ def _rename(
 
 
 def _put_payloads(backup: _Backup, target: Path) -> None:
-    """Puts the backup's payloads beside the store. An existing file with the name of a payload may
-    be damaged, and is then replaced."""
+    """Copies the backup's payloads beside the store. An existing file with the name of a payload
+    may be damaged, and is then replaced."""
     mode = mode_like(target)
     copy_payloads(payload_folder(backup.path), payload_folder(target), mode=mode)
     damaged = lost_of(payloads_beside(target), backup.payloads)
@@ -274,7 +278,8 @@ def _aside(target: Path, epoch: int) -> Path:
 
 
 def _epochs_before(target: Path) -> list[int]:
-    """Earlier epochs of the file, by the lock file and by the stores that earlier restores kept."""
+    """Returns earlier epochs of the file, from the lock file and from the stores that earlier
+    restores kept."""
     name = re.compile(re.escape(target.name) + r"\.before-epoch-(\d+)")
     found = [name.fullmatch(file.name) for file in target.parent.iterdir()]
     return [noted_epoch(target), *(int(match[1]) for match in found if match)]

@@ -1,17 +1,20 @@
-"""Resumes a copy: finds out what the target has already, which is nothing, a prefix, or foreign.
+"""Resumes a copy: determines whether the target holds nothing, a prefix of the source, or foreign
+data.
 
-A copy leaves no note of its progress; the target itself tells. Every record there must be at a
-version that it had in the source, with the same digest. The feed of the source is read up to where
-the target ends, and the copy goes on from there. Events that the source has purged since are purged
+A copy stores no note of its progress; it is derived from the target. Every record there must be at
+a version that it had in the source, with the same digest. The feed of the source is read up to the
+target's end, and the copy continues from there. Events that the source has purged since are purged
 in the target, too.
 
-The target's epoch tells nothing. It may be above the source's, because some servers raise it when
-they restart. Work in a later epoch has left events that the source does not have.
+The target's epoch is not evidence of foreign data. It may be above the source's, because some
+servers raise it when they restart. Work in a later epoch would have left events that the source
+does not have.
 
-The recovery note (`settled`) is an exception. It says by a cursor how far a project's recovery has
-come, and cursors of the source are lost in the copy. Without a note the first recovery would read
-the whole feed and repeat every reaction. So the copy gets a note of its own, at the event before
-which the source's note stands, and its `settled` record has a history of its own (ADR 17).
+The recovery note (`settled`) is an exception. It holds a cursor up to which a project was
+recovered, and cursors of the source are invalid in the copy. Without a note the first recovery
+would read the whole feed and repeat every reaction. So the copy gets a note of its own, at the
+event before which the source's note stands, and its `settled` record has a history of its own (ADR
+17).
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ def has_own_note(source: Store, target: Store, place: Place) -> bool:
 
 
 def settle_alike(source: Store, target: Store, place: Place) -> None:
-    """Notes in the target how far the recovery of the source has come. If the source has no note,
+    """Records in the target how far the recovery of the source has come. If the source has no note,
     or a lost one, the target gets none."""
     ours = _note(source, place)
     if ours is None:
@@ -73,12 +76,12 @@ def _stands_before(target: Store, place: Place, following: Event | None) -> bool
     theirs = _note(target, place)
     try:
         return theirs is not None and _following(target, place, theirs) == following
-    except (BadArgument, CursorLost):  # the source's note, which this store does not understand
+    except (BadArgument, CursorLost):  # the source's note, whose cursor this store rejects
         return False
 
 
 def _following(store: Store, place: Place, cursor: str) -> Event | None:
-    """The first event after the cursor. Notes need no reactions and do not count."""
+    """Returns the first event after the cursor. Notes need no reactions and do not count."""
     for page in pages_of(store, place, cursor):
         for recorded in page.events:
             if recorded.key.kind != SETTLED:
@@ -87,7 +90,7 @@ def _following(store: Store, place: Place, cursor: str) -> Event | None:
 
 
 def _cursor_before(store: Store, place: Place, event: Event | None) -> str | None:
-    """The cursor right before this event, or at the end; None at the beginning."""
+    """Returns the cursor right before this event, or at the end; None at the beginning."""
     if event is None:
         return store.read_events(EventQuery(*place, tail=True)).cursor
     after: str | None = None
@@ -107,7 +110,7 @@ MAX_VERSION = 2**62
 
 
 class TargetTaken(NotAllowed):
-    """The target holds something that is not from this source."""
+    """The target holds data that is not from this source."""
 
 
 class Beginning(NamedTuple):
@@ -127,15 +130,15 @@ class Beginning(NamedTuple):
     own_note: bool = False
     """Does the target have a recovery note of its own? A finished copy has."""
     ahead: int = 0
-    """Events in the target that follow missing ones in the source: a commit broke off that was not
-    atomic."""
+    """Events in the target that follow missing ones in the source: a non-atomic commit was
+    interrupted."""
     purged: int = 0
     """The number of records of which the source keeps fewer events than the target."""
 
 
 def beginnings(source: Store, target: Store) -> list[Beginning]:
-    """The beginnings of all projects; `TargetTaken` if the target holds anything else. Writes
-    nothing."""
+    """Returns the beginnings of all projects. Raises `TargetTaken` if the target holds anything
+    else. Writes nothing."""
     places = sorted(source.audit().places)
     foreign = sorted(set(target.audit().places) - set(places))
     if foreign:
@@ -152,7 +155,7 @@ def is_purged_since(source: Store, target: Store) -> bool:
 
 
 def beginning(source: Store, target: Store, place: tuple[str, str]) -> Beginning:
-    """The beginning of one project."""
+    """Returns the beginning of one project."""
     there = {
         stored.key: (stored.version, stored.digest)
         for kind in KINDS
@@ -190,7 +193,7 @@ class _Walk:
     def __init__(self, there: dict[Key, tuple[int, bytes]]) -> None:
         self._there = there
         self.unmet = dict(there)
-        """Records whose last event was not met yet."""
+        """Records whose last event was not reached yet."""
         self.purged: dict[Key, int] = {}
         """Records whose first events the source has purged, and the first version that it keeps."""
         self.is_missing = False
@@ -215,7 +218,8 @@ class _Walk:
 
 
 def _base(source: Store, key: Key, version: int, digest: bytes) -> tuple[Key, int, bytes]:
-    """The base of a record that is at none of the events that the source keeps."""
+    """Returns the base of a record whose present version matches none of the events that the source
+    keeps."""
     base = source.read_events(EventQuery(*key.place, record=key, limit=1)).base
     kept_from = (0, b"") if base is None else decode_base(key.kind, base)[:2]
     if kept_from[0] > version:
@@ -226,7 +230,7 @@ def _base(source: Store, key: Key, version: int, digest: bytes) -> tuple[Key, in
 
 
 def _later_base(source: Store, key: Key, version: int) -> tuple[Key, int, bytes]:
-    """The base of a record that keeps more events in the target than in the source."""
+    """Returns the base of a record of which the target keeps more events than the source."""
     base = source.read_events(EventQuery(*key.place, record=key, limit=1)).base
     if base is None:
         raise StoreCorrupt(

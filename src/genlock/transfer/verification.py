@@ -1,4 +1,4 @@
-"""Is everything in a store what was written? The replay check, and the payloads."""
+"""Verifies that a store still contains what was written: the replay check, and the payloads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from genlock.store import Store
 from genlock.transfer.backup import Lost, lost_payloads
 
 Progress = Callable[[str, int, int | None], None]
-"""Told what is being done, how much of it is, and how much there is, if that is known."""
+"""Called with the step, the amount done, and the total if known."""
 
 __all__ = ["Fault", "Verified", "replay_faults", "unused_payloads", "verify"]
 
 
 class Verified(NamedTuple):
-    """What the verification has found."""
+    """The findings of a verification."""
 
     records: int
     faults: Sequence[Fault]
@@ -27,7 +27,7 @@ class Verified(NamedTuple):
 
     @property
     def all_faults(self) -> list[Fault]:
-        """Including the payloads that are lost."""
+        """All faults, including the lost payloads."""
         lost = [
             Fault("/".join(each.key[:2]) + f" {each.key.kind} {each.key.id}", each.what)
             for each in self.lost
@@ -39,10 +39,10 @@ def verify(
     store: Store, progress: Progress, *, still: bool, records: int | None = None
 ) -> Verified:
     """Checks the chain of every record, its fold, its index fields, every feed and every payload;
-    there are so many `records`, if that is known.
+    `records` is their number, if known.
 
-    Unless the store is `still`, others may write while it is read, and what they write looks like a
-    fault. Then every fault is checked again, and counts if it is found both times.
+    Unless the store is `still`, others may write while it is read, and their writes can look like
+    faults. Then every fault is checked again, and counts only if it is found both times.
     """
     count = 0
 
