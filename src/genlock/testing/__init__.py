@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is asked for: the contract needs pytest, the clock does not.
+    # Imported on demand: the contract needs pytest, the clock does not.
     if name == "StoreContract":
         from genlock.testing.contract import StoreContract
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move, for tests without sleeps."""
+"""A clock that stands still until the test moves it, for tests without sleeps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ START = datetime(2026, 1, 4, 6, 0, tzinfo=UTC)
 
 
 class ManualClock:
-    """Time as the test says. Coordinators that were given it are woken whenever it moves."""
+    """A clock that the test controls. Coordinators created with it are woken whenever it moves."""
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
@@ -32,7 +32,7 @@ class ManualClock:
             call()
 
     def set(self, seconds: float) -> None:
-        """Moves the clock to so many seconds after its start."""
+        """Moves the clock to `seconds` after its start."""
         self.advance((self._start - self.now()).total_seconds() + seconds)
 
     def subscribe(self, wake: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Calls that run at once, in threads and in other processes, and proof that they overlapped."""
+"""Runs calls concurrently, in threads and in other processes, and proves that they overlapped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATIENCE = 60.0
 
 
 class Timed(NamedTuple, Generic[T]):
-    """The answer of a call, and when it ran. All processes of a machine share the clock."""
+    """The answer of a call, and the time it ran. All processes of a machine share the clock."""
 
     answer: T
     began: int
@@ -43,14 +43,15 @@ class Timed(NamedTuple, Generic[T]):
 
 
 def timed(call: Callable[[], T]) -> Timed[T]:
-    """The call's answer with its times."""
+    """Runs a call. Returns its answer with its times."""
     began = time.monotonic_ns()
     answer = call()
     return Timed(answer, began, time.monotonic_ns())
 
 
 def overlapped(winner: Timed[T], others: Iterable[Timed[T]]) -> int:
-    """How many of the others began before the winner had ended and ended after it had begun."""
+    """Counts the other calls that began before the winner had ended and ended after it had
+    begun."""
     return sum(other.began < winner.ended and winner.began < other.ended for other in others)
 
 
@@ -66,10 +67,10 @@ def finely_switched() -> Iterator[None]:
 
 
 class Rendezvous(Sequence[T]):
-    """Items whose first reader waits until all rivals read theirs, so that all calls overlap.
+    """A sequence whose first reader waits until all rivals read theirs, so that all calls overlap.
 
-    A store that reads them under its lock keeps the rivals out. They wait for the lock then, which
-    proves as much, and after a moment the first goes on.
+    A store that reads the items under its lock blocks the rivals. Then they wait for the lock,
+    which proves the overlap as well, and the first reader continues after a moment.
     """
 
     def __init__(self, items: Sequence[T], barrier: threading.Barrier) -> None:
@@ -94,7 +95,7 @@ class Rendezvous(Sequence[T]):
 
 
 class Meeting:
-    """Parties that go on until each has done its share, so that they overlap on a store of any
+    """Parties that continue until each has done its share, so that they overlap on a store of any
     speed."""
 
     def __init__(self, parties: int, share: int) -> None:
@@ -104,7 +105,7 @@ class Meeting:
         self.deadline = time.monotonic() + PATIENCE
 
     def over(self) -> bool:
-        """Has each done its share, or has one failed?"""
+        """Has each party done its share, or has one failed?"""
         return self.broken or min(self.done) >= self.share
 
     def steps(self) -> Iterator[int]:
@@ -118,13 +119,13 @@ class Meeting:
             yield number
 
     def step_done(self, party: int) -> None:
-        """The party has done a step that counts."""
+        """Counts a completed step of the party."""
         self.done[party] += 1
 
 
 def together(calls: Sequence[Callable[[], T]], meeting: Meeting | None = None) -> list[Timed[T]]:
-    """Runs each call in a thread of its own, all from the same instant; raises the first error any
-    of them had."""
+    """Runs each call in a thread of its own, all starting at the same instant. Raises the first
+    error of any of them."""
     barrier = threading.Barrier(len(calls))
     answers: list[Timed[T] | None] = [None] * len(calls)
     errors: list[BaseException] = []
@@ -154,7 +155,7 @@ def together(calls: Sequence[Callable[[], T]], meeting: Meeting | None = None) -
 
 
 # Another process with a handle on the same data. It reads orders as lines of JSON from its input
-# and answers each with one line. Clauses also kill it in the middle of an order.
+# and answers each with one line. Clauses also kill it during an order.
 
 A = TypeVar("A")
 
@@ -237,7 +238,7 @@ class Worker:
         self.answers.close()
 
     def order(self, order: Race | Stream) -> None:
-        """Tells the process what to do, without waiting for it."""
+        """Sends the process an order, without waiting for the answer."""
         self.orders.write(msgspec.json.encode(order) + b"\n")
         self.orders.flush()
 
@@ -254,7 +255,7 @@ class Worker:
         assert self.answer(str) == "ready"
 
     def kill(self) -> list[Acknowledged]:
-        """Ends it by SIGKILL wherever it is. Returns the acknowledged commits that were not read
+        """Kills it by SIGKILL at any point. Returns the acknowledged commits that were not read
         yet."""
         self.process.kill()
         rest = [
@@ -300,7 +301,7 @@ def _say(answer: object) -> None:
 def _module(name: str, file: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ImportError:  # pytest may give names that nobody else can import
+    except ImportError:  # pytest may use module names that only it can import
         spec = importlib.util.spec_from_file_location(name, file)
         assert spec
         assert spec.loader
@@ -311,7 +312,7 @@ def _module(name: str, file: str) -> ModuleType:
 
 
 def main(module: str, file: str, name: str, place: str) -> None:
-    """Opens the store as the contract's class does, and carries out the orders."""
+    """Opens the store as the contract's class does, and executes the orders."""
     found: object = _module(module, file)
     for part in name.split("."):
         found = getattr(found, part)

@@ -1,4 +1,4 @@
-"""The contract of every store, in sentences.
+"""The contract of every store, as tests named by sentences.
 
 A store's test file is four lines:
 
@@ -6,16 +6,16 @@ A store's test file is four lines:
         def open(self, place: Path, clock: Clock | None = None) -> Store:
             return MyStore(place / "data", clock=clock)
 
-`place` is a folder, empty at first and the same for every handle of one test; a store that is
-elsewhere takes it as a name. Class attributes say what a store does not claim to do: `persistent`,
-`processes`, `payloads_supported`.
+`place` is a folder, empty at first and the same for every handle of one test; a store on a server
+uses it as a name. Class attributes declare missing capabilities: `persistent`, `processes`,
+`payloads_supported`.
 """
 
 from __future__ import annotations
 
 import pytest
 
-# Modules imported before this are not rewritten, and their failures say less.
+# pytest rewrites no assertions in modules imported before this, and their failures show less.
 pytest.register_assert_rewrite(
     "genlock.testing.sample",
     "genlock.testing.contract_base",
@@ -64,4 +64,4 @@ class StoreContract(
     WaitClauses,
     CloseClauses,
 ):
-    """The whole contract: subclass it, and say how the store is opened."""
+    """The whole contract: subclass it, and define how the store is opened."""

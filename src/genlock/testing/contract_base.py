@@ -1,4 +1,4 @@
-"""The base of all clauses: how a store is opened, and what it can do."""
+"""The base of all clauses: opens a store, and declares its capabilities."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from genlock.store import Change, Clock, Committed, Conflict, Store
 
 
 class Another(Protocol):
-    """Opens one more handle on the data of this test, or on other data `elsewhere`. The test's end
-    closes it."""
+    """Opens another handle on the data of this test, or on other data `elsewhere`. It is closed
+    when the test ends."""
 
     def __call__(self, clock: Clock | None = None, *, elsewhere: str = "here") -> Store: ...
 
@@ -23,14 +23,14 @@ class ContractBase:
     """The hook and the capabilities; see `StoreContract`."""
 
     persistent: bool = True
-    """Is everything there when the store is opened again after its last handle was closed?"""
+    """Is all data kept when the store is opened again after its last handle was closed?"""
     processes: bool = True
     """Can other processes open the same data?"""
     payloads_supported: bool = True
-    """Does it keep payloads?"""
+    """Does it store payloads?"""
 
     def open(self, place: Path, clock: Clock | None = None) -> Store:
-        """A handle on the data of `place`, a folder that is empty at first. Called again for
+        """Opens a handle on the data of `place`, a folder that is empty at first. Called again for
         another handle on the same data."""
         raise NotImplementedError
 
@@ -58,7 +58,7 @@ class ContractBase:
         return another()
 
     def needs(self, capability: str) -> None:
-        """Skips a clause about something that this store does not claim to do."""
+        """Skips a clause about a capability that this store does not claim."""
         if not getattr(self, capability):
             pytest.skip(f"this store does not claim to be: {capability}")
 

@@ -1,4 +1,4 @@
-"""Clauses about events: of one record in version order, of a project in the order of its feed."""
+"""Clauses about events: those of a record in version order, those of a project in feed order."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ FEED = EventQuery("acme", "apollo")
 
 
 def tail(store: Store, project: str = "apollo") -> str:
-    """The cursor of a feed's present end."""
+    """Returns the cursor of a feed's present end."""
     return store.read_events(EventQuery("acme", project, tail=True)).cursor
 
 
 def from_cursor(store: Store, cursor: str, limit: int = 1000) -> list[RecordedEvent]:
-    """One page after a cursor."""
+    """Reads one page after a cursor."""
     return list(store.read_events(EventQuery("acme", "apollo", after=cursor, limit=limit)).events)
 
 
 def history(
     store: Store, id: str = "A-001", project: str = "apollo", *, commits: int
 ) -> list[Change]:
-    """Writes a record so many times, with one to three events each."""
+    """Writes a record `commits` times, with one to three events each."""
     changes: list[Change] = []
     for number in range(commits):
         changes.append(
@@ -47,14 +47,14 @@ def history(
 
 
 def must_be_lost(store: Store, cursor: str) -> None:
-    """A feed is not continued from here, with a word or with silence, at any size of page."""
+    """Checks that reading on from here raises CursorLost, with any size of page."""
     for limit in (1, 1000):
         with pytest.raises(CursorLost):
             store.read_events(EventQuery("acme", "apollo", after=cursor, limit=limit))
 
 
 class FeedClauses(ContractBase):
-    """Events and cursors; what happens to them while others commit is in `RaceClauses`."""
+    """Events and cursors. `RaceClauses` tests them under concurrent commits."""
 
     def test_events_of_a_record_come_in_version_order(self, store: Store) -> None:
         changes, others = history(store, "A-001", commits=12), history(store, "A-002", commits=3)
@@ -310,7 +310,7 @@ class FeedClauses(ContractBase):
             "x" + cursor,
             cursor[:-1],
         ):
-            # A piece of a cursor may be a cursor by chance; then it is of another place, but never
-            # read as something else.
+            # A piece of a cursor may be a valid cursor by chance; then it is for another position,
+            # but is never misread.
             with pytest.raises((BadArgument, CursorLost)):
                 store.read_events(EventQuery("acme", "apollo", after=text))

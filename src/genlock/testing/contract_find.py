@@ -44,7 +44,7 @@ def ids(store: Store, query: Query) -> list[str]:
 def pages(
     store: Store, query: Query, between: Callable[[int], None] = lambda number: None
 ) -> list[list[Stored]]:
-    """All pages of a query; `between` is called after each with its number."""
+    """Reads all pages of a query. `between` is called after each with its number."""
     found: list[list[Stored]] = []
     for number in range(1000):
         page = store.find(query)
@@ -303,7 +303,7 @@ class FindClauses(ContractBase):
     def test_a_pool_that_is_named_after_its_kind_is_found_by_that_kind_alone(
         self, store: Store
     ) -> None:
-        """So a store may pass over it when the heads of another kind are asked for."""
+        """So a store may skip the pool when it returns the heads of another kind."""
         put(store, make_key("mine"), Index(pool="p", order="2"))
         put(store, make_key("tilde"), Index(pool="~", order="3"))
         put(store, make_key("own"), Index(pool="~task", order="4"))

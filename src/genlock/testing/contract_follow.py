@@ -40,7 +40,7 @@ class Reader:
         self.events: dict[str, list[RecordedEvent]] = {project: [] for project in projects}
 
     def step(self) -> bool:
-        """Reads a page of each feed; were there any events?"""
+        """Reads a page of each feed. Returns whether there were any events."""
         moved = False
         for project, cursor in self.cursors.items():
             page = self.store.read_events(
@@ -52,12 +52,12 @@ class Reader:
         return moved
 
     def to_the_end(self) -> None:
-        """Reads what is left."""
+        """Reads the rest."""
         while self.step():
             pass
 
     def compare(self, committed: list[Change]) -> None:
-        """It has read everything exactly once, in an order that agrees with positions and
+        """Checks that every event was read exactly once, in an order that agrees with positions and
         versions."""
         for project, events in self.events.items():
             expected = recorded_of(change for change in committed if change.key.project == project)
@@ -79,10 +79,11 @@ class Reader:
 
 
 class FollowClauses(ContractBase):
-    """A reader by cursor never misses an event, whatever commits meanwhile."""
+    """A reader by cursor never misses an event, even under concurrent commits."""
 
     def write(self, store: Store, name: int, projects: list[str], meeting: Meeting) -> list[Change]:
-        """Commits batches of own and shared records, some of which come too late; what was done."""
+        """Commits batches of own and shared records, some of them outdated. Returns the changes
+        that were done."""
         dice, done = random.Random(name), []
         own: dict[Key, Change] = {}
         shared = [
@@ -171,7 +172,7 @@ class FollowClauses(ContractBase):
             reader.compare(committed)
 
     def follow(self, reader: Reader, workers: list[Worker], orders: list[Stream]) -> bool:
-        """Reads while the workers write; were they really all at it at once?"""
+        """Reads while the workers write. Returns whether they all wrote at the same time."""
         for worker, order in zip(workers, orders, strict=True):
             worker.order(order)
         acknowledged: list[list[Acknowledged]] = []
@@ -211,7 +212,8 @@ class FollowClauses(ContractBase):
                 commit(store, make_change(make_key(f"after-{turn}")))
 
     def done_or_not_done(self, store: Store, changes: list[Change], *, acknowledged: int) -> None:
-        """Each change is whole or absent, and those acknowledged are whole."""
+        """Checks that each change is complete or absent, and that the acknowledged ones are
+        complete."""
         records = store.load([change.key for change in changes]).records
         feeds = set(facts_of([*read_feed(store), *read_feed(store, project="gemini")]))
         for number, change in enumerate(changes):

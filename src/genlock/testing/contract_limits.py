@@ -1,4 +1,5 @@
-"""Clauses about limits and names: what is too large is refused whole, and no two names meet."""
+"""Clauses about limits and names: a commit that is too large is refused as a whole, and different
+names never collide."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from genlock.testing.sample import (
 
 
 def refused_whole(store: Store, changes: list[Change]) -> None:
-    """The commit is refused as over the limit, and nothing of it is there."""
+    """Checks that the commit is refused as over the limit, and that no part of it was written."""
     with pytest.raises(OverLimit):
         store.commit(changes)
     assert store.load([change.key for change in changes]).records == {}
@@ -83,10 +84,10 @@ class LimitClauses(ContractBase):
 
 
 class NameClauses(ContractBase):
-    """Keys that look alike."""
+    """Similar keys."""
 
     def apart(self, store: Store, keys: list[Key]) -> None:
-        """Each key has a record, events and index entries of its own."""
+        """Checks that each key has a record, events and index entries of its own."""
         assert len(set(keys)) == len(keys)
         changes = {}
         for number, key in enumerate(keys):
@@ -265,7 +266,7 @@ def name_of(data: bytes) -> str:
 
 
 def name_in_full(key: Key, data: bytes) -> str:
-    """How a listing names it."""
+    """The payload's name in a listing."""
     return hashlib.sha256(
         json.dumps([*key, name_of(data)], separators=(",", ":")).encode()
     ).hexdigest()
@@ -309,7 +310,7 @@ class PayloadClauses(ContractBase):
         store.payloads().put(make_key(), name_of(b"first"), b"first")
         store.payloads().put(make_key(), name_of(b"first"), b"first")
         for handle in (store, another()):
-            with suppress(GenlockError):  # a store may check the digest, or simply keep what it has
+            with suppress(GenlockError):  # a store may check the digest, or simply keep its payload
                 handle.payloads().put(make_key(), name_of(b"first"), b"other")
             assert fetched(handle, make_key(), name_of(b"first")) == b"first"
 

@@ -41,7 +41,7 @@ Wait = Callable[[list[tuple[str, str]], list[str], float], object]
 
 
 class StoppedClock:
-    """A clock that moves when told."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
         self.instant = datetime(2031, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
@@ -279,7 +279,7 @@ class EpochClauses(ContractBase):
 
 
 class WaitClauses(ContractBase):
-    """Waiting is a hint; but it must come, and it must not come all the time."""
+    """A wakeup is a hint: it must come, but not all the time."""
 
     def woken(
         self,
@@ -288,7 +288,8 @@ class WaitClauses(ContractBase):
         act: Callable[[], object],
         wait_by: Wait | None = None,
     ) -> float:
-        """How many seconds after `act` began a waiter on these projects came back."""
+        """Returns how many seconds after the beginning of `act` a waiter on these projects came
+        back."""
         after = [tail(store, project) for project in projects]
         returned: list[float] = []
         ready = threading.Event()
@@ -344,8 +345,8 @@ class WaitClauses(ContractBase):
             history(store, f"A-0{number}", project="mercury", commits=1)
             act = partial(history, other, f"A-1{number}", project=project, commits=1)
             assert self.woken(store, ["apollo", "gemini", "mercury"], act, listen) < PATIENCE / 4
-            # It may be late for the one before; but what nobody else has ever moved is not heard
-            # of.
+            # The wakeup may be a late one for the previous commit. But a feed moved only by this
+            # process causes none.
             assert moved.issuperset(heard), "a project was named that only this handle has moved"
 
     def test_a_wait_for_others_misses_none_of_their_commits_among_its_own(
@@ -375,7 +376,7 @@ class WaitClauses(ContractBase):
         history(store, "A-001", "gemini", commits=1)
         after, began = tail(store), time.monotonic()
         history(store, "A-002", "gemini", commits=1)
-        for _ in range(20):  # it may return for no reason, but not over and over
+        for _ in range(20):  # it may return without a reason, but not repeatedly
             left = began + 0.2 - time.monotonic()
             if left <= 0:
                 break
@@ -388,7 +389,7 @@ class WaitClauses(ContractBase):
 
 
 class CloseClauses(ContractBase):
-    """The end."""
+    """Closing a store."""
 
     def test_a_closed_store_says_so(self, store: Store) -> None:
         cursor = tail(store)

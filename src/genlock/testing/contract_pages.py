@@ -53,8 +53,8 @@ class PageClauses(ContractBase):
             staying = {number for number in kept if number % 20 != 16}
 
             def shuffle(page: int, kept: dict[int, Change] = kept, kind: str = kind) -> None:
-                """Takes the page's last record and a later one away, brings new ones before and
-                after, and touches one that stays."""
+                """Removes the page's last record and a later one, adds new ones before and after,
+                and changes one that stays."""
                 last = page * 20 + 16
                 for gone in (last, last + 20):
                     if gone in kept and kept[gone].index.pool:
@@ -184,7 +184,7 @@ class PageClauses(ContractBase):
             for end in ends:
                 with suppress(
                     BadArgument
-                    # Another query's end may happen to suit; whatever comes, it is an answer or an
-                    # error of ours
+                    # The token of another query may happen to be valid; either result is fine: an
+                    # answer or one of our errors
                 ):
                     store.find(replace(query, after=end))

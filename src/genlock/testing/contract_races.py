@@ -1,4 +1,4 @@
-"""Clauses about what happens at the same time. Each proves that it did happen at the same time."""
+"""Clauses about concurrent calls. Each proves that the calls did overlap."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from genlock.testing.sample import (
 )
 
 # Commits and loads that are started now and answered later. A store without `start_commit` answers
-# at once, and keeps these clauses, too.
+# at once, and satisfies these clauses, too.
 
 
 def _started_commit(store: Store, *changes: Change) -> PendingCommit:
-    """What was sent without a word, whatever is wrong with it."""
+    """Starts a commit, which must not raise whatever is wrong with it."""
     try:
         return start_commit(store, changes)
     except GenlockError as error:
@@ -72,7 +72,7 @@ def _started_load(store: Store, *keys: Key) -> PendingLoad:
 
 
 class StartCommitClauses(ContractBase):
-    """What is sent, and what is heard of it."""
+    """Started commits and their answers."""
 
     def test_what_was_sent_is_answered_change_by_change_whichever_thread_waits(
         self, store: Store
@@ -106,7 +106,7 @@ class StartCommitClauses(ContractBase):
         )
         assert old.key in store.load([old.key]).records
         commit(store, third)
-        # In another order than they were sent in: each is answered for its own.
+        # In a different order than they were sent: each gets its own answer.
         assert [type(answer) for answer in other.answers()] == [Committed, Conflict]
         assert [type(answer) for answer in one.answers()] == [Committed]
         assert sorted(facts_of(read_feed(store))) == sorted(
@@ -158,7 +158,7 @@ class StartCommitClauses(ContractBase):
         third = make_change(make_key("A-003"))
         commit(store, third)
         assert store.load([third.key]).records == {third.key: stored_of(third)}
-        # In another order than they were asked in: each is told its own.
+        # In a different order than they were started: each gets its own answer.
         found, _, now, epoch, _ = second.answers()
         assert (found, epoch) == ({other.key: stored_of(other)}, 0)
         assert first.answers().records == {old.key: stored_of(old)}
@@ -200,14 +200,14 @@ MOST_ROUNDS = 400
 
 
 class Run(Protocol):
-    """Lets every rival commit its changes at once, and says which were done and when."""
+    """Runs every rival's commit concurrently. Returns which changes were done, and when."""
 
     def __call__(self, rivals: list[list[Change]]) -> list[Timed[list[bool]]]: ...
 
 
 def race(store: Store, run: Run, rivals: int, *, created: bool) -> None:
-    """Rivals write the same records over the same version, until they have met often enough: one
-    wins each record."""
+    """Rivals write the same records over the same version, until they have overlapped often enough:
+    one wins each record."""
     met = 0
     for number in range(MOST_ROUNDS):
         keys = [
@@ -245,7 +245,7 @@ def race(store: Store, run: Run, rivals: int, *, created: bool) -> None:
 
 
 def by_threads(handles: list[Store]) -> Run:
-    """Rivals are threads, each with a handle of its own or sharing."""
+    """Runs rivals as threads, each with its own handle or sharing one."""
 
     def attempt(store: Store, changes: Sequence[Change]) -> list[bool]:
         answers = store.commit(changes)
@@ -320,8 +320,8 @@ class RaceClauses(ContractBase):
         assert facts_of(read_record(handles[0], key)) == recorded_of(done)
 
     def test_a_load_is_one_consistent_read(self, store: Store, another: Another) -> None:
-        """One party writes A, then B, then C, again and again. A load that has C at a version must
-        have A and B at that version or a later one."""
+        """One party repeatedly writes A, then B, then C. A load that has C at a version must have A
+        and B at that version or a later one."""
         other, meeting = another(), Meeting(parties=3, share=20)
         keys = [make_key("A"), make_key("B", project="gemini"), make_key("C")]
         between = [make_key(f"absent {number}") for number in range(30)]
@@ -375,7 +375,7 @@ class RaceClauses(ContractBase):
                 page = store.read_events(
                     EventQuery("acme", "apollo", record=key, after_version=last)
                 )
-                # Who had to wait for long finds more of them than one page has.
+                # After a long wait there are more events than one page holds.
                 assert page.more or version <= last + len(page.events), (
                     "the record is there without its events"
                 )
@@ -404,8 +404,8 @@ class RaceClauses(ContractBase):
     def test_who_reads_while_events_are_purged_has_them_or_is_told(
         self, store: Store, another: Another
     ) -> None:
-        """One reads the same page over and over, until the cursor is lost: no purge comes between
-        the two without a word."""
+        """Reads the same page repeatedly, until the cursor is lost: a purge between two reads never
+        goes unnoticed."""
         reader = another()
         for number in range(MEETINGS):
             before = tail(store)

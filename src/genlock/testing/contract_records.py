@@ -1,4 +1,5 @@
-"""Clauses about records: what is written is what is read, and only over what was read."""
+"""Clauses about records: a read returns the last write, and a write succeeds only over the version
+that was read."""
 
 from __future__ import annotations
 
@@ -31,12 +32,13 @@ FULL_INDEX = Index(
 
 
 def set_apart(index: Index) -> Index:
-    """The index with what it waits on sorted: that is a set, and its order need not be kept."""
+    """Returns the index with its dependencies sorted: they are a set, so stores need not keep their
+    order."""
     return replace(index, waits_on=tuple(sorted(index.waits_on)))
 
 
 def whole(store: Store, change: Change) -> None:
-    """The change is there with all that belongs to it."""
+    """Checks that the change was written completely."""
     (found,) = store.load([change.key], with_index=True).records.values()
     assert found.index is not None
     written = stored_of(change)._replace(index=set_apart(change.index))
@@ -294,8 +296,8 @@ class RecordClauses(ContractBase):
                 events=2,
             )
             batch.append(fits if number % 3 else stale)
-        # Names that the store has never seen, in the same batch as changes that conflict: neither
-        # may spoil the other.
+        # Names that are new to the store, in the same batch as changes that conflict: neither may
+        # break the other.
         batch += [
             make_change(make_key("B-001")),
             make_change(make_key("A-000", project="gemini"), index=Index(pool="p", session="s")),

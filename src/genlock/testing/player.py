@@ -1,4 +1,5 @@
-"""The verbs of scenarios: what each does with a coordinator, and its outcome in words."""
+"""The verbs of scenarios: each performs its act with a coordinator, and returns its outcome in
+words."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _FRESH = re.compile(r"(wp-\S+?-gen\d+)-[0-9a-f]{6}\b")
 
 
 class Player:
-    """The language: every method `do_<verb>` is a verb, its docstring says how it is written."""
+    """The language: every method `do_<verb>` is a verb, and its docstring is the verb's syntax."""
 
     def __init__(self, coordinator: Any, clock: ManualClock, store: Store | None) -> None:
         self._coordinator = coordinator
@@ -49,7 +50,7 @@ class Player:
         self._store = store
         self._begin = clock.now()
         self._drafts: dict[str, str] = {}
-        """By digest: the word that stands for the bytes of a product."""
+        """By digest: the word that represents the bytes of a product."""
         self.reasons: set[tuple[str, str]] = set()
 
     def verbs(self) -> dict[str, Verb]:
@@ -63,7 +64,7 @@ class Player:
     # Time
 
     def move_to(self, seconds: float) -> None:
-        """So many seconds after the beginning, before or after the present."""
+        """Moves the clock to `seconds` after the beginning, before or after the present."""
         self._clock.advance(seconds - (self._clock.now() - self._begin).total_seconds())
 
     def instant(self, seconds: float) -> datetime:
@@ -76,7 +77,7 @@ class Player:
         return str(int(seconds)) if seconds.is_integer() else str(seconds)
 
     def plain(self, outcome: str) -> str:
-        """Instants as the script's seconds, and random parts as dots."""
+        """Replaces instants by the script's seconds, and random parts by dots."""
         outcome = _INSTANT.sub(
             lambda found: f"T={self.time(datetime.fromisoformat(found[0]))}", outcome
         )
@@ -150,7 +151,7 @@ class Player:
         )
         if answer.feedback is not None:
             words.append(f"feedback={answer.feedback.generation}:{answer.feedback.text}")
-        # What the detail of a limit says is its name and its figure again.
+        # The detail of a limit only repeats its name and its value.
         if answer.detail and answer.limit is None and not name:
             words.append(f"({answer.detail})")
         return " ".join(words)
@@ -213,7 +214,7 @@ class Player:
     # Work products
 
     def _drafted(self, name: str) -> dict[str, Any]:
-        """A product whose bytes are the word that stands for it: `a.txt`, or `a.txt~2`."""
+        """Returns a product whose bytes are the word that represents it: `a.txt`, or `a.txt~2`."""
         digest = hashlib.sha256(name.encode()).hexdigest()
         self._drafts[digest] = name
         return {"path": name.partition("~")[0], "sha256": digest, "size": len(name)}
@@ -342,7 +343,7 @@ class Player:
         fields = line.rest()
         if "not_before" in fields:
             fields["not_before"] = self.instant(fields["not_before"])
-        # `depends_on=` takes the last one away.
+        # `depends_on=` removes the last dependency.
         return {name: [] if value == [""] else value for name, value in fields.items()}
 
     def do_policy(self, line: Arguments) -> str:
@@ -442,7 +443,7 @@ class Player:
         return "done"
 
     def _refused_id(self, task_id: str, line: Arguments) -> str:
-        """The name of a refused result: the script knows whose it is, not its digest."""
+        """Returns the name of a refused result: the script knows its author, not its digest."""
         whose, content = line.text("from"), line.text("result")
         found = self._coordinator.list_refused_results(task_id=task_id, include_settled=True)
         for result in found:

@@ -1,7 +1,7 @@
-"""Records and events made of nothing: what the clauses write into a store.
+"""Sample records and events, which the clauses write into a store.
 
-A store knows no rule of the core, so neither do these. Digests are chained by sha256 and a record's
-body is the fold of its events, so that a clause can replay what it reads back.
+A store has none of the core's rules, so these follow none. Digests are chained by sha256 and a
+record's body is the fold of its events, so that a clause can replay what it reads back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_INDEX = Index()
 
 
 class Version(Protocol):
-    """What a change follows: a `Stored` record or the `Change` that wrote it."""
+    """The predecessor of a change: a `Stored` record or the `Change` that wrote it."""
 
     @property
     def version(self) -> int: ...
@@ -39,12 +39,12 @@ class Version(Protocol):
 def make_key(
     id: str = "A-001", *, tenant: str = "acme", project: str = "apollo", kind: str = "task"
 ) -> Key:
-    """A key; whatever a clause does not care about has its default."""
+    """Returns a key, with defaults for the parts that do not matter to a clause."""
     return Key(tenant, project, kind, id)
 
 
 def digest_of(*parts: bytes) -> bytes:
-    """The sha256 of the parts, each with its length before it."""
+    """Returns the sha256 of the parts, each preceded by its length."""
     state = hashlib.sha256()
     for part in parts:
         state.update(len(part).to_bytes(8, "big") + part)
@@ -52,7 +52,7 @@ def digest_of(*parts: bytes) -> bytes:
 
 
 def fold(body: bytes, events: Iterable[bytes]) -> bytes:
-    """The body that follows when `events` happen to a record with `body`."""
+    """Returns the body after `events` happen to a record with `body`."""
     for event in events:
         body = digest_of(body, event)
     return body
@@ -67,9 +67,10 @@ def make_change(
     events: int | Sequence[bytes] = 1,
     mark: str = "",
 ) -> Change:
-    """The change that follows `previous` by so many events, or by these event bodies.
+    """Returns the change that follows `previous` by this number of events, or by these event
+    bodies.
 
-    `mark` tells apart two changes that follow the same version: their digests differ.
+    `mark` distinguishes two changes that follow the same version: their digests differ.
     """
     read_version, read_digest, old_body = (
         (previous.version, previous.digest, previous.body) if previous else (0, b"", b"")
@@ -97,7 +98,7 @@ def make_change(
 
 
 def stored_of(change: Change) -> Stored:
-    """The record that `load` shows once the change is done."""
+    """Returns the record that `load` returns once the change is done."""
     return Stored(change.key, change.version, change.digest, change.body)
 
 
@@ -111,7 +112,7 @@ def recorded_of(changes: Iterable[Change]) -> list[tuple[Key, int, bytes, bytes]
 
 
 def facts_of(events: Iterable[RecordedEvent]) -> list[tuple[Key, int, bytes, bytes]]:
-    """All of the events but their positions."""
+    """Returns everything of the events except their positions."""
     return [(event.key, event.version, event.digest, event.body) for event in events]
 
 
@@ -121,7 +122,7 @@ def keys_of(page: Page) -> list[Key]:
 
 
 def read_record(store: Store, key: Key, *, limit: int = 1000) -> list[RecordedEvent]:
-    """All kept events of one record, page by page."""
+    """Reads all kept events of one record, page by page."""
     events: list[RecordedEvent] = []
     more, after = True, 0
     while more:
@@ -143,7 +144,7 @@ def read_feed(
     after: str | None = None,
     limit: int = 1000,
 ) -> list[RecordedEvent]:
-    """A project's feed from a cursor to its present end, page by page."""
+    """Reads a project's feed from a cursor to its present end, page by page."""
     events: list[RecordedEvent] = []
     more = True
     while more:

@@ -1,4 +1,4 @@
-"""Scenario scripts: what happens to tasks in time, one act a line, each with its literal outcome.
+"""Scenario scripts: a timeline of acts on tasks, one per line, each with its literal outcome.
 
     # GC 4.2: an expired lease hands the task on; the late result is refused and kept.
     task   A-001-core-framework
@@ -10,12 +10,12 @@
     history A-001-core-framework                             -> 1:EXPIRED,result_rejected
                                                              2:COMPLETED,result_accepted
 
-A line is `[for 1..9] [at SECONDS] verb words … key=value … [-> outcome]`. Who acts is
+A line is `[for 1..9] [at SECONDS] verb words … key=value … [-> outcome]`. The actor is
 `agent/session`; times are seconds since the script began, and a line without `at` follows at once.
 `for` repeats the line with {n} (or {n:03}) in it. A line without an outcome may answer anything but
-an error. `play` goes on after a wrong outcome, so all differences are seen at once (`Run.wrong`);
-it also gives the script as it went (`Run.text`), and writing that text back is how a script is
-renewed.
+an error. `play` continues after a wrong outcome, so that all differences are reported together
+(`Run.wrong`). It also returns the script with its actual outcomes (`Run.text`); to update a script,
+write that text back.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _NUMBER = re.compile(r"\{n(?::0(\d+))?\}")
 
 
 class Run(NamedTuple):
-    """How a script went."""
+    """The result of a script."""
 
     text: str
-    """The script with the outcomes that occurred."""
+    """The script with its actual outcomes."""
     wrong: tuple[str, ...]
-    """The lines whose outcome is another than the one that was written, with both."""
+    """The lines whose outcome differs from the expected one, with both."""
     reasons: frozenset[tuple[str, str]]
     """The answers to claims, renewals, releases and submissions, each as the name of its enum and
-    its own."""
+    its own name."""
     verbs: frozenset[str]
 
 
@@ -58,10 +58,10 @@ def play(
     store: Store | None = None,
     verbs: Mapping[str, Verb] | None = None,
 ) -> Run:
-    """Plays a script against anything that has the coordinator's methods and was given this clock.
+    """Plays a script against any object that has the coordinator's methods and uses this clock.
 
-    `store` is for what a coordinator cannot do (`epoch`); `verbs` adds acts to the language, or
-    replaces them.
+    `store` is for acts that a coordinator does not offer (`epoch`); `verbs` adds acts to the
+    language, or replaces them.
     """
     player = Player(coordinator, clock, store)
     acts = player.verbs() | dict(verbs or {})
@@ -91,7 +91,7 @@ def play(
 
 
 def _perform(left: str, player: Player, acts: Mapping[str, Verb]) -> tuple[str, str]:
-    """One line: its verb, and its outcome or those of its repetitions."""
+    """Performs one line. Returns its verb, and its outcome or those of its repetitions."""
     words = shlex.split(left)
     first, last = 0, 0
     if words[0] == "for":
@@ -140,8 +140,8 @@ def _seconds(text: str) -> float:
 
 
 def _summary(outcomes: list[tuple[int, str]]) -> str:
-    """One outcome if all are alike, also if they differ only by the number of the repetition; runs
-    of them otherwise."""
+    """Returns one outcome if all are alike, or differ only by the number of the repetition;
+    otherwise runs of equal outcomes."""
     for texts in (
         {text for _, text in outcomes},
         {re.sub(rf"(?<==){n}\b", "{n}", text) for n, text in outcomes},

@@ -1,4 +1,5 @@
-"""The words of a scenario: arguments of a line as its verb takes them, and outcomes as text."""
+"""The words of a scenario: parses the arguments of a line for its verb, and formats outcomes as
+text."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ _LISTS = frozenset({"depends_on", "tags", "roles", "modules"})
 
 
 class ScriptError(Exception):
-    """The script itself is wrong; says in which line."""
+    """The script itself is wrong. Names the line."""
 
 
 class Arguments:
-    """The words of a line after its verb. What no verb asked for is a mistake of the script."""
+    """The words of a line after its verb. A word that no verb reads is a mistake of the script."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self._words: list[str] = []
@@ -30,20 +31,20 @@ class Arguments:
                 self._words.append(word)
 
     def word(self, what: str) -> str:
-        """The next word."""
+        """Takes the next word."""
         if not self._words:
             raise ScriptError(f"{what} is missing")
         return self._words.pop(0)
 
     def flag(self, name: str) -> bool:
-        """Is this word there?"""
+        """Is this word present?"""
         if name not in self._words:
             return False
         self._words.remove(name)
         return True
 
     def who(self) -> dict[str, str]:
-        """`agent/session`, as keywords; `/session` names no agent."""
+        """Takes `agent/session` as keywords; `/session` names no agent."""
         agent, slash, session = self.word("agent/session").partition("/")
         if not slash:
             raise ScriptError(f"who acts is written agent/session, not {agent!r}")
@@ -53,26 +54,25 @@ class Arguments:
         return bool(self._words)
 
     def text(self, name: str) -> str | None:
-        """The value of name=…"""
+        """Takes the value of name=…."""
         return self._named.pop(name, None)
 
     def value(self, name: str) -> Any:
-        """The same, as JSON reads it; what is not JSON is a text."""
+        """Takes the value parsed as JSON, or as text if it is not JSON."""
         return _value(self._named.pop(name)) if name in self._named else None
 
     def names(self, name: str) -> list[str] | None:
-        """The same, as a list."""
+        """Takes the value as a list."""
         return self._named.pop(name).split(",") if name in self._named else None
 
     def renamed(self, **keywords: str) -> dict[str, Any]:
-        """Those of these names that were given, under the keywords that the coordinator knows them
-        by."""
+        """Takes those of these names that were given, under the coordinator's keywords for them."""
         return {
             keyword: self.value(name) for keyword, name in keywords.items() if name in self._named
         }
 
     def rest(self) -> dict[str, Any]:
-        """All that is named and was not asked for yet."""
+        """Takes all named values that were not read yet."""
         rest = {
             name: value.split(",") if name in _LISTS else _value(value)
             for name, value in self._named.items()
@@ -100,7 +100,7 @@ Verb = Callable[[Arguments], str]
 
 
 def submitted_content(line: Arguments, author: str) -> Any:
-    """What is submitted: by default something that only this author would hand in."""
+    """Returns the content to submit: by default one that is unique to this author."""
     size = line.value("bytes")
     if line.flag("empty"):
         return {}
@@ -169,7 +169,7 @@ def listed(name: str, values: Iterable[str]) -> list[str]:
 
 
 def short(waiting: str) -> str:
-    """What a task waits for, in one word."""
+    """Returns what a task waits for, in one word."""
     return waiting.replace("not before ", "not_before:")
 
 
