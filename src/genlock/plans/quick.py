@@ -1,5 +1,5 @@
-"""The plain part of YAML, read line by line: what large plans are written in, at a twentieth of
-what the whole of YAML costs.
+"""Reads the plain part of YAML line by line. Large plans use only this part, and it costs a
+twentieth of a full YAML parser.
 
     tracks:
       A:
@@ -7,9 +7,9 @@ what the whole of YAML costs.
           title: "Initialize: core"
           depends_on: [B-001-schema-design, B-002-entity-models]   # a comment
 
-Block mappings and lists, keys that are words, and values on one line. Whatever is not surely of
-this kind, or has a fault, is left to the reader of the whole: the answer here is the same values as
-there, or none.
+The plain part is block mappings and lists, keys that are words, and values on one line. Any text
+that may not be of this kind, or has a fault, is left to the full parser: this module returns the
+same values as that one, or none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final
 from genlock.plans.values import FREE_KEY, ID_KEYS, Misread, load_yaml, resolve
 
 UNREAD: Final = object()
-"""The answer where the text must be read as a whole."""
+"""Returned if the text needs the full parser."""
 
 _ODD = re.compile("[^\n -~\xa1-\u1fff\u2030-\ud7ff\U00010000-\U0010ffff]")
 _LINE = re.compile(r"( *)((?:- )?)(?:([A-Za-z_][A-Za-z0-9_-]{0,100}):(?: +(.*))?|([^\s].*))")
@@ -36,17 +36,17 @@ _WORDS: Final = frozenset(
     {"null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE"}
 )
 _ELSEWHERE: Final = frozenset("|>&*!%@`?")
-"""What begins a value that goes on below, or that stands for something else."""
+"""Characters that begin a value that continues on the next line, or that refers to another
+value."""
 _DEEPEST = 20
 
 
 class _Unread(Exception):
-    """This is not of the plain kind."""
+    """The text is not of the plain kind."""
 
 
 class _Open:
-    """A mapping or list that may go on: where it begins in its lines, and the key whose value is
-    still to come."""
+    """A mapping or list that may continue: its indent, and the key whose value is still missing."""
 
     __slots__ = ("free", "ids", "indent", "key", "value")
 
@@ -61,7 +61,7 @@ class _Open:
 
 
 def read_quickly(text: str) -> Any:
-    """The text's value as `load_yaml` gives it, or UNREAD."""
+    """Returns the text's value as `load_yaml` does, or UNREAD."""
     if _ODD.search(text):
         return UNREAD
     try:
@@ -111,7 +111,7 @@ class _Lines:
         assert key is not None
         if key in fields.value:
             raise _Unread
-        # A key before it whose value did not come has none.
+        # An earlier key without a value has the value null.
         fields.key = None
         if value is None or value[:1] in ("", "#"):
             fields.key = key
@@ -126,20 +126,20 @@ class _Lines:
         return self._open[-1]
 
     def _list(self, indent: int) -> _Open:
-        """The list that has an item at this indent."""
+        """Returns the list that has an item at this indent."""
         here = self._close_to(indent)
         if isinstance(here.value, list):
             if here.indent != indent:
                 raise _Unread
             return here
-        # A list may begin below its key, or as far out as the key itself.
+        # A list may begin deeper than its key, or at the same indent.
         return self._begin(here, indent, [])
 
     def _mapping(self, indent: int) -> _Open:
-        """The mapping that has a key at this indent."""
+        """Returns the mapping that has a key at this indent."""
         here = self._close_to(indent)
         if isinstance(here.value, list) and here.indent == indent:
-            # The list stood as far out as the key it belongs to.
+            # The list had the same indent as its key.
             self._open.pop()
             here = self._open[-1]
         if isinstance(here.value, dict) and here.indent == indent:
@@ -147,7 +147,7 @@ class _Lines:
         return self._begin(here, indent, {})
 
     def _begin(self, here: _Open, indent: int, value: dict[str, Any] | list[Any]) -> _Open:
-        """The value of the key that waits for one."""
+        """Makes `value` the value of the key that still needs one."""
         key = here.key
         if key is None or not isinstance(here.value, dict) or len(self._open) > _DEEPEST:
             raise _Unread
@@ -165,7 +165,7 @@ class _Lines:
 
 
 def _value(text: str, *, ids: bool, key: str = "k", free: bool = False) -> Any:
-    """What stands on one line."""
+    """Parses a value on one line."""
     if found := _PLAIN.fullmatch(text):
         return resolve(found[1]) if found[1] in _WORDS else found[1]
     if found := _LIST.fullmatch(text):
@@ -177,7 +177,7 @@ def _value(text: str, *, ids: bool, key: str = "k", free: bool = False) -> Any:
         return found[1] if ids else resolve(found[1])
     if text[0] in _ELSEWHERE or " &" in text or " *" in text or (ids and key not in ID_KEYS):
         raise _Unread
-    # Anything else that ends on its line is read by itself.
+    # Any other value that ends on its line is parsed by itself.
     try:
         read = load_yaml(f"metadata:\n  {key}: {text}" if free else f"{key}: {text}")
     except Misread:

@@ -1,7 +1,8 @@
-"""Plans from mappings, texts and files, each fault with its file, line and column.
+"""Reads plans from mappings, texts and files, and reports each fault with its file, line and
+column.
 
-Reading keeps no places: they cost more than the values. Where there are faults, the texts that have
-them are read again.
+Reading records no positions, which would cost more than the values. Texts with faults are read
+again to find the positions.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from genlock.plans.quick import UNREAD, read_quickly
 from genlock.plans.values import Misread, find_places, load_yaml
 from genlock.typed_json import decoder
 
-# Plans as JSON lines: one task a line.
+# Plans as JSON lines: one task per line.
 
 
 _decode = decoder(dict[str, Any]).decode
@@ -37,7 +38,7 @@ class Lines:
         self._lines = data.removeprefix(b"\xef\xbb\xbf").split(b"\n")
         self._odd = _ODD_COLON.search(data) is not None
         self._columns: dict[int, int] = {}
-        """Where a line that is no JSON goes wrong."""
+        """The columns of errors in lines that are not valid JSON."""
 
     def read(self, reading: Reading) -> None:
         """Reads every line that is not blank."""
@@ -50,7 +51,8 @@ class Lines:
                         Found(reading.source, (number,), None, self._complaint(number, line, error))
                     )
                 continue
-            # A key for each colon after a quote: otherwise some lie deeper, or one stands twice.
+            # Plain lines have one key for each colon after a quote: otherwise some keys are nested,
+            # or one is duplicated.
             if (self._odd or line.count(b'":') != len(fields)) and (
                 key := _doubled(line)
             ) is not None:
@@ -66,7 +68,7 @@ class Lines:
                 reading.read_task((number,), fields)
 
     def find(self, wanted: Collection[Path]) -> dict[Path, tuple[int, int]]:
-        """Line and column of these paths: each line by itself."""
+        """Returns line and column of these paths, searching each line by itself."""
         places: dict[Path, tuple[int, int]] = {}
         by_line: dict[int, list[Path]] = {}
         for path in wanted:
@@ -81,7 +83,7 @@ class Lines:
             try:
                 within = find_places(line, paths)
             except Misread:
-                # JSON that is no YAML, or no JSON at all: the line itself must do.
+                # JSON that is not valid YAML, or not JSON at all: report the line itself.
                 continue
             places |= {
                 (number, *path): (number, column) for path, (_, column) in within.items() if path
@@ -105,7 +107,7 @@ class Lines:
 
 
 class _Double(Exception):
-    """A key that stands twice."""
+    """A duplicate key."""
 
 
 def _doubled(line: bytes) -> str | None:
@@ -126,13 +128,13 @@ def _doubled(line: bytes) -> str | None:
 
 
 MOST_FAULTS: Final = 1000
-"""The most that are shown. A plan with more has one mistake many times."""
+"""The most faults that are shown. A plan with more has one mistake many times."""
 
 _LINE_ENDINGS = (".jsonl", ".ndjson")
 
 
 class PlanFile(NamedTuple):
-    """A file of a plan: what to call it, and its bytes."""
+    """A file of a plan: its name for messages, and its bytes."""
 
     name: str
     data: bytes
@@ -150,8 +152,8 @@ class _Source(Protocol):
 
 
 class Draft:
-    """A plan that has been read, with the faults found so far; `project` is where it is to go, if
-    anywhere."""
+    """A plan that has been read, with the faults found so far. `project` is the project it is for,
+    if any."""
 
     def __init__(
         self, source: Source, *, hierarchical: bool = False, project: str | None = None
@@ -185,26 +187,26 @@ class Draft:
 
     @property
     def names(self) -> Collection[str]:
-        """Every id in the plan, also of tasks with faults."""
+        """Every id in the plan, including those of tasks with faults."""
         return self._reading.places.keys()
 
     def graph(self) -> list[Task]:
-        """All tasks of which it can be said what they wait for."""
+        """Returns all tasks whose dependencies are known."""
         return [*(definition.task for definition in self.plan.tasks), *self._reading.outlines]
 
     def complain(self, task: str, text: str, at: Path, *, alone: bool = True) -> None:
-        """Adds a fault of one of the plan's tasks, at one of its keys; `alone` says that it is
-        about that task only."""
+        """Adds a fault of one of the plan's tasks, at one of its keys. `alone` tells that it
+        concerns that task only."""
         source, path = self._reading.places.get(task, (0, ()))
         self._reading.found.append(Found(source, path + at, task if alone else None, text))
 
     def misplaced(self, faults: Iterable[Misplaced]) -> None:
-        """Adds what is wrong with the graph."""
+        """Adds the faults of the graph."""
         for fault in faults:
             self.complain(fault.task, fault.text, fault.at, alone=fault.alone)
 
     def check(self) -> None:
-        """PlanInvalid with every fault, if there is one."""
+        """Raises PlanInvalid with every fault, if there is one."""
         if self._misread or self._reading.found:
             raise PlanInvalid(self._faults(), self.plan.notes)
 
@@ -222,7 +224,7 @@ class Draft:
         return faults
 
     def _placed(self, found: Sequence[Found]) -> list[Fault]:
-        """These faults with their lines and columns."""
+        """Returns these faults with their lines and columns."""
         wanted: dict[int, set[Path]] = {}
         for one in found:
             wanted.setdefault(one.source, set()).add(one.path)
@@ -246,7 +248,7 @@ class Draft:
 
 
 def read_plan_source(source: Source, *, hierarchical: bool = False) -> Plan:
-    """The plan in a mapping, in YAML text, or in files; in text, a fault has its line and
+    """Reads the plan in a mapping, in YAML text, or in files. A fault in text has its line and
     column."""
     draft = Draft(source, hierarchical=hierarchical)
     draft.check()
@@ -254,7 +256,7 @@ def read_plan_source(source: Source, *, hierarchical: bool = False) -> Plan:
 
 
 def _advice(complaint: str) -> str:
-    """What to do about a complaint of the YAML reader, where that can be said."""
+    """Returns advice on a complaint of the YAML parser, if there is any."""
     return next((f"; {advice}" for words, advice in _ADVICE.items() if words in complaint), "")
 
 
@@ -274,7 +276,7 @@ _ADVICE: Final = {
 
 
 def _nearest(places: Mapping[Path, tuple[int, int]], path: Path) -> tuple[int, int] | None:
-    """Where it stands, or what it lies in."""
+    """Returns the position of a path, or of its nearest parent."""
     return next(
         (places[path[:length]] for length in range(len(path), -1, -1) if path[:length] in places),
         None,
@@ -310,7 +312,7 @@ def _source(file: PlanFile) -> _Source:
 
 
 def _has_lines(file: PlanFile) -> bool:
-    """Is it JSON lines? By its name, or by a first line that is a task."""
+    """Does the file contain JSON lines? Decided by its name, or by a first line that is a task."""
     if file.name.endswith(_LINE_ENDINGS):
         return True
     data = file.data.removeprefix(BOM_UTF8).lstrip()
@@ -326,7 +328,7 @@ def _has_lines(file: PlanFile) -> bool:
 
 
 class _Values:
-    """A plan that is a mapping already."""
+    """A plan given as a mapping."""
 
     def __init__(self, value: object) -> None:
         self.name: str | None = None
@@ -355,7 +357,7 @@ class _Text:
 
 
 def check_plan_alone(source: Source, *, hierarchical: bool = False) -> Plan:
-    """The plan by itself, with no store beside it, or PlanInvalid with every fault, also of its
+    """Reads a plan without a store. Raises PlanInvalid with every fault, including those of its
     graph."""
     draft = Draft(source, hierarchical=hierarchical)
     draft.misplaced(check_graph(draft.graph(), draft.names))

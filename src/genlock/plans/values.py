@@ -1,9 +1,8 @@
-"""YAML, and JSON, which is YAML, as plain values.
+"""Parses YAML, and JSON, which is YAML, to plain values.
 
-Only ruamel's parser is used. Its events become plain values here, so that no tag can construct
-anything, every fault has its line and column, and an id keeps the digits it was written with. What
-the values of YAML 1.2's core schema are, is in `resolve`; dates stay text. Keys are text whatever
-they look like.
+Only ruamel's parser is used. This module turns its events into plain values, so that no tag can
+construct anything, every fault has its line and column, and an id keeps the digits it was written
+with. `resolve` has the values of YAML 1.2's core schema; dates stay text. Keys are always text.
 
 The text may be hostile: nesting and the expansion of aliases are bounded, and nothing recurses.
 """
@@ -36,10 +35,10 @@ from genlock.errors import BadArgument
 MOST_NESTING: Final = 100
 _TOO_DEEP: Final = f"this is nested more than {MOST_NESTING} levels deep"
 _LONGEST_KEY: Final = 1024
-"""By YAML's own rule, for keys that are not announced by a question mark."""
+"""YAML's own limit for keys that are not marked by a question mark."""
 MOST_ALIASED: Final = 100_000
-"""How many values all aliases of a short text may stand for together; a long one has ten more for
-each character."""
+"""How many values all aliases of a short text may expand to together. A long text may have ten more
+for each character."""
 
 ID_KEYS = frozenset({"id", "parent", "depends_on", "requires"})
 FREE_KEY = "metadata"
@@ -66,7 +65,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Misread(BadArgument):
-    """A text that is no YAML: where, and why."""
+    """An error for invalid YAML: its position and its reason."""
 
     def __init__(self, line: int, column: int, complaint: str) -> None:
         self.line = line
@@ -76,20 +75,20 @@ class Misread(BadArgument):
 
 
 def load_yaml(text: str) -> Any:
-    """The one document in `text` as plain values, or BadArgument that says in which line and column
-    it is wrong.
+    """Returns the one document in `text` as plain values. Raises BadArgument with the line and
+    column of an error.
 
-    Numbers that stand for an id (under `id`, `parent`, `depends_on` and `requires`, but not within
-    `metadata`) stay the text they were written as: `0001` is not 1.
+    Numbers that are ids (under `id`, `parent`, `depends_on` and `requires`, but not within
+    `metadata`) stay text as written: `0001` is not 1.
     """
     return _Document(text).value
 
 
 def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, int]]:
-    """Line and column of these keys and items, and of what they lie in, as far as they stand in the
+    """Returns line and column of these keys and items, and of their parents, if they are in the
     text.
 
-    Values know no places, so the text is read a second time; but only texts with faults are.
+    Values have no positions, so the text is parsed a second time, but only if it has faults.
     """
     sought = {path[:length] for path in wanted for length in range(len(path) + 1)}
     places: dict[Path, tuple[int, int]] = {}
@@ -100,13 +99,13 @@ def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, in
         elif isinstance(event, (CollectionStartEvent, ScalarEvent, AliasEvent)):
             is_key = bool(frames) and frames[-1].key is None
             if is_key and isinstance(event, CollectionStartEvent):
-                # A key that is a mapping or a list: no plan has that, and what follows has no path
+                # A key that is a mapping or a list: no plan has that, and its value has no path
                 return places
             if is_key:
                 frames[-1].key = event.value if isinstance(event, ScalarEvent) else ""
             path = frames[-1].path_within() if frames else ()
             if path in sought:
-                # A key comes before its value, and is what is pointed at.
+                # A key comes before its value, and the position is the key's.
                 places.setdefault(path, (event.start_mark.line + 1, event.start_mark.column + 1))
             if not is_key:
                 if frames:
@@ -117,8 +116,8 @@ def find_places(text: str, wanted: Collection[Path]) -> dict[Path, tuple[int, in
 
 
 class _Frame:
-    """A mapping or list on the way to a place; `key` is its present key or index, None where a key
-    comes next."""
+    """A mapping or list on the way to a position. `key` is its present key or index, None where a
+    key comes next."""
 
     def __init__(self, path: Path, key: str | int | None) -> None:
         self._path = path
@@ -138,7 +137,7 @@ class _Open:
         self.value: dict[str, Any] | list[Any] = {} if isinstance(event, MappingStartEvent) else []
         self.event = event
         self.free = free
-        """It lies within metadata, where keys have no meaning for us."""
+        """It is within metadata, where keys have no meaning for us."""
         self.ids = ids
         """Its items are ids."""
         self.key: str | None = None
@@ -147,14 +146,14 @@ class _Open:
 
 
 class _Document:
-    """A text's value, built from its events."""
+    """Builds a text's value from its events."""
 
     def __init__(self, text: str) -> None:
         self.value: Any = None
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int] | None] = {}
-        """What each stands for, and how many values that is; None until its end."""
-        # The parser would take a path, and open it.
+        """The value of each anchor, and how many values it contains; None until its end."""
+        # The parser would take a string for a path, and open it.
         if not isinstance(text, str):
             raise BadArgument(f"YAML must be a string, not {describe_value(text)}")
         self._aliases_left = MOST_ALIASED + 10 * len(text)
@@ -275,11 +274,11 @@ class _Document:
 
 
 class _Scanner(Scanner):
-    """ruamel's, but that brackets within brackets cost no more than brackets in a row.
+    """ruamel's scanner, with nested brackets as cheap as brackets in a row.
 
-    Whatever opens a bracket may turn out to be a key, so ruamel reads on for a thousand characters
-    before it says what it has found, and for each token goes through all brackets that are open. A
-    few kilobytes of "[[[[" took it seconds.
+    An opened bracket may turn out to begin a key, so ruamel scans a thousand more characters before
+    it decides, and for each token iterates over all open brackets. A few kilobytes of "[[[[" took
+    it seconds.
     """
 
     # Ruamel's name
@@ -288,8 +287,8 @@ class _Scanner(Scanner):
             raise ScannerError(None, None, _TOO_DEEP, self.reader.get_mark())
         super().fetch_flow_collection_start(TokenClass, to_push)
 
-    # There is at most one possible key for each bracket that is open, kept from the outermost
-    # inwards: the first is the oldest.
+    # There is at most one possible key for each open bracket, in order from the outermost: the
+    # first is the oldest.
 
     def next_possible_simple_key(self) -> Any:
         return next((key.token_number for key in self.possible_simple_keys.values()), None)
@@ -303,7 +302,7 @@ class _Scanner(Scanner):
 
 
 def _events(text: str) -> Iterator[Event]:
-    """The parser's events; whatever it complains of as BadArgument."""
+    """Yields the parser's events. Raises its errors as BadArgument."""
     last: Event | None = None
     reader = YAML(typ="safe", pure=True)
     reader.Scanner = _Scanner
@@ -322,8 +321,8 @@ def _events(text: str) -> Iterator[Event]:
             error.problem_mark or error.context_mark, ", ".join(part for part in parts if part)
         ) from None
     except (YAMLError, ValueError, OverflowError, AssertionError):
-        # What the parser does not foresee: an escape beyond Unicode, a version of YAML that does
-        # not exist.
+        # Errors that the parser does not handle: an escape beyond Unicode, a version of YAML that
+        # does not exist.
         raise _at(
             last.end_mark if last is not None else None,
             "what follows has an escape or a directive without meaning",
@@ -340,8 +339,8 @@ def _fault(event: Event, complaint: str) -> Misread:
 
 
 def _check_surrogates(event: ScalarEvent) -> str:
-    """The scalar's text; JSON writes characters beyond U+FFFF as two escapes, which the parser
-    leaves apart."""
+    """Returns the scalar's text. JSON writes characters beyond U+FFFF as two escapes, which the
+    parser does not combine."""
     text: str = event.value
     if not _SURROGATE.search(text):
         return text
@@ -366,7 +365,7 @@ def _value_of(event: ScalarEvent, text: str) -> Any:
 
 
 def resolve(text: str) -> bool | int | float | str | None:
-    """What a plain scalar means in YAML 1.2's core schema."""
+    """Returns the value of a plain scalar in YAML 1.2's core schema."""
     if _NULL.fullmatch(text):
         return None
     if _BOOLEAN.fullmatch(text):

@@ -1,5 +1,5 @@
-"""Plans as text: YAML for people, JSON lines for programs. What is written here reads back as the
-same definitions."""
+"""Writes plans as text: YAML for people, JSON lines for programs. Reading the text returns the same
+definitions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from genlock.safe_text import safe_json
 _DERIVED = frozenset({"sequence", "edge", "depth"})
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./+()-]*(?: [A-Za-z0-9_./+()-]+)*")
 _OTHER_VALUES = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
-"""What some reader of YAML takes for something else than text."""
+"""Words that some YAML parsers do not read as text."""
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t"}
 
 
 def write_lines(plan: Plan) -> Iterator[str]:
-    """The plan as JSON lines, one task each."""
+    """Yields the plan as JSON lines, one task each."""
     for definition in plan.tasks:
         yield safe_json(msgspec.json.encode(fields_of(definition, beside_track=False))).decode()
 
 
 def write_yaml(plan: Plan) -> Iterator[str]:
-    """The plan as lines of YAML, its tasks by track."""
+    """Yields the plan as lines of YAML, its tasks by track."""
     if plan.project not in (None, DEFAULT_PROJECT):
         yield f"project: {scalar(plan.project)}"
     if plan.agent_roles is not None:
@@ -61,7 +61,7 @@ def write_yaml(plan: Plan) -> Iterator[str]:
 
 
 def _roles(document: dict[str, Any]) -> Iterator[str]:
-    """The table of roles, as agent_roles.yml has it."""
+    """Yields the table of roles, in the form of agent_roles.yml."""
     for part, entries in document.items():
         if entries:
             yield f"{part}:"
@@ -74,8 +74,8 @@ def _roles(document: dict[str, Any]) -> Iterator[str]:
 
 
 def fields_of(definition: Definition, *, beside_track: bool) -> dict[str, Any]:
-    """A task's fields as a plan gives them: nothing that has its default, or that follows from the
-    id or from its place."""
+    """Returns a task's fields for a plan, without those that have their default or follow from the
+    id or the place in the plan."""
     task = definition.task
     fields: dict[str, Any] = {
         name: value for name, value in msgspec.to_builtins(task).items() if name not in _DERIVED
@@ -94,14 +94,14 @@ def fields_of(definition: Definition, *, beside_track: bool) -> dict[str, Any]:
 
 
 def _named_by_id(task: Task) -> bool:
-    """Does the id say the parent itself?"""
+    """Does the id imply the parent?"""
     from genlock.core.ids import parse_task_id
 
     return parse_task_id(task.id, hierarchical=True).parent is not None
 
 
 def scalar(value: Any) -> str:
-    """A value that is no collection, on one line."""
+    """Formats a value that is not a collection, on one line."""
     if isinstance(value, str):
         if _PLAIN.fullmatch(value) and value.lower() not in _OTHER_VALUES:
             return value
@@ -128,7 +128,7 @@ def _escape(char: str) -> str:
 
 
 def _item(fields: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """A mapping as an item of a list."""
+    """Yields the lines of a mapping as an item of a list."""
     lead = f"{indent}- "
     for key, value in fields.items():
         yield lead + _pair(key, value)
@@ -136,7 +136,7 @@ def _item(fields: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _flow(value: Any) -> str:
-    """Any value on one line."""
+    """Formats any value on one line."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(_pair(key, item) for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -146,8 +146,8 @@ def _flow(value: Any) -> str:
 
 def _pair(key: str, value: Any) -> str:
     written = scalar(key)
-    # A reader looks for a key's colon no further than 1,024 characters, unless it is told that this
-    # is a key.
+    # A YAML parser searches at most 1,024 characters for a key's colon, unless a question mark
+    # announces the key.
     return (
         f"{written}: {_flow(value)}"
         if len(written) < _LONGEST_KEY
