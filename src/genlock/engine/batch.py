@@ -1,5 +1,5 @@
-"""A round: loads what a batch needs, decides in order, commits once, and says what came of each
-item.
+"""A round: loads the records of a batch, decides in order, commits once, and reports the outcome of
+each item.
 
 Here time, ids, records and the processes of this machine become facts. Nothing is remembered from
 one round to the next except how unchanged bytes were decoded.
@@ -79,9 +79,9 @@ from genlock.store import (
 _FRESH_DIGITS = 32
 _NOT_READ = 2**63
 _OBSERVED_TIMES = 4
-"""So often a round reads records again whose files keep being edited."""
+"""How many times a round rereads records whose files keep changing."""
 _STALE_SECONDS = 0.5
-"""A load that was started longer ago than this is repeated."""
+"""A load that is older than this is repeated."""
 
 
 class BatchRound:
@@ -97,23 +97,23 @@ class BatchRound:
         outages: OutageTracker | None = None,
         observe: Callable[[list[Key], datetime], None] | None = None,
     ) -> None:
-        """With `outages`, claims that fell due during an outage may be spared. `observe` has the
-        edits of other tools made events, before anything is decided on the records; without it,
-        that is the caller's."""
+        """With `outages`, claims that fell due during an outage may be spared. `observe` turns the
+        edits of other tools into events before any decision on the records. Without it, the caller
+        must do that."""
         self.store = store
         self.counts = counts
         self.profile = profile
         self.memo = memo or DecodeCache()
         self.now: datetime
         self.epoch = _NOT_READ
-        """The lowest epoch that this round has read. Everything is decided in it. If the epoch has
-        risen meanwhile, the commit conflicts."""
+        """The lowest epoch that this round has read. Everything is decided in it. If the epoch
+        rises before the commit, the commit conflicts."""
         self.loaded_records: dict[Key, LoadedRecord] = {}
         self._observe = observe
         self.observed: dict[Key, Observed] = {}
-        """Records whose files others have edited: no event says so yet."""
+        """Records whose files other tools have edited, without an event so far."""
         self._unreadable: dict[Key, str] = {}
-        """Tasks whose files cannot be read, and why."""
+        """Tasks whose files cannot be read, with the reasons."""
         self._prefetched_pages: dict[Query, Page] = {}
         self._found_claims: dict[Query, list[LoadedRecord]] = {}
         self._outages = outages
@@ -121,21 +121,21 @@ class BatchRound:
         self._settings: dict[tuple[str, str], tuple[Policy, TenantLimits]] = {}
         self._agent_roles: dict[tuple[str, str], AgentRoles] = {}
         self._claims: dict[str, int] = {}
-        """Counted claims by tenant, where they are limited."""
+        """The number of claims by tenant, if they are limited."""
         self._added: dict[str, int] = {}
-        """Claims by tenant that this round adds."""
+        """The number of claims by tenant that this round adds."""
         self._overdue: dict[str, int] = {}
-        """Counted claims by tenant whose lease is over."""
+        """The number of counted claims by tenant whose lease is over."""
         self._noted_overdue: dict[str, int] = {}
-        """Overdue claims by tenant that this round has ended."""
+        """The number of overdue claims by tenant that this round has ended."""
         self._tracks: dict[tuple[str, str], TrackView] = {}
         self._in_flight: dict[tuple[str, str], ModulesInFlight] = {}
         self._new_sessions: set[Key] = set()
         """Sessions that this round registers, by a command or by a grant."""
         self._gone: dict[Process | None, bool] = {}
         self._heard: dict[Key, datetime | None] = {}
-        """Which processes are gone. Each is looked at once in a round, because one process may hold
-        many claims."""
+        """The processes that are gone. Each is checked once in a round, because one process may
+        hold many claims."""
         self._fresh = ""
         self._fresh_at = 0
         self._most_events = store.limits.events
@@ -147,19 +147,19 @@ class BatchRound:
         """Did any record conflict or fail?"""
         self.load_seconds = 0.0
         self._pending_load: tuple[list[Key], PendingLoad, float] | None = None
-        """The keys and the answer of a load that was started, and when."""
+        """The keys, the pending answer and the start time of a load."""
         self._outdated: Set[Key] = frozenset()
 
     # Loading
 
     def start_load(self, items: Sequence[Item]) -> None:
-        """Starts to load what these commands name. `prepare` for some or all of them takes the
-        answer."""
+        """Starts to load the records that these commands name. `prepare` for some or all of them
+        takes the answer."""
         keys = list(self._keys_of(items))
         self._pending_load = keys, start_load(self.store, keys), time.monotonic()
 
     def discard_prefetched(self, keys: Set[Key]) -> None:
-        """These records have changed since their load was started."""
+        """Discards prefetched records that have changed since their load was started."""
         self._outdated = keys
 
     def load(self, keys: Iterable[Key], prefetched_queries: Sequence[Query] = ()) -> None:
@@ -177,8 +177,8 @@ class BatchRound:
     def _read(
         self, keys: Sequence[Key], queries: Sequence[Query]
     ) -> tuple[Mapping[Key, Stored], Sequence[Page], datetime, int]:
-        """Reads once more, if others have edited files of these records, and that has become
-        events."""
+        """Reads the records. If other tools have edited their files, turns the edits into events
+        and reads again."""
         records, pages, now, epoch, observed = self.store.load(keys, queries)
         for _ in range(_OBSERVED_TIMES):
             edited = [each for each in observed if not each.what.now.fault]
@@ -205,19 +205,21 @@ class BatchRound:
             )
 
     def find(self, query: Query) -> Page:
-        """The page that was prefetched for this query, once, or what the store finds now."""
+        """Returns the page that was prefetched for this query, only once; otherwise queries the
+        store."""
         page = self._prefetched_pages.pop(query, None)
         return self.store.find(query) if page is None else page
 
     def find_claims(self, query: Query, *, cached: bool = False) -> list[LoadedRecord]:
-        """What a session has claimed, found now; with `cached`, as found earlier in this round."""
+        """Finds the claims of a session; with `cached`, returns those found earlier in this
+        round."""
         known = self._found_claims.get(query) if cached else None
         if known is None:
             known = self._found_claims[query] = self.add_found(self.find(query).records)
         return known
 
     def discard_pages(self) -> None:
-        """Forgets prefetched pages: something was written since they were read."""
+        """Discards prefetched pages: records were written since they were read."""
         self._prefetched_pages.clear()
 
     def add_found(self, found: Iterable[Stored]) -> list[LoadedRecord]:
@@ -246,7 +248,7 @@ class BatchRound:
                 self.loaded_records[stored.key] = loaded_record(stored.key, stored, record)
 
     def settings(self, place: tuple[str, str]) -> tuple[Policy, TenantLimits]:
-        """The policy of a project and the limits of its tenant, as loaded in this round."""
+        """Returns the policy of a project and the limits of its tenant, as loaded in this round."""
         known = self._settings.get(place)
         if known is not None:
             return known
@@ -262,12 +264,12 @@ class BatchRound:
         return policy, limits
 
     def agent_roles(self, place: tuple[str, str]) -> AgentRoles:
-        """The table of roles of a project, as loaded in this round."""
+        """Returns the table of roles of a project, as loaded in this round."""
         self.settings(place)
         return self._agent_roles[place]
 
     def outage_grace(self, place: tuple[str, str]) -> OutageGrace | None:
-        """The grace after an outage for this project, if there is one. Looked up once in a
+        """Returns the grace after an outage for this project, if there is one. Looked up once in a
         round."""
         if self._outages is None or not self._outages.found(self.now):
             return None
@@ -285,7 +287,7 @@ class BatchRound:
         )
 
     def tracks(self, place: tuple[str, str]) -> TrackView | None:
-        """Who works on the project's tracks, where its policy makes that matter."""
+        """Returns the agents on the project's tracks, if its policy depends on them."""
         policy = self.settings(place)[0]
         if not needs_view(policy):
             return None
@@ -294,7 +296,7 @@ class BatchRound:
         return self._tracks[place]
 
     def modules_in_flight(self, place: tuple[str, str]) -> ModulesInFlight | None:
-        """The modules of the project's work in flight, where its policy makes them matter."""
+        """Returns the modules of the project's work in flight, if its policy depends on them."""
         if self.settings(place)[0].overlap is Overlapping.OFF:
             return None
         if place not in self._in_flight:
@@ -320,8 +322,8 @@ class BatchRound:
         besides: Iterable[Key] = (),
         prefetched_queries: Sequence[Query] = (),
     ) -> None:
-        """Loads all that these commands will be decided on: what can be told from the commands,
-        then from the records."""
+        """Loads all records for the decisions on these commands: first those that the commands
+        name, then those that the records name."""
         if self._pending_load is not None:
             self._take_load(*self._pending_load)
         else:
@@ -332,8 +334,8 @@ class BatchRound:
         self.load_related(items)
 
     def _take_load(self, keys: list[Key], pending: PendingLoad, at: float) -> None:
-        """Takes the answer of the load that was started. If that was long ago the store may have
-        been away since, so everything is loaded again."""
+        """Takes the answer of the load that was started. If that was long ago, the store may have
+        been unavailable since, so everything is loaded again."""
         self._pending_load = None
         start = time.perf_counter()
         records, _, self.now, epoch, _ = pending.answers()
@@ -348,7 +350,7 @@ class BatchRound:
             self.load(settings)
 
     def _keys_of(self, items: Sequence[Item]) -> dict[Key, None]:
-        """The keys that the commands name. Notes them in the items."""
+        """Returns the keys that the commands name, and notes them in the items."""
         keys: dict[Key, None] = {}
         places: set[tuple[str, str]] = set()
         for item in items:
@@ -379,7 +381,7 @@ class BatchRound:
             self.load(missing)
 
     def facts(self, item: Item, record: Record | None) -> Facts:
-        """The facts for this command, besides its record."""
+        """Returns the facts for this command, besides its record."""
         command, loaded_records, wanted = item.command, self.loaded_records, item.wanted
         key, by, kind = command.key, command.by, type(command)
         place = key[:2]
@@ -479,7 +481,8 @@ class BatchRound:
         )
 
     def _observation(self, command: Command) -> Observation | None:
-        """What is to be observed, unless this round has done so."""
+        """Returns the pending observation of the task's files, unless this round has already
+        recorded it."""
         if type(command) is not ObserveTask or self.loaded_records[command.key].seen is not None:
             return None
         observed = self.observed.get(command.key)
@@ -497,9 +500,10 @@ class BatchRound:
         return self._heard[session]
 
     def _claims_of(self, tenant: str, limit: int) -> int:
-        """The tenant's live claims: counted once in a round, with what this round adds.
+        """Returns the number of the tenant's live claims: counted once in a round, plus the claims
+        that this round adds.
 
-        Overdue claims are looked for only if they would make a difference.
+        Overdue claims are searched only if they would make a difference.
         """
         if tenant not in self._claims:
             self._claims[tenant] = self.counts.claims(tenant)
@@ -515,7 +519,8 @@ class BatchRound:
     def _of_track(
         self, command: Command, record: Record | None
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Of a claim: the other agents on the task's track, and what comes before it there."""
+        """For a claim, returns the other agents on the task's track, and the tasks that come before
+        it there."""
         if type(command) is not ClaimTask or not isinstance(record, TaskRecord):
             return (), ()
         view = self.tracks(command.key[:2])
@@ -524,7 +529,7 @@ class BatchRound:
         return view.others(record.task.track, command.by.agent), view.before(record.task)
 
     def _overlaps(self, command: Command, record: Record | None) -> tuple[Overlap, ...]:
-        """Of a claim: the work in flight that shares modules with the task."""
+        """For a claim, returns the work in flight that shares modules with the task."""
         if type(command) is not ClaimTask or not isinstance(record, TaskRecord):
             return ()
         view = self.modules_in_flight(command.key[:2])
@@ -533,7 +538,7 @@ class BatchRound:
     def _others(self, wanted: Iterable[Key]) -> Mapping[str, ObservedTask]:
         seen = {}
         for key in wanted:
-            # As it was read: nothing may rest on a change that is not committed yet.
+            # As it was read: no decision may depend on an uncommitted change.
             other = self.loaded_records[key]
             if isinstance(other.read, TaskRecord):
                 seen[key.id] = ObservedTask(
@@ -544,15 +549,15 @@ class BatchRound:
     def _fresh_id(self) -> str:
         at = self._fresh_at
         if at >= len(self._fresh):
-            # Few at first: most rounds have one command or two.
+            # Few at first: most rounds have one or two commands.
             self._fresh = os.urandom(_FRESH_DIGITS // 2 * (128 if self._fresh else 4)).hex()
             at = 0
         self._fresh_at = at + _FRESH_DIGITS
         return self._fresh[at : self._fresh_at]
 
     def decide(self, item: Item) -> Decision | GenlockError | None:
-        """Decides one command on the records as they stand; None if the record has had enough
-        events for one change."""
+        """Decides one command on the present records. Returns None if the record already has the
+        most events for one change."""
         command = item.command
         loaded = self.loaded_records[command.key]
         if loaded.sealed and len(loaded.sealed) + _MOST_EVENTS_A_DECISION > self._most_events:
@@ -565,8 +570,8 @@ class BatchRound:
             item.decision = error
             return error
         except _UNWRITABLE as error:
-            # An edge let something through that it should have refused. The caller gets an error,
-            # and the lane goes on.
+            # An edge accepted a value that it should have refused. The caller gets an error, and
+            # the lane continues.
             item.decision = BadArgument(f"{command.key.id}: cannot be decided ({error})")
             return item.decision  # type: ignore[no-any-return]
         if decision.events:
@@ -584,7 +589,7 @@ class BatchRound:
                 item.decision = BadArgument(f"{command.key.id}: cannot be written ({error})")
                 return item.decision  # type: ignore[no-any-return]
             if type(command) is ObserveTask:
-                # From here on the record knows of the edit; what is written rests on these files.
+                # From here on the record includes the edit; the write is based on these files.
                 loaded.seen = self.observed[command.key].seen
             if self._claims or (item.wanted and decision.followups):
                 self._count(item, before, decision)
@@ -604,7 +609,7 @@ class BatchRound:
         return key in self._unreadable
 
     def _check_readable(self, key: Key) -> None:
-        """NotAllowed for a task of which nobody can say what its file means."""
+        """Raises NotAllowed for a task whose file cannot be interpreted."""
         fault = self._unreadable.get(key)
         if fault is not None:
             raise NotAllowed(f"{fault}; repair the file, then claim the task")
@@ -613,7 +618,7 @@ class BatchRound:
         """A granted claim registers its session in the same commit, so that a holder that is killed
         right afterwards is known to be gone.
 
-        Nothing rests on it: the session may be registered even if the claim conflicts.
+        No decision depends on it: the session may be registered even if the claim conflicts.
         """
         rest = []
         for command in decision.followups:
@@ -645,7 +650,7 @@ class BatchRound:
             self._new_sessions.add(item.wanted[0])
 
     def changed_records(self, item: Item) -> list[LoadedRecord]:
-        """The records that the item's decision rests on and that this round changes."""
+        """Returns the records on which the item's decision depends and that this round changes."""
         keys = (item.command.key, *item.wanted)
         return [
             loaded
@@ -661,8 +666,8 @@ class BatchRound:
         return self.take_answers(self.batch_commit.write(until))
 
     def seal(self) -> bool:
-        """Makes the changes that are to be written, and says whether there are any. Nothing may be
-        decided in this round afterwards."""
+        """Builds the changes to write, and returns whether there are any. Nothing may be decided in
+        this round afterwards."""
         self.batch_commit.epoch = self.epoch
         most = self.store.limits.body_bytes
         for loaded in self.loaded_records.values():
@@ -685,7 +690,7 @@ class BatchRound:
         return bool(self._sent)
 
     def feed_ranges(self, answers: Sequence[Answer]) -> list[FeedRange]:
-        """Where in the feeds the committed events are, by project."""
+        """Returns the positions of the committed events in the feeds, by project."""
         return feed_ranges_by_project(
             [
                 (change[0][:2], answer[0], len(change[7]))
@@ -720,12 +725,12 @@ _UNWRITABLE = (OverflowError, RecursionError, TypeError, ValueError)
 
 
 def counts_neighbours(policy: Policy) -> bool:
-    """Does a claim depend on what else is claimed in the project?"""
+    """Does a claim depend on other claims in the project?"""
     return needs_view(policy) or policy.overlap is not Overlapping.OFF
 
 
 def _new_session(item: Item, session: Record | None, record: Record | None) -> Key | None:
-    """The session that this command would register, if any."""
+    """Returns the session that this command would register, if any."""
     command = item.command
     if type(command) is ClaimTask:
         return item.wanted[0] if session is None else None

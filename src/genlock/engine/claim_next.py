@@ -1,11 +1,10 @@
-"""claim_next: requests for whatever task comes first, and the waiters among them.
+"""claim_next: requests for the next task, and the waiters among them.
 
 A request that finds no task waits until its time is up. Waiters are served in order of arrival, and
-nobody who comes later overtakes them. Often a thousand agents wait for one task, so nothing here is
-done for each waiter when a batch is gathered, when a new request comes, or when one waiter is
-served.
+no later request overtakes them. Often a thousand agents wait for one task. So no work is done per
+waiter when a batch is gathered, when a new request comes, or when one waiter is served.
 
-Waiters look again when a record that this lane wrote made a task ready, when the feed watcher pokes
+Waiters try again when a record that this lane wrote made a task ready, when the feed watcher pokes
 the lane, when a due time comes, and every few seconds to see whether a holder is lost.
 """
 
@@ -55,16 +54,17 @@ NOTHING = ClaimResult(
     False, ClaimReason.NOTHING_READY, detail="no task is ready that suits this agent"
 )
 _MOST_SESSIONS = 16
-"""How many sessions to load in advance for each project, where a thousand may wait for one task."""
+"""How many sessions to load in advance for each project, because a thousand may wait for one
+task."""
 _TENANT_LIMIT = "max_concurrent_claims"
 """A denial by this limit holds for all callers. Other limits concern the caller alone, such as the
 length of the lease."""
 _DUE_MARGIN = 0.0005
-"""Seconds after a due time at which to look, so that the store's clock has passed it."""
+"""Seconds between a due time and the next try, so that the store's clock has passed it."""
 
 
 def id_of_request(request: NextTask) -> RequestId:
-    """Project, session and operation id: requests that have them in common are retries of one
+    """Returns project, session and operation id: requests with the same three are retries of one
     another."""
     return request.key.place, request.by.session, request.operation
 
@@ -84,8 +84,8 @@ class Waiters:
         self.first_end: float | None = None
         """A time before which no waiter gives up."""
         self.exhausted: set[Place] = set()
-        """Projects with waiters in which nothing was ready at the last look, and nothing has
-        happened since."""
+        """Projects with waiters in which nothing was ready at the last try, and nothing has changed
+        since."""
 
     def __len__(self) -> int:
         return self._size
@@ -96,7 +96,7 @@ class Waiters:
         return self._at.keys()
 
     def add(self, item: Item) -> None:
-        """A waiter that has waited before gets its old place in the order."""
+        """Adds a waiter. One that has waited before gets its old place in the order."""
         request = item.request
         assert isinstance(request, NextTask)
         group = self._at.setdefault(request.key.place, {})
@@ -112,7 +112,7 @@ class Waiters:
             self.first_end = request.wait_until
 
     def remove(self, item: Item) -> None:
-        """The item waits no longer, if it did."""
+        """Removes the item if it waits."""
         place = item.request.key.place
         group = self._at.get(place, {})
         if group.pop(item.number, None) is not None:
@@ -120,7 +120,7 @@ class Waiters:
             self._remove_id(item)
         if not group and place in self._at:
             del self._at[place]
-            self.exhausted.discard(place)  # nobody notes changes there any more
+            self.exhausted.discard(place)  # changes there are no longer noted
 
     def _remove_id(self, item: Item) -> None:
         request = item.request
@@ -131,10 +131,10 @@ class Waiters:
                 del self._same_id[id_of_request(request)]
 
     def at(self, place: Place) -> Iterator[Item]:
-        """The waiters of a project in order. Cancelled ones are removed on the way.
+        """Yields the waiters of a project in order. Cancelled ones are removed on the way.
 
         A waiter that was served is followed by those with the same operation id: they get the same
-        answer, which may be all there is.
+        answer, even if no other task is left.
         """
         for item in list(self._at.get(place, {}).values()):
             if self._still_waits(item):
@@ -152,7 +152,7 @@ class Waiters:
         return True
 
     def _same_request(self, item: Item) -> list[Item]:
-        """The waiters with the operation id of this item, if it was served."""
+        """Returns the waiters with the operation id of this item, if it was served."""
         request = item.request
         if (
             not isinstance(request, NextTask)
@@ -178,12 +178,13 @@ class Waiters:
         return expired
 
     def all(self) -> list[Item]:
-        """Every waiter."""
+        """Returns every waiter."""
         return [item for group in self._at.values() for item in group.values()]
 
 
 def _left_review(loaded: LoadedRecord) -> bool:
-    """Is work no longer in flight that nobody held? What shares its modules may be granted now."""
+    """Did a task leave the review, so that its work is no longer in flight? Tasks that share its
+    modules may be granted now."""
     before, after = loaded.read, loaded.record
     return (
         isinstance(before, TaskRecord)
@@ -194,7 +195,7 @@ def _left_review(loaded: LoadedRecord) -> bool:
 
 
 class Batches(Protocol):
-    """What serving needs to know of the pipeline."""
+    """The part of the pipeline that serving uses."""
 
     def finish_in_flight(self) -> bool | None:
         """Finishes the batch in flight. None if there is none, True if it may have made a task
@@ -205,7 +206,7 @@ class Batches(Protocol):
 
 
 class ClaimNext:
-    """The requests for a next task of one lane. Only the lane's own thread uses it, but for
+    """The requests for a next task of one lane. Only the lane's own thread uses it, except for
     `len`."""
 
     def __init__(self, lane: Subscriber, watcher: FeedWatch, maintenance: Maintenance) -> None:
@@ -214,9 +215,9 @@ class ClaimNext:
         self.maintenance = maintenance
         self.waiters = Waiters()
         self.waiters_look = False
-        """Do the waiters look for a task in the present batch?"""
+        """Do the waiters try to get a task in the present batch?"""
         self._look_at: float | None = None
-        """When the waiters look again even if nothing happens."""
+        """When the waiters try again even if nothing happens."""
 
     def __len__(self) -> int:
         return len(self.waiters)
@@ -224,8 +225,8 @@ class ClaimNext:
     # Between batches
 
     def gather(self, items: Iterable[Item], returned: Sequence[Item], poked: bool) -> list[Item]:
-        """The batch with the waiters whose time is up. `returned` have lost a race for a task and
-        wait again. If somebody has poked the lane, the waiters look again."""
+        """Returns the batch with the waiters whose time is up. The items in `returned` have lost a
+        race for a task and wait again. If the lane was `poked`, the waiters try again."""
         for item in returned:
             self.waiters.add(item)
         now = time.monotonic()
@@ -238,10 +239,11 @@ class ClaimNext:
         return batch
 
     def _must_look(self, items: list[Item], now: float) -> bool:
-        """It is time, or somebody else is about to look, who must not overtake the waiters.
+        """Must the waiters try now? Yes if it is time, or if a new request is about to try, which
+        must not overtake them.
 
-        In an exhausted project nobody looks: new requests wait at once, and requests whose time is
-        up are told that nothing is ready.
+        In an exhausted project no request tries: new ones wait at once, and those whose time is up
+        get the answer that nothing is ready.
         """
         if self._look_at is not None and self._look_at <= now:
             return True
@@ -253,18 +255,18 @@ class ClaimNext:
         )
 
     def look_by(self, instant: float) -> None:
-        """The waiters look again at this time at the latest."""
+        """Makes the waiters try again at this time at the latest."""
         passed = self._look_at is None or self._look_at <= time.monotonic()
         self._look_at = instant if passed or self._look_at is None else min(self._look_at, instant)
 
     @property
     def next_event(self) -> float | None:
-        """When something must be done about a waiter if nothing happens before."""
+        """Returns the time at which a waiter needs attention even if nothing happens before."""
         ends = [end for end in (self.waiters.first_end, self._look_at) if end is not None]
         return min(ends) if self.waiters and ends else None
 
     def changed(self, loaded_records: Iterable[LoadedRecord], now: datetime) -> bool:
-        """These records were written here. Is there now a task that a waiter may get?"""
+        """Notes records written by this lane. Is there now a task that a waiter may get?"""
         if not self.waiters:
             return False
         places = self.waiters.places
@@ -286,13 +288,14 @@ class ClaimNext:
         return found
 
     def look_when_due(self, due_at: int, now: datetime) -> None:
-        """The waiters look again when this is due. `now` is the time of the store."""
+        """Makes the waiters try again when this is due. `now` is the time of the store."""
         delay = max(0.0, (due_at - microseconds(now)) / 1e6)
         self.look_by(time.monotonic() + delay + _DUE_MARGIN)
 
     def load_failed(self, error: StoreError) -> list[Item]:
-        """The waiters of the present batch could not look. While the store is unavailable they try
-        again soon; after any other error they are returned, to be told about it."""
+        """Handles a failed load for the waiters of the present batch. While the store is
+        unavailable they try again soon. After any other error they are returned, to be answered
+        with it."""
         if not self.waiters_look:
             return []
         if isinstance(error, StoreUnavailable):
@@ -301,7 +304,7 @@ class ClaimNext:
         return self.waiters.all()
 
     def remove(self, items: Iterable[Item]) -> None:
-        """These are decided again or answered, and wait no longer."""
+        """Removes items that are decided again or answered."""
         for item in items:
             if isinstance(item.request, NextTask):
                 self.waiters.remove(item)
@@ -315,15 +318,16 @@ class ClaimNext:
     # During a batch
 
     def places(self, requests: Iterable[Item]) -> set[Place]:
-        """The projects in which somebody looks for a task in this batch."""
+        """Returns the projects in which this batch has requests or waiters that try to get a
+        task."""
         places = {item.request.key.place for item in requests}
         return places.union(self.waiters.places) if self.waiters_look else places
 
     def reads(self, requests: Sequence[Item], busy: int) -> tuple[list[Key], list[Query]]:
-        """The keys and queries that serving is likely to need, so that one load brings them all.
-        `busy` tasks are in flight.
+        """Returns the keys and queries that serving is likely to need, so that one load fetches
+        them all. `busy` tasks are in flight.
 
-        Nothing rests on this guess: what is missing is loaded when it is needed.
+        This is only a guess: missing records are loaded when they are needed.
         """
         now = time.monotonic()
         looking = [item for item in requests if self._looks(item, now)]
@@ -358,7 +362,7 @@ class ClaimNext:
     def begin(
         self, round: BatchRound, requests: Sequence[Item], busy: Set[Key], batches: Batches
     ) -> Serving:
-        """Begins to serve the requests of a batch. Tasks that are `busy` are in flight and are not
+        """Starts to serve the requests of a batch. Tasks that are `busy` are in flight and are not
         offered."""
         return Serving(self, round, requests, busy, batches)
 
@@ -381,21 +385,21 @@ class Serving:
         self._offers: dict[Place, Offer] = {}
         self._sessions_loaded: set[Place] = set()
         self._without_busy: set[Place] = set()
-        """Projects whose offer leaves out what was in flight."""
+        """Projects whose offer leaves out tasks that were in flight."""
         self._searched: set[Place] = set()
         """Projects in which nothing was ready, so that lost work was searched for."""
         self._planned: set[Place] = set()
-        """Projects in which the next look of the waiters is planned."""
+        """Projects in which the next try of the waiters is planned."""
         self._served: set[Place] = set()
-        """Projects that had something for somebody."""
+        """Projects that had a task for at least one request."""
         self._granted: set[RequestId] = set()
 
     def serve_first(self, items: list[Item]) -> list[Item]:
-        """Serves those that come before the batch, and returns the ones that are decided: requests
+        """Serves the requests that come before the batch, and returns the decided ones: requests
         that may hold a task already because of an unknown outcome, and waiters.
 
-        If somebody else got the task of an unknown outcome in this round, the request would be
-        granted a second one. Waiters that are served join `items`, the batch.
+        If another request got the task of an unknown outcome in this round, this one would be
+        granted a second task. Waiters that are served join `items`, the batch.
         """
         decided = [
             item
@@ -424,7 +428,8 @@ class Serving:
         return decided
 
     def end(self) -> None:
-        """Notes where nothing is left, so that nobody looks there until something changes."""
+        """Notes the projects in which nothing is left, so that no request tries there until
+        something changes."""
         self._waiters.exhausted.update(
             place for place in self._planned if self._offers[place].is_exhausted
         )
@@ -433,16 +438,16 @@ class Serving:
         place = request.key.place
         waits = request.wait_until > time.monotonic()
         # A retry is answered when it comes. It is looked up again when it gives up: another waiter
-        # with the same id may have been granted a task meanwhile.
+        # with the same id may have been granted a task by then.
         if request.operation and not (item.waited and waits) and repeat_claim(self._round, item):
             return True
         if item.possible_writes and item.job is not None and item.job.cancelled:
-            # The task it may have held is out of reach, and nobody waits for another one.
+            # The task it may have held is out of reach, and no caller waits for another one.
             return self._find_nothing(item, waits=False)
         if place in self._waiters.exhausted and (waits or item.waited):
             return self._find_nothing(item, waits)
         if waits and place not in self._offers:
-            # Watch before looking, so that a change after the look wakes the lane.
+            # Watch before the query, so that a change after it wakes the lane.
             self._queue.watcher.watch(place, self._queue.lane)
         if self._offer_to(item, request):
             return True
@@ -459,7 +464,8 @@ class Serving:
         return self._find_nothing(item, waits)
 
     def _offer_after_flight(self, item: Item, request: NextTask) -> bool:
-        """The batch in flight may make a task ready, or may have left one out of the offer."""
+        """Offers again after the batch in flight is finished: it may make a task ready, or have
+        kept one out of the offer."""
         place = request.key.place
         opened = self._batches.finish_in_flight()
         if opened is not None:
@@ -473,8 +479,8 @@ class Serving:
         )
 
     def _may_find_more_due(self, item: Item, waits: bool) -> bool:
-        """Due tasks are written down some at a time. Behind those that did not suit this caller
-        there may be one that does."""
+        """May another page of due tasks have one that suits this caller? Due tasks are recorded a
+        few at a time."""
         return (
             not waits
             and self._offers[item.request.key.place].has_more_due
@@ -483,7 +489,8 @@ class Serving:
         )
 
     def _offer_after_search(self, item: Item, request: NextTask, waits: bool) -> bool:
-        """Reactions that were cut off or holders that are lost may keep a task from being ready."""
+        """Offers again after a search for lost work: reactions that were cut off, or lost holders,
+        may keep a task from being ready."""
         place = request.key.place
         if place in self._searched or (waits and place in self._served):
             return False
@@ -503,7 +510,7 @@ class Serving:
         return True
 
     def _plan_next_look(self, place: Place) -> None:
-        """When the waiters must look again although the feed has not moved."""
+        """Plans when the waiters must try again although the feed has not moved."""
         now = time.monotonic()
         self._queue.look_by(self._queue.maintenance.next_search(place, now))
         due_at = self._offers[place].next_due
@@ -530,7 +537,8 @@ class Serving:
         self._served.add(place)
         in_vain = self._claim_one(item, request)
         if in_vain:
-            # The first tasks turned out to be nobody's, because they were held, say.
+            # The first tasks could not be granted to any caller, for example because they were on
+            # hold.
             self._make_offer(place, WIDEST, item)
             in_vain = self._claim_one(item, request)
         return in_vain is None
@@ -539,12 +547,13 @@ class Serving:
         self._offers[place] = Offer(self._round, place, wanted, item.attempt, self._busy)
 
     def _claim_one(self, item: Item, request: NextTask) -> int | None:
-        """None if the request is answered, otherwise how many tasks were tried in vain."""
+        """Tries to claim one task. Returns None if the request is answered, otherwise the number of
+        tasks tried in vain."""
         offer = self._offers[request.key.place]
         tried = 0
         for loaded in offer.choose(request):
             if self._round.is_unreadable(loaded.key):
-                tried += 1  # the caller did not ask for this one
+                tried += 1  # the caller did not ask for this task
                 continue
             item.command = as_claim(request, loaded, self._round)
             item.wanted = keys_from_command(item.command)

@@ -1,7 +1,7 @@
 """Records on their way through a batch, and the commit that writes them.
 
 A record is loaded and decoded, decided on, and sealed into a change. A commit sends the changes and
-finds out what became of each of them.
+finds out the outcome of each.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from genlock.store import (
 
 
 class LoadedRecord(Struct, eq=False, gc=False):
-    """A record in a round: as it was read, as it is changed, and what became of the change."""
+    """A record in a round: as read, as changed, and the outcome of the change."""
 
     key: Key
     read_version: int
@@ -53,12 +53,12 @@ class LoadedRecord(Struct, eq=False, gc=False):
     events: Sequence[Any] = ()
     conflicted: bool = False
     unsure: bool = False
-    """Was it sent, and is not there although it may still be written?"""
+    """Was the change sent and not found, although it may still be written?"""
     error: GenlockError | None = None
     position: int = 0
-    """Of the last of its events in the feed, once it is committed."""
+    """The position of its last event in the feed, once it is committed."""
     seen: object = None
-    """The store's token for what it has observed of the record's files."""
+    """The store's token for its observation of the record's files."""
 
     def apply(self, decision: Decision) -> None:
         """Folds a decision's events in and chains them."""
@@ -69,14 +69,14 @@ class LoadedRecord(Struct, eq=False, gc=False):
             chained = encode_event(event, version + 1, digest)
             version, digest = chained.version, chained.digest
             sealed.append(chained)
-        # Only after all events could be encoded is anything changed.
+        # Nothing is changed until all events could be encoded.
         self.version, self.digest = version, digest
         self.sealed = [*self.sealed, *sealed] if self.sealed else sealed
         self.events = [*self.events, *decision.events] if self.events else decision.events
         self.record = decision.record
 
     def change(self) -> Change:
-        """The change that is written."""
+        """Returns the change to write."""
         record = self.record
         assert record is not None
         return _change(
@@ -95,7 +95,7 @@ class LoadedRecord(Struct, eq=False, gc=False):
 
 
 def loaded_record(key: Key, stored: Stored | None, record: Record | None) -> LoadedRecord:
-    """A record that was just read. One that does not exist has nothing stored."""
+    """Returns a record that was just read. For a record that does not exist, `stored` is None."""
     if stored is None:
         return LoadedRecord(key, 0, b"", record, 0, b"", record)
     version, digest = stored[1], stored[2]
@@ -114,7 +114,7 @@ class DecodeCache:
         self._kept: dict[Key, tuple[bytes, Record]] = {}
 
     def decode(self, stored: Stored) -> Record:
-        """The decoded record. Tasks change too often to be kept."""
+        """Returns the decoded record. Tasks are not cached: they change too often."""
         key = stored.key
         if key.kind == TASK:
             return decode_record(TASK, stored.body)
@@ -131,7 +131,7 @@ class DecodeCache:
 Answer = Committed | Conflict | GenlockError
 
 NOT_YET = Conflict()
-"""A change of unknown outcome that is not there. It is decided again, and a slow server may still
+"""A change of unknown outcome that was not found. It is decided again, and a slow server may still
 write it."""
 
 
@@ -149,7 +149,7 @@ class BatchCommit:
         self._outages = outages
         self.changes: list[Change] = []
         self.epoch: int | None = None
-        """The epoch in which they were decided."""
+        """The epoch in which the changes were decided."""
         self.seconds = 0.0
         """How long the commit took."""
         self._began = 0.0
@@ -192,8 +192,8 @@ class BatchCommit:
         except OutcomeUnknown as unknown:
             return [self._find_out(change, unknown, until) for change in changes]
         except OverLimit as error:
-            # One change made the store refuse them all. The others may be anybody's, so they are
-            # committed without it.
+            # One change made the store refuse all of them. The others may belong to other callers,
+            # so they are committed without it.
             half = len(changes) // 2
             return (
                 [*self._commit(changes[:half], until), *self._commit(changes[half:], until)]
@@ -206,13 +206,13 @@ class BatchCommit:
             return [error] * len(changes)
 
     def _was_away(self) -> None:
-        """The store could not be reached: claims that fall due meanwhile may be spared."""
+        """Notes that the store was unavailable: claims that fall due in that time may be spared."""
         if self._outages is not None:
             self._outages.lost()
 
     def _find_out(self, change: Change, unknown: OutcomeUnknown, until: float) -> Answer:
-        """The connection broke inside the commit. Our digest at the version that we wrote means
-        that the change was written."""
+        """Finds out whether a change was written although the connection broke inside the commit.
+        It was if our digest is at the version that we wrote."""
         first, number = change.events[0], len(change.events)
         query = EventQuery(
             change.key.tenant,
@@ -226,7 +226,7 @@ class BatchCommit:
             try:
                 events = self._store.read_events(query).events
             except Closed:
-                return unknown  # nobody can look any more
+                return unknown  # it can no longer be looked up
             except StoreError:
                 self._was_away()
                 if time.monotonic() > until:

@@ -1,11 +1,11 @@
-"""The edit watcher: one thread that waits for edits of task files and has them observed.
+"""The edit watcher: one thread that waits for edits of task files and turns them into events.
 
-It runs in a store whose files other tools edit, while somebody waits for a task or for events. It
-starts with the first and ends when there has been nobody for a while. Whatever an edit means is an
-event like any other, so that waiters and readers are woken as by a commit.
+It runs in a store whose files other tools edit, while callers wait for a task or for events. It
+starts with the first caller and ends when there have been none for a while. Every edit becomes an
+ordinary event, which wakes waiters and readers like a commit.
 
-The store tells which files were written to, as far as it can. Edits that it cannot notice, such as
-those of another machine on a network drive, are found by looking at all files every few seconds.
+The store reports which files were written, as far as it can. Edits that it cannot notice, such as
+those of another machine on a network drive, are found by a scan of all files every few seconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from genlock.threads import started
 Place = tuple[str, str]
 
 SCAN_SECONDS = 3.0
-"""Between two looks at all files, at least."""
+"""The shortest pause between two scans of all files."""
 SCAN_SHARE = 50
-"""So many times as long as the last look took is the pause after it: 2 % of a core."""
+"""The pause after a scan, as a multiple of its duration: scans take 2 % of a core."""
 _LINGER_SECONDS = 5.0
 _WAIT_SECONDS = 1.0
 _AFTER_ERROR_SECONDS = 0.5
@@ -38,7 +38,7 @@ class EditWatch:
     """Watches the task files of a store."""
 
     def __init__(self, store: ObservesFiles, ask: Callable[[Sequence[Request]], object]) -> None:
-        """`ask` carries requests out, and returns when that is done."""
+        """`ask` carries out requests and returns when they are done."""
         self._store = store
         self._ask = ask
         self._lock = threading.Lock()
@@ -48,8 +48,7 @@ class EditWatch:
         self._closing = threading.Event()
 
     def watch(self, places: Iterable[Place]) -> None:
-        """Edits of these projects are observed from now on, and for a few seconds after the last
-        call."""
+        """Observes edits of these projects from now on, until a few seconds after the last call."""
         until = time.monotonic() + _LINGER_SECONDS
         with self._lock:
             for place in places:
@@ -57,7 +56,7 @@ class EditWatch:
                     self._scan_at = 0.0
                 self._until[place] = until
             if self._thread is None and not self._closing.is_set():
-                # If no thread can be had, whoever finds nothing to do still looks at all files.
+                # If no thread can be started, a caller that finds no task still scans all files.
                 self._thread = started(self._run, "genlock-edits")
 
     def close(self) -> None:

@@ -54,8 +54,8 @@ class Engine:
         service: bool = False,
         lent: bool = False,
     ) -> None:
-        """`lanes` is an upper bound: the store says how many are of use. `observer` is told of
-        every batch.
+        """`lanes` is an upper bound: the store states how many are useful. `observer` is notified
+        of every batch.
 
         A `service` grants a grace after outages. A store that is `lent` may be in use elsewhere.
         """
@@ -63,7 +63,7 @@ class Engine:
         self._lent = lent
         self.outages = OutageTracker(store) if service else None
         if self.outages is not None:
-            with suppress(StoreError):  # if the store is away, the start is when it is back
+            with suppress(StoreError):  # if unavailable, its return is the start
                 self.outages.found(store.load([]).now)
         self.profile = profile
         self.deadline_seconds = deadline_seconds
@@ -122,7 +122,7 @@ class Engine:
         except GenlockError:
             raise
         except BaseException:
-            # Ctrl-C: nobody holds what was granted, or is granted from now on.
+            # Ctrl-C: no caller is left for present and later grants.
             self.abandon(job)
             raise
 
@@ -139,9 +139,9 @@ class Engine:
         return retry_until(function, time.monotonic() + self.deadline_seconds)
 
     def abandon(self, job: Job) -> None:
-        """Nobody waits for this job any more. It is dropped if it has not begun, and what it is
-        granted is released."""
-        # Whether it was granted anything must be found out even after the caller's deadline.
+        """Abandons a job without a caller. It is dropped if it has not begun, and claims granted to
+        it are released."""
+        # Its grants must be found out even after the caller's deadline.
         job.deadline = max(job.deadline, time.monotonic() + TO_GIVE_BACK_SECONDS)
         job.cancelled = True
         if job.left == 0:
@@ -150,7 +150,7 @@ class Engine:
             self._lane(job.requests[0]).poke()
 
     def look(self) -> BatchRound:
-        """A round for reading. Nothing of it may be committed."""
+        """Returns a round for reading. It must not be committed."""
         return BatchRound(
             self.store,
             Counts(self.store, self.outages, self.activity),
@@ -159,11 +159,12 @@ class Engine:
         )
 
     def outage_grace(self, place: tuple[str, str], now: datetime) -> OutageGrace | None:
-        """The grace for this project, if an outage ended a short time ago."""
+        """Returns the grace for this project, if an outage ended a short time ago."""
         return None if self.outages is None else self.outages.outage_grace(place, now)
 
     def depths(self) -> dict[str, tuple[int, int]]:
-        """By lane: jobs that wait in the inbox, and requests that wait for a task."""
+        """Returns, by lane, the number of jobs in the inbox and of requests that wait for a
+        task."""
         return {str(n): (lane.depth, lane.waiters) for n, lane in enumerate(self._lanes)}
 
     @property
@@ -172,12 +173,13 @@ class Engine:
         return not self._closed and not all(lane.thread.is_alive() for lane in self._lanes)
 
     def poke(self) -> None:
-        """Makes all waiters look again: time may have moved."""
+        """Makes all waiters try again: time may have moved."""
         for lane in self._lanes:
             lane.poke()
 
     def watch_edits(self, places: Iterable[tuple[str, str]]) -> None:
-        """Somebody waits for events of these projects: edits by other tools are made events of."""
+        """Turns edits by other tools into events while a caller waits for events of these
+        projects."""
         if self._edits is not None:
             self._edits.watch(places)
 
@@ -190,8 +192,8 @@ class Engine:
         self._end()
 
     def release(self) -> None:
-        """Closes an engine that was dropped. A store that is lent stays open: nobody has asked to
-        close it."""
+        """Closes an engine that was dropped. A store that is lent stays open: its owner closes
+        it."""
         self._end(keep_store=self._lent)
 
     def _end(self, *, keep_store: bool = False) -> None:
@@ -226,7 +228,7 @@ class Engine:
 
 @lru_cache(maxsize=4096)
 def _spread(tenant: str, project: str) -> int:
-    """A number that divides projects among lanes, the same in every process."""
+    """Returns a number that distributes projects among lanes, the same in every process."""
     return crc32(f"{tenant}/{project}".encode())
 
 
@@ -239,10 +241,10 @@ INTERVAL_SECONDS = 5.0
 class Monitor:
     """A thread that sweeps projects at intervals and ends with its engine.
 
-    No answer depends on it: it writes down sooner what any caller would find. It checks everything
-    that is due at every sweep. It looks for lost holders in tours, some at each sweep, so that a
-    hundred thousand claims cost no more than a thousand. A monitor of a single project looks for
-    all of them at every sweep, and therefore sweeps seldom.
+    No answer depends on it: it only records earlier what any caller would find. At every sweep it
+    checks everything that is due. It searches for lost holders in tours, some at each sweep, so
+    that a hundred thousand claims cost no more than a thousand. A monitor of a single project
+    checks all of them at every sweep, and therefore sweeps rarely.
     """
 
     def __init__(
@@ -251,7 +253,7 @@ class Monitor:
         interval_seconds: float = INTERVAL_SECONDS,
         place: tuple[str, str] | None = None,
     ) -> None:
-        """Of every project, or of the one at this place."""
+        """Monitors every project, or only the one at this place."""
         self._engine = engine
         self._interval = interval_seconds
         self._place = place
@@ -263,13 +265,13 @@ class Monitor:
         self.thread.start()
 
     def sweep(self) -> None:
-        """Sweeps every project once, as far as a tour goes, and drops what is past its tenant's
-        retention; or all of its own project."""
+        """Sweeps every project once, as far as a tour goes, and drops events past their tenant's
+        retention. A monitor of one project sweeps all of it."""
         if self._place is not None:
             self._engine.submit([Sweep(project_key(*self._place))], patience=120).wait()
             return
         for tenant, project in places(self._engine.store)[1:]:
-            # One that is damaged is not to keep the others from being looked after.
+            # A damaged project must not keep the others from being swept.
             with suppress(StoreCorrupt):
                 self._look_after(tenant, project)
 

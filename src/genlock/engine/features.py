@@ -1,10 +1,10 @@
-"""Features: which of a project's features are nearest to completion, which of their tasks are
-ready, and who works on which. For the order closest-to-done.
+"""Features: those of a project that are nearest to completion, their ready tasks, and the agents
+that work on them. For the order closest-to-done.
 
 The features are listed a page at a time, those with the fewest unfinished tasks first, and their
-tasks are looked up a few features at a time. Neither reading grows with the plan. The list and the
-work in flight only say what comes first: they are kept up with what this lane writes, and read
-again a second later at the latest, for what others have written. The tasks are always as they are.
+tasks are looked up a few features at a time. The cost of neither grows with the plan. The list and
+the work in flight only decide the order. They follow the writes of this lane at once, and are read
+again after at most a second for the writes of others. The tasks themselves are always read.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from genlock.core.task.view import is_claimed
 from genlock.store import MAX_DUE, Page, Query, Store, Stored
 
 MOST_EMPTY: Final = 64
-"""So many features without a ready task are looked at for one request."""
+"""The limit of features without a ready task that are checked for one request."""
 _PAGE = 64
 _MOST_LISTED = 1024
-"""The features behind these are not looked at. Their tasks are offered all the same, after those
-of the features before them."""
+"""Features beyond this limit are not checked. Their tasks are still offered, after those of the
+listed features."""
 _FIRST_LOOK = 4
 _NEXT_LOOKS = 60
 _MOST_FOUND = 512
@@ -41,11 +41,11 @@ _MOST_CLAIMS = 1000
 
 
 class FeatureCount(NamedTuple):
-    """How much of a feature is left."""
+    """The remaining work of a feature."""
 
     name: str
     unfinished: int | None
-    """None: more than anyone counts."""
+    """None: too many to count."""
     finished: int
 
 
@@ -57,14 +57,14 @@ class FeatureList:
         self._listed: list[tuple[str, str]] = []
         """The orders and names."""
         self._known: dict[str, tuple[str, FeatureCount]] = {}
-        """By name: its order and what is left of it."""
+        """By name: the feature's order and its remaining work."""
         self._next: Query | None = Query(*scope, kind=FEATURE, pool=FEATURES, limit=_PAGE)
         self.since = time.monotonic()
         self.took = 0.0
-        """How many seconds were spent on reading."""
+        """The seconds spent on reading."""
 
     def names(self) -> Iterator[str]:
-        """The names in order, read as far as the caller goes."""
+        """Yields the names in order, and reads only as far as the caller goes."""
         at = 0
         while True:
             while at < len(self._listed):
@@ -79,7 +79,7 @@ class FeatureList:
         page = self._store.find(query)
         self._next = replace(query, after=page.next) if page.next is not None else None
         for stored in page.records:
-            if stored.key.id not in self._known:  # it was written here since
+            if stored.key.id not in self._known:  # this lane has written it since
                 self._add(stored.order or "", decode_record(FEATURE, stored.body))
         self.took += time.monotonic() - start
 
@@ -90,7 +90,7 @@ class FeatureList:
         insort(self._listed, (order, record.name))
 
     def note(self, record: Record | None) -> None:
-        """A feature is as this record says."""
+        """Takes over the state of a feature from its record."""
         if not isinstance(record, FeatureRecord):
             return
         before = self._known.pop(record.name, None)
@@ -104,7 +104,7 @@ class FeatureList:
             self._add(order, record)
 
     def count(self, name: str) -> FeatureCount | None:
-        """What is left of a listed feature."""
+        """Returns the remaining work of a listed feature."""
         return self._known[name][1] if name in self._known else None
 
 
@@ -114,7 +114,7 @@ class NearestFeatures:
     def __init__(
         self, features: FeatureList, find: Callable[[Query], Page], scope: Scope, most_ready: int
     ) -> None:
-        """Of each feature `most_ready` tasks are looked at."""
+        """Up to `most_ready` tasks of each feature are read."""
         self._features = features
         self._find = find
         self._scope = scope
@@ -122,12 +122,12 @@ class NearestFeatures:
         self._ready: dict[str, list[Stored]] = {}
 
     def count(self, name: str) -> FeatureCount | None:
-        """What is left of a feature that was looked at."""
+        """Returns the remaining work of a feature that was checked."""
         return self._features.count(name)
 
     def _ready_of(self, name: str, others: Sequence[str]) -> list[Stored]:
-        """The ready tasks of this feature, the first in its order first. Those of `others`, which
-        are likely to be asked about next, are looked up with it."""
+        """Returns the ready tasks of this feature in their order. Those of `others`, which are
+        likely to be needed next, are looked up together with it."""
         if name not in self._ready:
             names = [name, *(other for other in others if other not in self._ready)]
             if not self._look_up(names):
@@ -153,12 +153,12 @@ class NearestFeatures:
 
     @property
     def found(self) -> Iterator[Stored]:
-        """The ready tasks that were found so far, in order."""
+        """Yields the ready tasks found so far, in order."""
         return chain.from_iterable(self._ready.values())
 
     def each_ready(self, skips: Callable[[str], bool]) -> Iterator[tuple[str, list[Stored]]]:
-        """Each feature with its ready tasks, those that `skips` names after the others. It gives up
-        when it has found `MOST_EMPTY` features without a ready task."""
+        """Yields each feature with its ready tasks; features for which `skips` is true come after
+        the others. Stops after `MOST_EMPTY` features without a ready task."""
         passed: list[str] = []
         empty = 0
         for names in chain(self._in_groups(skips, passed), _in_pieces(passed)):
@@ -170,7 +170,8 @@ class NearestFeatures:
                     return
 
     def _in_groups(self, skips: Callable[[str], bool], passed: list[str]) -> Iterator[list[str]]:
-        """The names that are not skipped, few at first; the others are added to `passed`."""
+        """Yields the names that are not skipped, in groups that start small. The others are added
+        to `passed`."""
         group: list[str] = []
         size = _FIRST_LOOK
         for name in self._features.names():
@@ -186,29 +187,29 @@ class NearestFeatures:
 
 
 def _in_pieces(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """What is in the list by the time it is asked for."""
+    """Yields the list in pieces, each as it is when it is requested."""
     for start in range(0, len(names), _NEXT_LOOKS):
         yield names[start : start + _NEXT_LOOKS]
 
 
 class FeaturesInFlight:
-    """Which agents hold tasks of which feature."""
+    """The agents that hold tasks, by feature."""
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._feature_of: dict[str, str] = {}
-        """By task that is held: its feature."""
+        """The feature of each claimed task."""
         self._held: dict[str, dict[str, tuple[str, datetime | None]]] = {}
-        """By feature and task: who holds it, and until when; None: it has no lease."""
-        # A claim is always due some time, and few other tasks are: to look for the state alone
-        # would go through the plan.
+        """By feature and task: the holder and the end of its lease. None: it has no lease."""
+        # Every claim has a due time, and few other tasks do: a query by state alone would go
+        # through the plan.
         begun = Query(*scope, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_CLAIMS)
-        # A task may have been held during its claim.
+        # A task may have been put on hold during its claim.
         for query in (begun, replace(begun, state=Status.HELD)):
             for stored in store.find(query).records:
                 self.note(decode_record(stored.key.kind, stored.body))
 
     def note(self, record: Record | None) -> None:
-        """A task is as this record says."""
+        """Takes over the state of a task from its record."""
         if not isinstance(record, TaskRecord) or record.task.feature is None:
             return
         name, feature = record.task.id, record.task.feature
@@ -223,7 +224,7 @@ class FeaturesInFlight:
             self._held.setdefault(feature, {})[name] = record.claim.agent, until
 
     def agents(self, now: datetime) -> dict[str, set[str]]:
-        """By feature: the agents that work on it."""
+        """Returns the agents that work on each feature."""
         return {
             feature: {agent for agent, until in held.values() if until is None or until > now}
             for feature, held in self._held.items()

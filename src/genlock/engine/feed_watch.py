@@ -1,8 +1,8 @@
 """The feed watcher: one thread that waits on the store's feeds and wakes the lanes with waiters.
 
 It starts with the first waiter and ends when there has been none for a while. `FeedRange` and
-`RangeSet` say which positions of a feed this coordinator has written itself, so that it need not
-read its own events.
+`RangeSet` have the positions of a feed that this coordinator has written itself, so that it need
+not read its own events.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class FeedRange(NamedTuple):
 
     @property
     def unbroken(self) -> bool:
-        """Are there no events of others in between?"""
+        """Are there no events of other coordinators in between?"""
         return self.last - self.first + 1 == self.events
 
 
 def feed_ranges_of(loaded_records: Iterable[LoadedRecord]) -> list[FeedRange]:
-    """The events of records that were committed together, by project."""
+    """Returns the events of records that were committed together, by project."""
     return feed_ranges_by_project(
         [(loaded.key[:2], loaded.position, len(loaded.events)) for loaded in loaded_records]
     )
@@ -72,7 +72,7 @@ class RangeSet:
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last range, as its first and last position."""
+        """Returns the first and last position of the last range."""
         return self._ranges[-1]
 
     def add(self, first: int, last: int) -> None:
@@ -87,8 +87,8 @@ class RangeSet:
         del self._ranges[: -self.MOST]
 
     def end_after(self, position: int) -> int:
-        """The end of the range that holds this position or begins right after it; 0 if there is
-        none."""
+        """Returns the end of the range that contains this position or begins right after it; 0 if
+        there is none."""
         for first, last in reversed(self._ranges):
             if first - 1 <= position:
                 return last if position <= last else 0
@@ -103,7 +103,7 @@ _WAIT_SECONDS = 1.0
 
 
 class Subscriber(Protocol):
-    """Is poked when a feed moves."""
+    """A subscriber is poked when a feed moves."""
 
     def poke(self) -> None: ...
 
@@ -123,13 +123,14 @@ class FeedWatch:
         self._until: dict[tuple[str, str], float] = {}
         self._positions: dict[tuple[str, str], int] = {}
         self._own: dict[tuple[str, str], RangeSet] = {}
-        """What this coordinator has written itself. Its lanes know of that and need no poke."""
+        """The positions that this coordinator has written itself. Its lanes know them and need no
+        poke."""
         self._thread: threading.Thread | None = None
         self._closing = False
 
     def watch(self, place: tuple[str, str], subscriber: Subscriber) -> None:
-        """From now on, and for a few seconds after the last call, `subscriber` is poked when the
-        place's feed moves."""
+        """Pokes `subscriber` when the place's feed moves, from now on and for a few seconds after
+        the last call."""
         with self._lock:
             if place not in self._cursors:
                 end = self._store.read_events(EventQuery(*place, tail=True))
@@ -142,7 +143,7 @@ class FeedWatch:
                 self._subscribers[place] = subscriber
             self._until[place] = time.monotonic() + _LINGER_SECONDS
             if self._thread is None and not self._closing:
-                # If no thread can be had, waiters still look every few seconds.
+                # If no thread can be started, waiters still try every few seconds.
                 self._thread = started(self._run, "genlock-watcher")
         if self._edits is not None:
             self._edits.watch([place])
@@ -181,8 +182,8 @@ class FeedWatch:
                 moved_places = self._store.wait(places, cursors, _WAIT_SECONDS, others=self._alone)
                 # Poke first: where the feed ends now matters only for the next wait.
                 self._poke(moved_places)
-                # After a wait that ended without news the feeds are read only every other time, for
-                # stores that never report anything.
+                # After a wait without news the feeds are read only every second time, for stores
+                # that never report changes.
                 quiet_wait = not quiet_wait and time.monotonic() - asleep >= _WAIT_SECONDS
                 moved = (
                     []

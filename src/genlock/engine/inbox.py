@@ -1,7 +1,6 @@
-"""The inbox of a lane: jobs in two queues, grants to be released, and the signal that wakes the
-lane.
+"""The inbox of a lane: jobs in two queues, grants to release, and the signal that wakes the lane.
 
-Any thread puts things in. Only the lane's thread sleeps here and takes them out.
+Any thread may put jobs in. Only the lane's thread sleeps here and takes them out.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class Wakeup:
     """Wakes the one thread that sleeps on it. The caller of every method holds `lock`.
 
-    A condition variable would create a new lock for every sleep and look for sleepers at every
+    A condition variable would create a new lock for every sleep and search for sleepers at every
     notification. Here there is one sleeper, and it is nearly always awake.
     """
 
@@ -41,7 +40,7 @@ class Wakeup:
             self._signal.release()
 
     def sleep(self, seconds: float | None) -> None:
-        """Releases the lock and sleeps until `wake` is called, or for so many seconds."""
+        """Releases the lock and sleeps until `wake` is called, or for this many seconds."""
         self.asleep = True
         self.lock.release()
         try:
@@ -53,18 +52,20 @@ class Wakeup:
             if self.asleep:
                 self.asleep = False
             else:
-                # Woken, perhaps only after the time was up. The next sleep must not end by it.
+                # Woken, perhaps only after the time was up. The same wake-up must not end the next
+                # sleep.
                 self._signal.acquire(blocking=False)
 
 
 MOST_BYTES = 4 * 1024 * 1024
 _URGENT = (RenewLease, SubmitResult, ReleaseClaim)
 TO_GIVE_BACK_SECONDS = 60
-"""For how long a release is tried. Until it is done nobody has the task, so the deadline of the
-caller is no reason to give up."""
+"""How long a release is retried. Until it is done the task cannot be granted, so the caller's
+deadline is no reason to give up."""
 _TO_CLOSE_SECONDS = 5
 _MANY = 8
-"""If so many jobs were taken together, the next ones are gathered before the lane wakes."""
+"""If at least this many jobs were taken together, the next ones are gathered before the lane
+wakes."""
 
 
 def _commands_of(job: Job) -> int:
@@ -79,8 +80,7 @@ class Inbox:
         self._urgent: deque[Job] = deque()
         self._normal: deque[Job] = deque()
         self._returns: deque[Job] = deque()
-        """Releases of grants that nobody waits for. They are carried out while the lane closes,
-        too."""
+        """Releases of grants without a caller. They are carried out even while the lane closes."""
         self._closed = False
         self._close_by = 0.0
         self._waking_loop: AbstractEventLoop | None = None
@@ -88,20 +88,21 @@ class Inbox:
         self._commands = 0
         """The number of commands in all waiting jobs."""
         self.last_taken = 0
-        """How many jobs were taken together the last time."""
+        """The number of jobs that were taken together the last time."""
         self.poked = False
-        """Are the waiters to look again?"""
+        """Should the waiters try again?"""
 
     # For callers, in any thread
 
     @property
     def depth(self) -> int:
-        """Jobs that wait to be begun."""
+        """Returns the number of waiting jobs."""
         return len(self._urgent) + len(self._normal)
 
     @property
     def commands(self) -> int:
-        """The commands in these jobs. A request for a next task is no command."""
+        """Returns the number of commands in these jobs. A request for a next task is not a
+        command."""
         return self._commands
 
     def put(self, job: Job) -> None:
@@ -123,16 +124,16 @@ class Inbox:
         together are decided together.
 
         A lane that woke at the first job would take the interpreter from the loop that is about to
-        hand over the others. While few jobs come this is not done, because the loop may take long
-        for its turn. If the loop is closed before, its jobs stay until the next wake-up, and nobody
-        waits for them.
+        hand over the others. While few jobs arrive this is not done, because the loop may take long
+        for its turn. If the loop is closed before, its jobs stay until the next wake-up, and no
+        caller waits for them.
         """
         with self._wakeup.lock:
             self._waking_loop = None
             self._wakeup.wake()
 
     def give_back(self, job: Job) -> None:
-        """Releases what was granted to a job that nobody waits for, also while the lane closes."""
+        """Releases the claims granted to a job without a caller, even while the lane closes."""
         releases = releases_of(job)
         if releases:
             with self._wakeup.lock:
@@ -142,7 +143,7 @@ class Inbox:
                 self._wakeup.wake()
 
     def poke(self) -> None:
-        """Makes the waiters look again: something may have changed for them."""
+        """Makes the waiters try again: something may have changed for them."""
         with self._wakeup.lock:
             self.poked = True
             self._wakeup.wake()
@@ -163,7 +164,7 @@ class Inbox:
 
     def wait(self, has_more: Callable[[], bool], rest: Callable[[], float | None]) -> bool:
         """Sleeps until there is something to do, here or elsewhere, for at most `rest()` seconds.
-        False if the lane is to end."""
+        False if the lane must end."""
         with self._wakeup.lock:
             while not self._has_work(has_more):
                 seconds = rest()
@@ -183,8 +184,8 @@ class Inbox:
         )
 
     def take(self, room: int) -> list[Job]:
-        """As many jobs as one batch has room for, urgent ones first, and at least one if there are
-        any."""
+        """Takes as many jobs as one batch has room for, urgent ones first, and at least one if
+        there are any."""
         with self._wakeup.lock:
             jobs = list(self._returns)
             self._returns.clear()
@@ -193,9 +194,9 @@ class Inbox:
             return jobs
 
     def take_while(self, room: int, suits: Callable[[Job], bool]) -> list[Job]:
-        """Takes jobs up to the first that does not suit. None if that stands first, or if grants
-        are to be released, or if the lane closes. The next `take` begins with those, so they are
-        not passed over for ever."""
+        """Takes jobs up to the first that does not suit. Takes none if that job is the first, if
+        grants must be released, or if the lane closes. The next `take` begins with those, so they
+        are not skipped for ever."""
         with self._wakeup.lock:
             jobs: list[Job] = []
             if not self._returns and all(
@@ -217,13 +218,13 @@ class Inbox:
                 self._commands -= _commands_of(job)
 
     def take_poke(self) -> bool:
-        """Has the lane been poked since this was last asked?"""
+        """Has the lane been poked since the last call?"""
         with self._wakeup.lock:
             poked, self.poked = self.poked, False
             return poked
 
     def clear(self) -> list[Job]:
-        """Closes, and returns the jobs that were not begun."""
+        """Closes the inbox, and returns the jobs that were not begun."""
         with self._wakeup.lock:
             jobs = [*self._urgent, *self._normal]
             self._urgent.clear()
@@ -239,7 +240,7 @@ class Inbox:
 
     @property
     def has_returns(self) -> bool:
-        """Are there grants to be released?"""
+        """Are there grants to release?"""
         return bool(self._returns)
 
     @property

@@ -1,4 +1,4 @@
-"""Jobs: what callers ask of a lane, and how the answers reach them.
+"""Jobs: the requests of callers to a lane, and the way of the answers back.
 
 A thread waits for its job on a lock. Event loops are woken once for all their jobs of a batch.
 """
@@ -30,7 +30,7 @@ _DEFAULT_SECONDS = 5.0
 
 
 class NextTask(Struct, frozen=True):
-    """A request for whatever task comes first. The lane turns it into a claim of that task."""
+    """A request for the next task. The lane turns it into a claim of that task."""
 
     key: Key
     """The project's key, by which the lane is chosen."""
@@ -40,25 +40,25 @@ class NextTask(Struct, frozen=True):
     operation: str = ""
     role: str = ""
     wait_until: float = 0
-    """On the monotonic clock; 0 does not wait."""
+    """The end of the wait on the monotonic clock; 0 does not wait."""
 
 
 class Sweep(Struct, frozen=True):
-    """A request to write down what is due, to look for lost holders, and to run the recovery."""
+    """A request to record what is due, to search for lost holders, and to run the recovery."""
 
     key: Key
     tour: bool = False
-    """Look at a limited number of the claims whose holders may be lost. The next tour goes on with
+    """Check a limited number of the claims whose holders may be lost. The next tour continues with
     the others."""
 
 
 class Recover(Struct, frozen=True):
-    """A request to repeat reactions that a crash may have cut off, and to look at the files that
-    other tools may have edited."""
+    """A request to repeat reactions that a crash may have cut off, and to scan files that other
+    tools may have edited."""
 
     key: Key
     files_only: bool = False
-    """Only look at the files."""
+    """Only scan the files."""
 
 
 Request = Command | NextTask | Sweep | Recover
@@ -95,10 +95,10 @@ class Job:
         self.deadline = deadline
         self.cancelled = False
         self.returns = False
-        """Does it release grants that nobody waits for?"""
+        """Does it release grants without a caller?"""
         self.granted: dict[int, int] = {}
-        """The positions of the requests that were granted a new claim, and how often each claim had
-        been renewed when it was answered."""
+        """The positions of the requests that were granted a new claim, and the number of renewals
+        of each claim at the time of the answer."""
         self.loop = loop
         self.future: Future[None] | None = None
         self._done: threading.Lock | None = None
@@ -120,13 +120,13 @@ class Job:
             self._done.release()
 
     def resolve(self) -> None:
-        """In the event loop: ends the wait. The future does not carry the job, because the two
-        would refer to each other."""
+        """Ends the wait; called in the event loop. The future does not carry the job, because the
+        two would refer to each other."""
         if self.future is not None and not self.future.done():
             self.future.set_result(None)
 
     def only(self) -> Any:
-        """The outcome of a job with one request. Raises it if it is an error."""
+        """Returns the outcome of a job with one request. Raises it if it is an error."""
         outcome = self.results[0]
         if isinstance(outcome, GenlockError):
             raise outcome
@@ -140,7 +140,7 @@ class PossibleWrite(NamedTuple):
     """A change that may have been written although its item is decided again.
 
     Either the outcome was unknown and the change was not there when it was looked up, so the server
-    may still carry it out. Or it was written, but another record on which the item rests was not.
+    may still carry it out. Or it was written, but another record on which the item depends was not.
     """
 
     key: Key
@@ -150,13 +150,14 @@ class PossibleWrite(NamedTuple):
     decision: Any
     """The item's decision if the change was written."""
     change: Callable[[], Change]
-    """Makes the change that was sent."""
+    """Rebuilds the change that was sent."""
     epoch: int
     """The epoch in which it was decided."""
 
 
 class Item(Struct, eq=False, gc=False):
-    """One request of a job on its way through a lane. `command` is what the request became."""
+    """One request of a job on its way through a lane. `command` is the command made from the
+    request."""
 
     job: Job | None
     at: int
@@ -170,23 +171,23 @@ class Item(Struct, eq=False, gc=False):
     decision: Any = None
     possible_writes: tuple[PossibleWrite, ...] = ()
     waited: bool = False
-    """Has it looked for a task before and found none?"""
+    """Has it tried before and found no task?"""
 
 
 def items_of(job: Job) -> list[Item]:
-    """The requests of a job as items."""
+    """Returns the requests of a job as items."""
     return [
         Item(job, at, request, request, next(_arrivals)) for at, request in enumerate(job.requests)
     ]
 
 
 def plain_item(command: Command) -> Item:
-    """An item for a command of the engine itself, for which nobody waits."""
+    """Returns an item for a command of the engine itself, without a caller."""
     return Item(None, 0, command, command, next(_arrivals))
 
 
 def resolve_all(jobs: list[Job]) -> None:
-    """In an event loop: one call for a whole batch."""
+    """Resolves the jobs of a whole batch with one call in the event loop."""
     for job in jobs:
         job.resolve()
 
@@ -197,8 +198,8 @@ def resolve_all(jobs: list[Job]) -> None:
 def answer(
     items: Sequence[Item], now: datetime | None, denials: Denials, give_back: Callable[[Job], None]
 ) -> None:
-    """Answers every item. Notes denials if the store's time is known, and releases what was granted
-    to jobs that nobody waits for."""
+    """Answers every item. Notes denials if the store's time is known, and releases claims granted
+    to jobs without a caller."""
     loops: dict[Any, list[Job]] = {}
     for item in items:
         job, decision = item.job, item.decision
@@ -229,14 +230,13 @@ def answer(
     for loop, jobs in loops.items():
         try:
             loop.call_soon_threadsafe(resolve_all, jobs)
-        except RuntimeError:  # the loop was closed: nobody waits any more
+        except RuntimeError:  # the loop was closed: no caller is left
             for job in jobs:
                 give_back(job)
 
 
 def _hand_on(job: Job, items: Sequence[Item]) -> None:
-    """A claim that was granted to a cancelled job is not released if a retry of the same call got
-    it, too. The retry takes the grant over."""
+    """Hands a cancelled job's grant to a retry of the same call. The claim is then not released."""
     for at in list(job.granted):
         claim = _claim_in(job.results[at])
         for item in items:
@@ -245,13 +245,13 @@ def _hand_on(job: Job, items: Sequence[Item]) -> None:
                 continue
             if claim is not None and _claim_in(decision.outcome) == claim:
                 del job.granted[at]
-                if decision.record is not None:  # otherwise the lease ends by itself
+                if decision.record is not None:  # otherwise the lease runs out by itself
                     other.granted[item.at] = decision.record.claim.renewals
                 break
 
 
 def _claim_in(outcome: Any) -> str | None:
-    """The id of the claim in an answer that grants one."""
+    """Returns the id of the claim in an answer that grants one."""
     return outcome.claim.id if type(outcome) is ClaimResult and outcome.claim is not None else None
 
 
@@ -264,8 +264,8 @@ def _is_grant(decision: Any) -> bool:
 
 
 def _was_granted(item: Item, outcome: Any) -> bool:
-    """Was the claim that was found when the item was decided again granted to the item itself by an
-    earlier attempt?"""
+    """Did an earlier attempt of this item already grant it the claim that the new decision
+    found?"""
     if type(outcome) is not ClaimResult or outcome.claim is None:
         return False
     return any(
@@ -276,8 +276,8 @@ def _was_granted(item: Item, outcome: Any) -> bool:
 
 
 def releases_of(job: Job) -> list[ReleaseClaim]:
-    """Commands that release what a job was granted. A claim that its session held before stays, and
-    so does one that a retry was answered with since, by this engine or another."""
+    """Returns commands that release the claims granted to a job. A claim that its session held
+    before stays, and so does one that was since returned to a retry, by this engine or another."""
     releases = []
     for at, renewals in job.granted.items():
         request, outcome = job.requests[at], job.results[at]
@@ -293,11 +293,11 @@ def releases_of(job: Job) -> list[ReleaseClaim]:
 
 
 def batch_deadline(items: Iterable[Item], now: float) -> float:
-    """Until when a batch may look up the outcome of its commit and write what belongs to it. Every
-    other caller of the lane waits for that.
+    """Returns the time until which a batch may look up the outcome of its commit and write its
+    reactions. Every other caller of the lane waits for that.
 
-    The time that somebody would wait for a task does not count, nor do sweeps and jobs that nobody
-    waits for.
+    The time that a request would wait for a task does not count, nor do sweeps and jobs without a
+    caller.
     """
     until = 0.0
     for item in items:

@@ -1,8 +1,8 @@
 """A lane: the thread that works for the projects assigned to it.
 
-It gathers what waits in its inbox into a batch, hands the batch to the pipeline, and answers the
+It gathers the jobs in its inbox into a batch, hands the batch to the pipeline, and answers the
 callers. While one batch is in flight the next one gathers, so batches grow with the load, and a
-lone caller waits for no timer. Renewals, submissions and releases go before claims.
+single caller never waits for a timer. Renewals, submissions and releases go before claims.
 """
 
 from __future__ import annotations
@@ -104,12 +104,12 @@ class Lane:
 
     @property
     def depth(self) -> int:
-        """Jobs that wait in the inbox."""
+        """Returns the number of jobs in the inbox."""
         return self._inbox.depth
 
     @property
     def waiters(self) -> int:
-        """Requests for a next task that wait until there is one."""
+        """Returns the number of requests that wait for a task."""
         return len(self._claim_next)
 
     def submit(self, job: Job) -> None:
@@ -118,11 +118,11 @@ class Lane:
         self._inbox.put(job)
 
     def give_back(self, job: Job) -> None:
-        """Releases what was granted to a job that nobody waits for."""
+        """Releases the claims granted to a job without a caller."""
         self._inbox.give_back(job)
 
     def poke(self) -> None:
-        """Makes the waiters look again: something may have changed for them."""
+        """Makes the waiters try again: something may have changed for them."""
         self._inbox.poke()
 
     def close(self) -> None:
@@ -175,13 +175,13 @@ class Lane:
         return depth, items
 
     def _has_more(self) -> bool:
-        """Is there anything to do at once besides what is in the inbox?"""
+        """Is there anything to do at once besides the jobs in the inbox?"""
         if self._pipeline.has_more:
             return True
         return not self._pipeline.is_busy and self._maintenance.is_due
 
     def _seconds_to_next_event(self) -> float | None:
-        """For how long nothing happens by itself."""
+        """Returns the seconds until something happens by itself."""
         recover_at = None if self._pipeline.is_busy else self._maintenance.recover_at
         events = [
             event
@@ -205,7 +205,7 @@ class Lane:
             self._notes.tell()
 
     def _changed(self, loaded_records: Iterable[LoadedRecord], now: datetime) -> None:
-        """These records were written by this lane."""
+        """Notes records that this lane has written."""
         self._pipeline.changed(loaded_records)
         if self._claim_next.changed(loaded_records, now):
             self._inbox.poked = True
@@ -222,26 +222,27 @@ class Lane:
     # The end
 
     def _is_at_the_end(self) -> bool:
-        """Closing goes on as long as a batch is in flight or a grant is to be released."""
+        """Is the lane at its end? Closing continues while a batch is in flight or a grant must be
+        released."""
         if self._pipeline.is_busy:
             self._pipeline.finish_in_flight()
             return False
         self._dismiss(self._pipeline.take_again())
         if self._inbox.has_returns:
-            return False  # nobody has heard of some of these grants
+            return False  # some of these grants have reached no caller
         with contextlib.suppress(GenlockError):
             self._maintenance.leave()
         return True
 
     def _end(self) -> None:
-        """The last thing that the thread does, however it ends."""
+        """Does the last work of the thread, however it ends."""
         if self._maintenance.flush_at is not None:
             with contextlib.suppress(GenlockError):
                 self._maintenance.flush_denials()
         self._dismiss(self._pipeline.abort())
 
     def _dismiss(self, under_way: Iterable[Item]) -> None:
-        """Answers everybody that the coordinator was closed."""
+        """Answers all remaining callers with `Closed`."""
         queued = [item for job in self._inbox.clear() for item in items_of(job)]
         items = [*under_way, *self._claim_next.clear(), *queued]
         for item in (unique := list({id(item): item for item in items}.values())):

@@ -1,8 +1,8 @@
 """Counts over many records: live claims and sessions of a tenant, busy tracks and features.
 
 They are exact within one lane, whose own grants are added at once. Between lanes and coordinators
-they may be one refresh behind. Every question refreshes a count, unless counting was expensive: it
-takes at most a twentieth of the time.
+they may be one refresh behind. Every use refreshes a count, unless counting is expensive: it takes
+at most a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from genlock.store import MAX_DUE, Query, Store, Stored
 
 _SHARE = 20
 _LONGEST_SECONDS = 1.0
-"""So long modules in flight are gone by, however long it takes to read them."""
+"""The longest time for which modules in flight are used before they are read again, however long
+that takes."""
 _MOST_LOOKED_AT = 1000
 
 T = TypeVar("T")
@@ -54,31 +55,31 @@ class Counts:
         self._tracks_since: dict[tuple[str, str], set[str]] = {}
         """By project: tracks that this lane has taken since they were last looked up."""
         self._in_flight: dict[Scope, tuple[float, ModulesInFlight]] = {}
-        """By project: until when to go by it, and the modules of the work in flight."""
+        """By project: the end of its validity, and the modules of the work in flight."""
         self._features: dict[Scope, tuple[float, FeaturesInFlight]] = {}
         """The same for the features in flight."""
         self._listed: dict[Scope, FeatureList] = {}
 
     def claims(self, tenant: str) -> int:
-        """Claims of a tenant that are not written down as overdue."""
+        """Counts the claims of a tenant that are not recorded as overdue."""
         counted = self._refreshed(("claims", tenant), lambda: self._claims(tenant))
         return counted + self._since.get(tenant, 0)
 
     @property
     def is_kept(self) -> bool:
-        """Is there a count to which changes must be added?"""
+        """Is there a count that must follow changes?"""
         return bool(self._kept or self._in_flight or self._features or self._listed)
 
     def modules_in_flight(self, place: Scope) -> ModulesInFlight:
-        """The modules of a project's work in flight."""
+        """Returns the modules of a project's work in flight."""
         return self._read(self._in_flight, place, ModulesInFlight)
 
     def features_in_flight(self, place: Scope) -> FeaturesInFlight:
-        """Who works on which feature of a project."""
+        """Returns the agents that work on each feature of a project."""
         return self._read(self._features, place, FeaturesInFlight)
 
     def nearest_features(self, place: Scope) -> FeatureList:
-        """The features of a project that are nearest to completion."""
+        """Returns the features of a project that are nearest to completion."""
         kept = self._listed.get(place)
         if kept is None or time.monotonic() > kept.since + min(
             kept.took * _SHARE, _LONGEST_SECONDS
@@ -99,7 +100,7 @@ class Counts:
         return found
 
     def changed(self, key: Key, before: Record | None, after: Record | None) -> None:
-        """A task or a feature was committed here. A count that is kept follows at once."""
+        """Updates the kept counts after a commit of a task or a feature by this lane."""
         if key.place in self._listed:
             self._listed[key.place].note(after)
         if key.place in self._in_flight:
@@ -120,14 +121,15 @@ class Counts:
             self._tracks_since.setdefault(key.place, set()).add(after.task.track)
 
     def forget(self) -> None:
-        """Others have changed the same records: counts are refreshed when they are next needed."""
+        """Refreshes all counts at their next use: others have changed the same records."""
         self._kept.clear()
         self._in_flight.clear()
         self._features.clear()
         self._listed.clear()
 
     def sessions(self, tenant: str, now: datetime, limit: int) -> int:
-        """Active sessions of a tenant, counted at every call: only a new session asks.
+        """Counts the active sessions of a tenant. Counted at every call, because only a new session
+        needs it.
 
         Sessions that look silent by their records are looked up in the feed and by their claims
         only if they make a difference to the limit.
@@ -160,7 +162,7 @@ class Counts:
         )
 
     def _policy(self, place: tuple[str, str]) -> Policy:
-        """The policy of a session's own project, which says how long it may be silent."""
+        """Returns the policy of a session's own project, which limits its silence."""
         stored = self._store.load([project_key(*place)]).records.get(project_key(*place))
         project = None if stored is None else decode_record(PROJECT, stored.body)
         return project.policy if isinstance(project, ProjectRecord) else Policy()
@@ -168,16 +170,16 @@ class Counts:
     def _active_among(
         self, place: tuple[str, str], sessions: list[SessionRecord], policy: Policy, now: datetime
     ) -> int:
-        """How many of these sessions have acted on a task lately. A claim that was submitted or
-        released is gone, so the feed is asked first."""
+        """Counts the sessions that have acted on a task recently. A claim that was submitted or
+        released is gone, so the feed is read first."""
         heard = self._activity.of(place) if self._activity is not None else {}
-        # A session is of one project: what its namesake in another holds is another's.
+        # A session belongs to one project: claims of its namesake in another project do not count.
         holding = self._store.find(Query(*place), count_by="session").counts
         active = 0
         for session in sessions:
             last = last_activity(session, (), heard.get(session.id))
             if session.id in holding and not is_active(session, last, policy, now, gone=False):
-                # The feed is read only so far back.
+                # The feed is read back only to a limit.
                 last = last_activity(
                     session, held_claims(self._store, Key(*place, SESSION, session.id)), last
                 )
@@ -185,14 +187,14 @@ class Counts:
         return active
 
     def last_heard(self, session: Key) -> datetime | None:
-        """When a session last did something to a task; None if that cannot be told here."""
+        """Returns when a session last changed a task; None if that cannot be determined here."""
         return None if self._activity is None else self._activity.last_heard(session)
 
     def _is_gone(self, session: SessionRecord) -> bool:
         return gone(session.process, shared=self._store.limits.shared)
 
     def busy_tracks(self, tenant: str, project: str) -> frozenset[str]:
-        """The tracks that have a live claim, among the first thousand claims."""
+        """Returns the tracks with a live claim, among the first thousand claims."""
         counted = self._refreshed(
             ("tracks", tenant, project), lambda: self._tracks(tenant, project)
         )
@@ -210,26 +212,27 @@ class Counts:
 
     def _claims(self, tenant: str) -> int:
         self._since.pop(tenant, None)
-        # By session, not by state: a task may have been held during its claim.
+        # By session, not by state: a task may have been put on hold during its claim.
         return sum(self._store.find(Query(tenant), count_by="session").counts.values())
 
     def overdue_claims(self, tenant: str, now: datetime, claims: int) -> int:
-        """Of so many claims, those whose lease is over although that is not written down."""
+        """Counts the claims, of `claims` in all, whose lease is over although that is not recorded
+        yet."""
         begun = self._store.find(Query(tenant, state=Status.IN_PROGRESS), count_by="project").counts
         lapsed = sum(
             self._overdue_in(Status.IN_PROGRESS, (tenant, project), now) for project in begun
         )
         if claims <= sum(begun.values()):
             return lapsed
-        # The other claims are of held tasks.
+        # The other claims belong to tasks on hold.
         held = self._store.find(Query(tenant, state=Status.HELD), count_by="project").counts
         return lapsed + sum(
             self._overdue_in(Status.HELD, (tenant, project), now) for project in held
         )
 
     def _overdue_in(self, state: Status, place: tuple[str, str], now: datetime) -> int:
-        """Looks at each due task, because also the end of a hold and the earliest start of a task
-        are due times."""
+        """Checks each due task, because the end of a hold and the earliest start of a task are due
+        times, too."""
         outage_grace = self._outage_grace(place, now)
         due = self._store.find(
             Query(*place, state=state, due_before=microseconds(now), limit=_MOST_LOOKED_AT)
@@ -244,7 +247,7 @@ class Counts:
         begun = Query(
             tenant, project, state=Status.IN_PROGRESS, due_before=MAX_DUE, limit=_MOST_LOOKED_AT
         )
-        # A task may have been held during its claim.
+        # A task may have been put on hold during its claim.
         held = replace(begun, state=Status.HELD)
         found = [
             *self._store.find(begun).records,
@@ -254,7 +257,7 @@ class Counts:
 
 
 def claimed(record: Record | None) -> int:
-    """1 if the task is claimed, as the store counts it."""
+    """Returns 1 if the task is claimed, as the store counts it."""
     return int(isinstance(record, TaskRecord) and is_claimed(record))
 
 
