@@ -1,4 +1,4 @@
-"""What workers do with claims: next, claim, renew, release."""
+"""Workers' commands for claims: next, claim, renew, release."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def next_task(
     seconds = lease_of(app, lease)
 
     agent = app.claiming_agent
-    # Under an id the answer of a grant, too, lists what the session holds.
+    # With an operation id, the answer to a grant lists the session's claims, too.
     fresh = f"next-{os.urandom(8).hex()}"
 
     def ask() -> ClaimResult:
@@ -121,7 +121,7 @@ def next_task(
 
 
 def _preview(app: App, tracks: tuple[str, ...], role: str) -> None:
-    """What would be granted, and why."""
+    """Shows the task that would be granted, and why."""
     who = app.who
     found = app.fleet.preview_next(
         session_id=who.session,
@@ -265,8 +265,8 @@ def _claim(
     operation: str | None,
     tracks: Collection[str] = (),
 ) -> None:
-    """Asks for a claim and answers. A claim of which nobody was told, for Ctrl-C, a closed pipe or
-    a full disk, is given back."""
+    """Requests a claim and prints the answer. If the answer cannot be delivered (Ctrl-C, a closed
+    pipe, a full disk), the claim is released."""
     result: ClaimResult | None = None
     try:
         result = ask()
@@ -275,7 +275,7 @@ def _claim(
         _give(app, result, _outlook(app, result.reason, tracks), export)
     except (KeyboardInterrupt, OSError):
         forget_stdout()
-        # With an operation id the caller can ask again for the same claim.
+        # With an operation id, the caller can retry and get the same claim.
         if (
             result is not None
             and result.claim is not None
@@ -296,7 +296,7 @@ def _claim(
 
 
 def _outlook(app: App, reason: ClaimReason, tracks: Collection[str]) -> NothingReady | None:
-    """Why nothing is ready, where that is so and somebody is to be told."""
+    """Returns why nothing is ready, if that is the case and the answer shows it."""
     from genlock.cli.answers import Style
 
     if reason.value != "NOTHING_READY" or app.answers.style is Style.BARE:
@@ -307,7 +307,7 @@ def _outlook(app: App, reason: ClaimReason, tracks: Collection[str]) -> NothingR
 
 
 def _give(app: App, result: ClaimResult, outlook: NothingReady | None, export: bool) -> None:
-    """The answer to a claim."""
+    """Prints the answer to a claim."""
     claim = result.claim
     message = _message(app, result, outlook)
     if export:
@@ -327,7 +327,7 @@ def _give(app: App, result: ClaimResult, outlook: NothingReady | None, export: b
 
 
 def _message(app: App, result: ClaimResult, outlook: NothingReady | None) -> Message | None:
-    """What a repeated or denied claim means, and what to type next."""
+    """Returns the message about a repeated or denied claim, and what to type next."""
     if result.success and not result.already_held:
         return None
     from genlock.messages import Message, describe
@@ -383,7 +383,7 @@ def _lease_end(claim: TaskClaim) -> str:
 
 
 def _feedback(app: App, task: str, feedback: Feedback | None) -> list[tuple[str, object]]:
-    """Why the last review ended without the result."""
+    """Returns why the last review ended without accepting the result."""
     if feedback is None:
         return []
     rejected = f"generation {feedback.generation}, by {feedback.by}: {feedback.text}"
@@ -392,7 +392,7 @@ def _feedback(app: App, task: str, feedback: Feedback | None) -> list[tuple[str,
 
 
 def _print_held(console: Console, result: ClaimResult) -> None:
-    """What the session holds besides."""
+    """Prints the session's other claims."""
     if not result.held:
         return
     from genlock.cli.render.tables import from_now, print_lines

@@ -121,7 +121,7 @@ def path(app: App) -> None:
 
 
 def _shown(name: str, value: Any) -> Any:
-    """What may be shown on a screen that others see."""
+    """Hides the secrets of a setting's value, for screens that others may see."""
     from genlock.safe_text import without_password
 
     if value is None or name not in ("api_key", "url"):
@@ -130,13 +130,13 @@ def _shown(name: str, value: Any) -> Any:
 
 
 def masked(key: str) -> str:
-    """Which key it is, without its secret."""
+    """Returns the part of a key that identifies it, without its secret."""
     kind, _, rest = key.partition("_")
     return f"glk_{rest.partition('_')[0]}_…" if kind == "glk" and "_" in rest else "…"
 
 
 def _effective(app: App) -> dict[str, Setting]:
-    """The settings, and what stands in where nothing is set."""
+    """Returns the settings, with the effective value of each unset one."""
     from genlock.identity import NoSession
     from genlock.settings import Setting, login_name
 
@@ -212,7 +212,7 @@ def _with_metrics_prefix(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _under_prefix(app: App, name: str) -> str:
-    """A file that comes with the service's metrics, with their prefix as it is set."""
+    """Returns a file that belongs to the service's metrics, with the configured prefix."""
     from pathlib import Path
 
     import genlock
@@ -268,7 +268,7 @@ def completion(app: App, shell: str) -> None:
     if app.answers.as_json:
         app.answers.give({"shell": shell, "script": made}, text=lambda console: None)
     else:
-        # For a shell to read, so never JSON unless it was asked for.
+        # A shell reads this, so it is never JSON unless requested.
         app.answers.write_text(made)
 
 
@@ -289,7 +289,7 @@ def _print(console: Console, line: str) -> None:
 
 
 def write_setting(path: Path, name: str, value: Any) -> bool:
-    """Set it, or with None take it out; False if the file said so already."""
+    """Sets a setting, or removes it if `value` is None. False if the file needs no change."""
     before = text_of(path)
     held = parse(before, path)
     if (held[name].value if name in held else None) == value:
@@ -326,15 +326,14 @@ def write_setting(path: Path, name: str, value: Any) -> bool:
 
 def _toml(value: Any) -> str:
     if not isinstance(value, str):
-        return repr(value).lower()  # numbers and truths
+        return repr(value).lower()  # numbers and booleans
     import json
 
-    return json.dumps(value, ensure_ascii=False)  # of a printable text this is TOML too
+    return json.dumps(value, ensure_ascii=False)  # for printable text this is also TOML
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing, and with the permissions it had; where the name is a link, what it leads
-    to."""
+    """Replaces a file atomically and keeps its permissions; for a link, replaces its target."""
     path = Path(os.path.realpath(path))
     make_private_folder(path.parent)
     beside = path.with_name(f".{path.name}.{os.getpid()}")

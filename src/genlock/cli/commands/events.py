@@ -1,4 +1,4 @@
-"""The feed: events, past ones or as they come."""
+"""The feed: past events, or events as they happen."""
 
 from __future__ import annotations
 
@@ -94,13 +94,14 @@ def events(
     except BrokenPipeError:
         if not follow:
             raise
-        # Whoever reads has what it wanted: so ends `genlock events --follow --type RESULT_ACCEPTED
-        # | head -1`.
+        # The reader has what it wanted, as in `genlock events --follow --type RESULT_ACCEPTED |
+        # head -1`.
         forget_stdout()
 
 
 def _last(app: App, number: int, suits: Callable[[FeedEvent], bool]) -> tuple[str, list[FeedEvent]]:
-    """The last events that suit, and the cursor behind them. Looks further and further back."""
+    """Returns the last matching events, and the cursor after them. Searches backwards in growing
+    steps."""
     back, before = number, -1
     while True:
         after, read = app.fleet.read_events(tail=True, back=back).cursor, 0
@@ -124,8 +125,8 @@ def _past(app: App, after: str | None) -> Iterator[FeedEvent]:
 
 
 def _follow(app: App, after: str | None) -> Iterator[FeedEvent]:
-    """Events as they come. In the pauses the reader is looked after: nobody else would notice that
-    it has gone."""
+    """Yields events as they happen. During pauses it checks whether the reader has gone, because no
+    write would reveal that."""
     if after is None:
         after = app.fleet.read_events(tail=True).cursor
         if sys.stdout.isatty() and sys.stderr.isatty():
@@ -159,12 +160,12 @@ _OTHER_WORDS: Final = {
     "COMPLETED": "RESULT_ACCEPTED",
     "REFUSED": "RESULT_REJECTED",
 }
-"""What people call events whose names do not look like it."""
+"""Common words for events whose names are different."""
 
 
 def _writer(app: App, *, flush: bool) -> Callable[[FeedEvent], None]:
-    """How one event is written, for this reader; with `flush` a reader at the other end of a pipe
-    has it when it happens."""
+    """Returns a function that writes one event in the form for this reader; with `flush`, a pipe's
+    reader gets each event at once."""
     from genlock.cli.answers import Style
 
     if app.answers.style is Style.JSON:

@@ -1,4 +1,4 @@
-"""Folders of task files: which of file and record is right."""
+"""Folders of task files: whether file or record is right."""
 
 from __future__ import annotations
 

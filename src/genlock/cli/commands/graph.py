@@ -1,4 +1,4 @@
-"""Who waits for whom: graph, blocking."""
+"""Dependencies between tasks: graph, blocking."""
 
 from __future__ import annotations
 

@@ -126,8 +126,8 @@ def post_receive(app: App) -> None:
 
 
 def _guard(app: App) -> Guard:
-    """The guard of the repository that git runs us in. It connects to the coordinator only when
-    there is something to ask."""
+    """Returns the guard of the repository in which git runs us. It connects to the coordinator only
+    when it has a question."""
     from genlock.core.git_push import unknown_task
     from genlock.errors import TaskNotFound
     from genlock.isolation.guard import Guard, protected_branches
@@ -157,7 +157,7 @@ def _print_refusal(refused: Refusal) -> None:
 
 @contextmanager
 def _closed(app: App) -> Iterator[None]:
-    """Whatever goes wrong, git takes nothing."""
+    """Fails closed: on any error, git refuses the push."""
     from genlock.errors import GenlockError
 
     try:

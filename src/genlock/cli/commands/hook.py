@@ -1,4 +1,4 @@
-"""What agents' clients call when something happens in a session: hook."""
+"""The command that agents' clients call on events of a session: hook."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _BLOCK: Final = 2
 """The exit code by which a hook keeps an agent from stopping."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _QUIET_SHARE: Final = 0.1
-"""Nothing is renewed for this share of a lease after it was renewed."""
+"""The share of a lease that must pass after a renewal before a hook renews it again."""
 _LOOK_SECONDS: Final = 10.0
-"""A session that held nothing is not looked at again so soon."""
+"""The time for which a session without claims is not checked again."""
 
 
 @click.command()
@@ -61,7 +61,7 @@ def hook(app: App, agent: str, event: str) -> None:
 
 
 def _react(app: App, agent: str, told: HookEvent) -> str:
-    """What keeps the agent from stopping, if anything does."""
+    """Reacts to the event. Returns the reason that keeps the agent from stopping, if any."""
     if told.folder and not (Path.cwd() / ".genlock").is_dir() and Path(told.folder).is_dir():
         os.chdir(told.folder)
     session: str | None = app.setting("session") or told.session
@@ -107,7 +107,7 @@ def _open(app: App, session: str) -> Coordinator:
 
 
 def _claims(fleet: Coordinator, session: str) -> list[TaskClaim]:
-    """What the session holds here."""
+    """Returns the session's claims in this project."""
     from genlock.core.reasons import ClaimState
 
     return [
@@ -118,8 +118,8 @@ def _claims(fleet: Coordinator, session: str) -> list[TaskClaim]:
 
 
 def _own_claims(fleet: Coordinator, session: str) -> list[TaskClaim]:
-    """The same without the claim under which the agent was started: `genlock run` and `genlock
-    work` hand in its result when the agent has ended."""
+    """Returns the session's claims except the one under which the agent was started: `genlock run`
+    and `genlock work` submit its result when the agent has ended."""
     given = (os.environ.get(TASK), os.environ.get(GENERATION))
     return [
         claim
@@ -129,7 +129,8 @@ def _own_claims(fleet: Coordinator, session: str) -> list[TaskClaim]:
 
 
 def _renew(fleet: Coordinator, claims: Sequence[TaskClaim], session: str) -> float:
-    """Renews what was not renewed just now; for how many seconds there is nothing to do then."""
+    """Renews the leases that were not renewed recently. Returns the seconds until the next
+    renewal."""
     if not claims:
         return _LOOK_SECONDS
     now = time.time()
@@ -165,8 +166,8 @@ def _release(fleet: Coordinator, claims: Sequence[TaskClaim], reason: str) -> No
 
 
 class _Note:
-    """Until when there is nothing to do for a session, in a file of the user's. Most calls end
-    here, before anything is opened."""
+    """A file of the user's that says until when a session needs no renewal. Most calls end after
+    reading it, before the store is opened."""
 
     def __init__(self, session: str) -> None:
         from genlock.token_files import folders
@@ -175,7 +176,7 @@ class _Note:
         self._path = folders(None)[0] / "hooks" / f"{name}.json"
 
     def is_quiet(self) -> bool:
-        """Is it too early to look again?"""
+        """Is it too early for the next check?"""
         try:
             found: Any = json.loads(self._path.read_bytes())
             at, seconds = float(found["at"]), float(found["seconds"])
@@ -184,7 +185,7 @@ class _Note:
         return 0 <= time.time() - at < seconds
 
     def write(self, seconds: float) -> None:
-        """From now on, so long."""
+        """Records that nothing is due for this many seconds."""
         from genlock.private_files import write_private
 
         write_private(self._path, json.dumps({"at": time.time(), "seconds": seconds}))

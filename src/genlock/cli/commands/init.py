@@ -51,8 +51,8 @@ def init(app: App, stealth: bool, folder: str | None, unclaimed_state: str | Non
 
 
 def _take_up_folder(app: App, path: str, unclaimed_state: str | None) -> None:
-    """Makes the journal beside the task files, reads them, and has the project's settings name the
-    folder."""
+    """Creates the journal beside the task files, reads the files, and enters the folder in the
+    project's settings."""
     from genlock.cli.commands.config import write_setting
     from genlock.open import connect, create_store
     from genlock.settings import FILE
@@ -84,7 +84,7 @@ def _take_up_folder(app: App, path: str, unclaimed_state: str | None) -> None:
 
 
 def make_store(app: App, url: str) -> None:
-    """Makes the store at `url` unless it is there, and says which."""
+    """Creates the store at `url` unless it exists, and says which is the case."""
     from genlock.open import create_store
     from genlock.project_folder import sqlite_path
     from genlock.safe_text import without_password
@@ -109,7 +109,7 @@ def make_store(app: App, url: str) -> None:
 
 
 def _url(app: App, *, stealth: bool) -> str:
-    """Where the store is to be; one that is there stays where it is."""
+    """Returns where to create the store; an existing one stays where it is."""
     from genlock.errors import BadArgument
     from genlock.project_folder import FILE, hidden_folder, sqlite_url
     from genlock.safe_text import without_password

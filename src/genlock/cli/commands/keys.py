@@ -87,7 +87,7 @@ def create(
     try:
         _give_new(app, new)
     except (KeyboardInterrupt, OSError):
-        # Nobody has its text, and nobody can be shown it again.
+        # The text was not delivered, and cannot be shown again.
         forget_stdout()
         app.fleet.revoke_key(key_id=new.key.key_id, tenant_id=_tenant(everywhere))
         app.answers.say(f"revoked again, as its text could not be shown: {new.key.key_id}")
@@ -144,8 +144,8 @@ def rotate(
     try:
         _give_new(app, new)
     except (KeyboardInterrupt, OSError):
-        # The text before it is not stored, so it cannot be put back; but whoever rotates may do so
-        # again.
+        # The previous text is not stored, so it cannot be restored; but the caller can rotate the
+        # key again.
         forget_stdout()
         again = app.command("keys", "rotate", key, *(["--all-tenants"] if everywhere else []))
         app.answers.say(f"its new text could not be shown; for another one, type: {again}")
@@ -283,7 +283,8 @@ def logout(app: App, address: str) -> None:
 
 
 def _key(origin: str) -> str:
-    """Never from the command line, where every process of the machine can read it."""
+    """Asks for the key, or reads it from stdin. Never from the command line, which every process of
+    the machine can read."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().strip()
     from getpass import getpass

@@ -35,8 +35,8 @@ def mcp(app: App) -> None:
 
 
 def _open(app: App) -> Coordinator:
-    """The coordinator, for a process that lives as long as its agent: if it ends, the claims are
-    known to be orphaned."""
+    """Opens the coordinator for a process that lives as long as its agent: when it ends, its claims
+    are overdue."""
     from genlock.cli.open_fleet import by_the_short_way, keys_of
     from genlock.open import connect
     from genlock.settings import login_name
@@ -52,11 +52,11 @@ def _open(app: App) -> Coordinator:
 
 
 def _caller(app: App, meta: Mapping[str, Any], client: str) -> Caller:
-    """Who calls. A client's own session is the same in its hooks and in the commands that its agent
-    types."""
+    """Returns the caller. A client's own session is the same in its hooks and in the commands that
+    its agent types."""
     from genlock.mcp.answer import Caller
 
-    thread = meta.get("threadId")  # of Codex, whose servers outlive a thread
+    thread = meta.get("threadId")  # sent by Codex, whose servers outlive a thread
     session = (
         app.setting("session")
         or os.environ.get("CLAUDE_CODE_SESSION_ID")

@@ -1,4 +1,4 @@
-"""What operators do: assign, unlock, reset, cancel, hold, reopen, sweep."""
+"""Operators' commands: assign, unlock, reset, cancel, hold, reopen, sweep."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _TOOLS = ["gptodo", "sc", "beads", "taskmaster", "backlog", "claude"]
-"""Those of `genlock.plans.importers.FORMATS`, which is not imported before it is needed."""
+"""The names in `genlock.plans.importers.FORMATS`, which is imported only when needed."""
 _MOST_LISTED = 20
 
 
@@ -204,14 +204,14 @@ def export(app: App, form: str) -> None:
     from genlock.plans import write_lines, write_yaml
 
     found = app.fleet.get_plan()
-    # The answer is the text itself, on a terminal and off it.
+    # The answer is the text itself, on a terminal and elsewhere.
     for line in (write_yaml if form == "yaml" else write_lines)(found):
         app.answers.write_text(f"{line}\n", flush=False)
     app.answers.flush()
 
 
 def _flags(tool: str | None, prune: bool, yes: bool) -> list[str]:
-    """The options of an import, as one types them."""
+    """Returns the options of an import as typed."""
     given = ["--from", tool] if tool is not None else []
     return given + ["--prune"] * prune + ["--yes"] * yes
 
@@ -225,7 +225,8 @@ def _show_difference(
 
 
 def _read_foreign(tool: str, names: Sequence[str]) -> tuple[Source, Sequence[LeftOut]]:
-    """Another tool's tasks as a plan, and what could not be carried over."""
+    """Converts another tool's tasks into a plan. Returns it with everything that could not be
+    converted."""
     from datetime import UTC, datetime
     from pathlib import Path
 
@@ -236,7 +237,7 @@ def _read_foreign(tool: str, names: Sequence[str]) -> tuple[Source, Sequence[Lef
 
 
 def _read(names: Sequence[str]) -> list[PlanFile]:
-    """The files' bytes."""
+    """Reads the files."""
     from genlock.errors import BadArgument
     from genlock.plans import PlanFile
 
@@ -255,7 +256,7 @@ def _read(names: Sequence[str]) -> list[PlanFile]:
 
 @contextmanager
 def _faults_shown(app: App) -> Iterator[None]:
-    """Shows a plan's faults one a line, as compilers do, so that an editor can jump to them;
+    """Shows a plan's faults one per line, as compilers do, so that an editor can jump to them;
     machines get them as objects."""
     from genlock.cli.answers import Style
     from genlock.errors import PlanInvalid
@@ -277,11 +278,11 @@ def _print_faults(invalid: PlanInvalid) -> None:
 
 
 def _confirm(app: App, typed: Sequence[str], source: Source) -> None:
-    """Says what a pruning import would cancel, and asks: a task may be of another plan, or be
-    worked on.
+    """Says what a pruning import would cancel, and asks: a task may belong to another plan, or be
+    claimed.
 
-    While the question stands others may add tasks; who agreed has not agreed to those, and is asked
-    again.
+    During the question others may add tasks. The user has not agreed to cancel those, so the
+    question is repeated.
     """
     agreed: set[str] = set()
     while True:

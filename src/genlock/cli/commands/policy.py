@@ -63,7 +63,7 @@ def _give(app: App, found: Settings) -> None:
         from genlock.cli.render.tables import Column, print_table
 
         usual = Policy()
-        # A service of another version may have keys that are not known here.
+        # A service of another version may have policy keys that this version does not know.
         known = {
             name: (_shown(getattr(usual, name)), takes(Policy, name))
             for name in usual.__struct_fields__
@@ -84,7 +84,7 @@ def _give(app: App, found: Settings) -> None:
 
 
 def _shown(value: Any) -> str:
-    """As it would be typed."""
+    """Returns a value as it would be typed."""
     if value is None or isinstance(value, bool):
         return "none" if value is None else str(value).lower()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a model should know of the plan: prime."""
+"""The introduction to the plan for a model: prime."""
 
 from __future__ import annotations
 

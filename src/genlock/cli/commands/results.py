@@ -1,4 +1,4 @@
-"""What workers hand in, and what becomes of refused results: submit, spawn, adopt, discard."""
+"""Commands for results: submit and spawn for workers, adopt and discard for refused results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from genlock.core.results import SubmissionResult
 
 
-# What workers hand in: submit, spawn.
+# Workers' commands: submit, spawn.
 
 
 _operation = click.option(
@@ -122,12 +122,12 @@ def submit(
 
 
 def _unblocked(app: App, answer: SubmissionResult, task: str) -> list[str]:
-    """The tasks that waited for this one and can be claimed now."""
+    """Returns the tasks that waited for this one and can be claimed now."""
     if answer.reason.value != "ACCEPTED":
         return []
     try:
         around = app.fleet.get_graph(around=task, depth=1).tasks
-    except GenlockError:  # the result counts whatever can be said of others
+    except GenlockError:  # the result counts even if this query fails
         return []
     return [
         other.id
@@ -137,8 +137,8 @@ def _unblocked(app: App, answer: SubmissionResult, task: str) -> list[str]:
 
 
 def _products(app: App, task: str, generation: int, *, wanted: bool) -> list[dict[str, Any]]:
-    """What belongs to the result: all drafts of this generation, or what was put under the claim of
-    the command that runs this one."""
+    """Returns the products of the result: all drafts of this generation, or those put under the
+    claim of the command that runs this one."""
     from msgspec.structs import asdict
 
     from genlock.worker.products_file import VARIABLE, read_products
@@ -160,14 +160,14 @@ def _products(app: App, task: str, generation: int, *, wanted: bool) -> list[dic
 
 
 def _discard_slips(app: App, task: str, data: Any) -> None:
-    """What this session handed in with a generation that the task never had, and that was accepted
-    now, need not be kept twice."""
+    """Discards refused copies of a result that is accepted now: those that this session submitted
+    with a mistyped generation that the task never had."""
     from contextlib import suppress
 
     from genlock.coordinator.arguments import pack
 
     own, digest = app.who.session, ""
-    # The result counts whatever becomes of these; over HTTP a key may not be allowed to.
+    # The result counts even if this fails; over HTTP the key may not allow it.
     with suppress(GenlockError):
         for kept in app.fleet.list_refused_results(task_id=task):
             if (kept.session_id, kept.rejection_reason) != (own, "FUTURE_GENERATION"):
@@ -178,7 +178,7 @@ def _discard_slips(app: App, task: str, data: Any) -> None:
 
 
 def _print_outcome(app: App, console: Console, answer: SubmissionResult, task: str) -> None:
-    """Whether a result that was handed in counts by now, or waits for a review."""
+    """Prints whether a submitted result counts already, or waits for a review."""
     from genlock.cli.render.tables import print_lines
     from genlock.messages import describe
 
@@ -267,7 +267,7 @@ def spawn(
 
 
 def _other_than_json(given: str) -> str:
-    """How to hand in what was given as JSON and is none."""
+    """Returns the advice for a value that is not valid JSON: how to submit it otherwise."""
     path = given.removeprefix("@")
     if given.startswith("@") or os.path.isfile(path):
         return f"; if it is a file, use --result-file {shlex.quote(path)}"
@@ -289,7 +289,8 @@ def _result(result: str | None, path: str | None, text: str | None) -> Any:
 
 
 def _listed(titles: str) -> list[Any]:
-    """`a,b,c`; a blank or nothing between two commas is a slip, and no title."""
+    """Parses titles such as `a,b,c`; an empty one between two commas is a typing error and
+    ignored."""
     return [title.strip() for title in titles.split(",") if title.strip()]
 
 
@@ -302,7 +303,7 @@ def _subtasks(path: str) -> list[Any]:
     return found
 
 
-# What becomes of refused results: adopt, discard.
+# Commands for refused results: adopt, discard.
 
 
 @click.command()
@@ -372,8 +373,8 @@ def discard(app: App, task: str, refused_id: str) -> None:
 
 @contextmanager
 def _found(app: App, task: str, typed: str) -> Iterator[str]:
-    """A refused result's name begins with its task, which need not be typed twice. Of one that is
-    not there, it is said what to type."""
+    """Completes a refused result's name, which begins with its task: that need not be typed twice.
+    If there is no such result, the error says what to type."""
     try:
         yield typed if typed.startswith(f"{task}/") else f"{task}/{typed}"
     except ResultNotFound as error:

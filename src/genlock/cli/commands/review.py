@@ -1,4 +1,4 @@
-"""Reviews and roles: what waits for a person, and which role may converge which edge."""
+"""Reviews and roles: results that wait for a person, and which role may converge which edge."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _digest(digest: str) -> tuple[str, ...]:
 
 
 def _products(found: ReviewInfo) -> list[tuple[str, object]]:
-    """The products that an approval promotes, and whose drafts they are."""
+    """Returns the products that an approval promotes, and whose drafts they are."""
     manifest = found.manifest
     if manifest is None:
         return []
@@ -156,7 +156,7 @@ def _noted(note: str) -> str:
 
 
 def _on_a_review(function: Callable[..., None]) -> Callable[..., None]:
-    """The arguments that name the result that was looked at."""
+    """Adds the arguments that identify the reviewed result."""
     decorate = click.option(
         "--generation", "-g", type=int, required=True, metavar="N", help="As `review show` has it."
     )

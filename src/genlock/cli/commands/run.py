@@ -152,9 +152,9 @@ def _wanted(
     tracks: tuple[str, ...],
     lease: float | None,
 ) -> Wanted:
-    """What is asked for, and by whom: a session of its own, unless one is named. Its process is the
-    warden, which ends after the command. So the claim is overdue as soon as all are gone, and not
-    before."""
+    """Returns what to claim, and as whom: as a session of its own, unless one is named. The
+    session's process is the warden, which ends after the command. So the claim is overdue as soon
+    as all its processes have ended, and not before."""
     from genlock.identity import identify_process
     from genlock.worker.grant import Wanted
 
@@ -173,8 +173,8 @@ def _wanted(
 
 
 def _environment(app: App) -> dict[str, str]:
-    """What the command finds beside the claim. The session and generation are its fence, so it
-    needs no secret of ours."""
+    """Returns the variables that the command gets besides the claim. Session and generation fence
+    it, so it needs no secret of ours."""
     return {**os.environ, "GENLOCK_URL": app.url}
 
 
@@ -206,7 +206,7 @@ def _tell(app: App, report: Report, status_file: str | None) -> None:
 
 
 def _write(path: Path, report: Report) -> None:
-    """All of it or nothing: somebody may look at any time."""
+    """Writes the report atomically, because it may be read at any time."""
     import msgspec
 
     part = path.with_name(f".{path.name}.{os.getpid()}")

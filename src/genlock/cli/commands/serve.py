@@ -90,8 +90,8 @@ _REPEATED = ("allow_host", "claim_config")
 
 
 def _options(function: Callable[..., None], **others: str) -> Callable[..., None]:
-    """A flag for each setting of a service; `others` are those of which this verb says something
-    else."""
+    """Adds a flag for each setting of a service; `others` are help texts that differ for this
+    command."""
     for name, (kind, usual) in reversed(_OPTIONS.items()):
         text = others.get(name, usual)
         flag = f"--{name.replace('_', '-')}"
@@ -104,7 +104,7 @@ def _options(function: Callable[..., None], **others: str) -> Callable[..., None
         default=None,
         help="Ask for keys; default: unless only this machine can reach it.",
     )
-    # A flag and no setting: a file that somebody else wrote must not open a service to everyone.
+    # A flag and not a setting: a file by another author must not open a service to everyone.
     trust = click.option(
         "--trust-local",
         is_flag=True,
@@ -117,7 +117,7 @@ def _options(function: Callable[..., None], **others: str) -> Callable[..., None
 
 
 def _joined(function: Callable[..., None]) -> Callable[..., None]:
-    """What may be repeated becomes one setting."""
+    """Joins the values of repeatable flags into one setting."""
     import functools
 
     @functools.wraps(function)
@@ -266,7 +266,7 @@ def options_of(app: App, *, trust_local: bool = False) -> Options:
 
 
 def announce(app: App, hosted: Hosted) -> None:
-    """Says where it is, and how one gets in."""
+    """Prints the service's address, and how to sign in."""
     opened = hosted.make_link()
     answer = {"url": hosted.url, "link": opened, "header_file": hosted.header_file}
     shown = f"Genlock serves at {opened}"
@@ -324,7 +324,7 @@ def demo(app: App, quick: bool, keep: bool, isolation: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(
             number, signal.default_int_handler
-        )  # whoever ends us, no worker and no folder is left behind
+        )  # however we are ended, no worker and no folder is left behind
     folder = Path(tempfile.mkdtemp(prefix="genlock-demo-"))
     try:
         pace = QUICK_PACE if quick else 1.0
@@ -370,8 +370,8 @@ def _stage(app: App, title: str) -> Stage:
     return Lines(app.answers.say)
 
 
-# A link that signs a browser in: asked of a service on this machine, with the token of the user
-# who started it.
+# A link that signs a browser in: requested from a service on this machine, with the token of the
+# user who started it.
 
 
 _PATH: Final = "/sign-in/link"
@@ -381,11 +381,11 @@ _LONGEST: Final = 10_000
 
 
 class NoService(NotFound):
-    """There is no service of this user's."""
+    """This user has no running service."""
 
 
 def ask_for_link(url: str, folders: Sequence[Path]) -> dict[str, Any]:
-    """The link, and for how long it is good."""
+    """Requests a link. Returns it with its lifetime."""
     found = token_files.find(url, folders)
     if found is None:
         raise NoService(
@@ -418,8 +418,8 @@ def ask_for_link(url: str, folders: Sequence[Path]) -> dict[str, Any]:
 
 
 def _told(body: bytes) -> dict[str, Any] | None:
-    """The answer; None if our service gives no such one. Behind an address any other text could
-    lead the browser to another site."""
+    """Parses the answer; None if it is not one of our service. Any other text appended to the
+    address could lead the browser to another site."""
     try:
         told = json.loads(body)
         fits = _LINK.fullmatch(told["link"]) and isinstance(

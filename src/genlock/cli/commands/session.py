@@ -33,7 +33,7 @@ def session() -> None:
 
 
 def _told(function: F) -> F:
-    """What a session may say of itself."""
+    """Adds the options with which a session describes itself."""
     for option in (
         click.option(
             "--set",
@@ -179,19 +179,19 @@ def run_(app: App, on_conflict: str, name: str) -> None:
 
 
 def _queue(app: App, name: str, argv: Sequence[str]) -> None:
-    """Adds the command as a task, for whichever agent takes it; in an orchestra of shell scripts
-    for agents of the type that asks."""
+    """Adds the command as a task for any agent; in an orchestra of shell scripts, for agents of the
+    caller's type."""
     task_id = app.fleet.next_id()
     task = {"id": task_id, "title": f"Queued for session {name}", "description": shlex.join(argv)}
     if app.settings["agent"].origin == "environment AGENT_TYPE":
         task["assigned_to"] = app.setting("agent")
     app.fleet.add_tasks(tasks=[task])
-    # Wrappers read this line, so it is the same on a terminal and off it.
+    # Wrappers read this line, so it is the same on a terminal and elsewhere.
     app.answers.write_text(f"Queued: {task_id}\n")
 
 
 def _said(app: App, told: dict[str, Any]) -> dict[str, Any]:
-    """The options as metadata of the session."""
+    """Returns the options as metadata of the session."""
     from genlock.cli.inputs import read_assignments
     from genlock.reads.agents import AGENT, TOLD
 

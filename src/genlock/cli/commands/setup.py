@@ -57,7 +57,8 @@ def setup(app: App, agent: str, only_print: bool, remove: bool, check: bool) -> 
 
 
 def _root() -> Path:
-    """The folder of the project: the nearest one with `.git` or `.genlock`, else this one."""
+    """Returns the project's folder: the nearest one with `.git` or `.genlock`, else the working
+    folder."""
     here = Path.cwd()
     above = (folder for folder in (here, *here.parents) if _is_root(folder))
     return next(above, here)

@@ -1,4 +1,4 @@
-"""Looking at tasks: ready, list, show, history, explain."""
+"""Commands that show tasks: ready, list, show, history, explain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SCREEN = 100
 
 
 class ReadyLine(Struct, gc=False):
-    """A task that could be claimed, with TD's keys and what to call it."""
+    """A task that could be claimed, with TD's keys and a title."""
 
     id: str
     title: str
@@ -35,7 +35,7 @@ class ReadyLine(Struct, gc=False):
 
 
 class BlockedLine(Struct, gc=False):
-    """A task that waits, with TD's keys and what to call it."""
+    """A blocked task, with TD's keys and a title."""
 
     id: str
     title: str
@@ -44,7 +44,7 @@ class BlockedLine(Struct, gc=False):
 
 
 class ReadyAnswer(Struct, gc=False):
-    """What `ready --json` prints: TD's shape, and why nothing is ready if so."""
+    """The output of `ready --json`: TD's shape, and if nothing is ready, the reason."""
 
     ready_tasks: list[ReadyLine]
     blocked_tasks: list[BlockedLine]
@@ -98,14 +98,14 @@ def ready(
 
     if every and limit is not None:
         raise BadArgument("--all and --limit exclude each other")
-    # Of ten thousand records read none is dropped: to look for garbage among them would be a fifth
-    # of the time.
+    # Ten thousand records are read and none is dropped: garbage collections would take a fifth of
+    # the time.
     gc.disable()
     every = every or (limit is None and app.answers.style is Style.BARE)
     most = _ALL if every else _SCREEN if limit is None else limit
     agent_typed = agent is not None
     agent = agent if agent is not None else app.setting("agent")
-    # One more than is shown tells whether there are more.
+    # Requests one more than it shows, to know whether there are more.
     asked = most + 1 if 0 < most < _ALL else most
     found = app.fleet.ready(
         limit=asked, tracks=tracks or None, agent_id=agent, agent_role=role or None
@@ -117,8 +117,7 @@ def ready(
             from genlock.cli.suggestions import look_out
 
             outlook = look_out(app, tracks)
-        # Which of them are of a track is seen only when they are there; on a screen they are
-        # counted, too.
+        # Filtering by track needs all of them, and so does the count on a terminal.
         whole = bool(tracks) or app.answers.style is Style.TEXT
         waiting = tuple(
             line
@@ -287,7 +286,7 @@ def explain(app: App, task: str, as_agent: str | None, lease: float | None, role
     from genlock.cli.inputs import lease_or_default
     from genlock.messages import describe
 
-    # Another agent is no part of this session: its own claims are told apart by their session.
+    # Another agent does not belong to this session: the session distinguishes its claims.
     session = None if as_agent is None else "explain"
     seconds = lease_or_default(app, lease)
     found = app.fleet.explain(
@@ -307,12 +306,12 @@ def explain(app: App, task: str, as_agent: str | None, lease: float | None, role
     app.answers.give(found, text=text, bare=[found.reason])
 
 
-# How it is put
+# Rendering
 
 
 def _give_data(app: App, data: Any) -> None:
-    """A result's data: a text as it is, anything else as JSON. It was written for a program, or is
-    one's own to read."""
+    """Prints a result's data: text unchanged, anything else as JSON. It is meant for a program, or
+    for its own author."""
     import msgspec
 
     written = data if isinstance(data, str) else msgspec.json.encode(data).decode()

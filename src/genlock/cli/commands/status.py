@@ -1,4 +1,4 @@
-"""Looking at the fleet: how it stands, agents, sessions, refused results."""
+"""Commands that show the fleet: status, agents, sessions, refused results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_TOLD = 10
 
 
 class AgentRow(Struct, gc=False):
-    """Who is on what."""
+    """An agent and its task."""
 
     task: str
     agent: str
@@ -37,7 +37,7 @@ class AgentRow(Struct, gc=False):
 
 
 class StatusAnswer(Struct, gc=False):
-    """What `status --json` prints."""
+    """The output of `status --json`."""
 
     project: str
     states: dict[str, int]
@@ -70,8 +70,8 @@ _HOLDER: Final = ("LOST_HOLDER", "OVERDUE", "NOT_TAKEN_OVER")
 
 
 def _stuck(needs: Iterable[Need]) -> tuple[Stuck, ...]:
-    """The tasks that need a person, those that most others wait for first. Refused results are
-    counted elsewhere."""
+    """Returns the tasks that need a person; those with the most dependents come first. Refused
+    results are counted elsewhere."""
     found = [
         Stuck(
             need.task_id,
@@ -220,7 +220,8 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
     --digest HEX` prints one.
     """
     if task is not None:
-        # A task that does not exist has no refused results, which would hide a slip of the pen.
+        # Raises TaskNotFound for a mistyped task, which would otherwise just have no refused
+        # results.
         app.fleet.get_task_state(task_id=task)
     found = app.fleet.list_refused_results(
         task_id=task, include_settled=every, limit=limit, after=after
@@ -267,7 +268,7 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
         ]
         print_table(console, columns, rows)
         own = app.own_session
-        # The session whose result was refused cannot adopt it, and is not told to.
+        # The session whose result was refused cannot adopt it, so it gets no such advice.
         kept = [
             line
             for line in found
@@ -282,7 +283,7 @@ def refused(app: App, task: str | None, every: bool, limit: int, after: str | No
             )
             for line in kept[:_MOST_TOLD]:
                 state = states.get(line.task_id)
-                # What is finished has to be reset before another result can count.
+                # A finished task must be reset before another result can count.
                 if state is not None and state.state in FINISHED:
                     print_commands(console, app.command("reset", line.task_id))
                 print_commands(console, app.command("adopt", line.task_id, refused_name(line)))

@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _definition(function: F) -> F:
-    """The options that `add` and `edit` share; each is a field of a task."""
+    """Adds the options that `add` and `edit` share; each is a field of a task."""
     for option in reversed(
         [
             click.option("--title", metavar="TEXT", help="The title."),
@@ -145,8 +145,8 @@ def next_id(app: App, parent: str | None, count: int) -> None:
 
 
 def _with_made_id(app: App, title: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """The definition of a task that has a title instead of an id. In a track it is behind the
-    last; a task of this title that is there already keeps its id."""
+    """Returns the definition of a task given by title, with a generated id. In a track it gets the
+    number after the last; an existing task with this title keeps its id."""
     from genlock.core.ids import LONGEST_DESCRIPTION, parse_task_id
     from genlock.core.names import check_track
 
@@ -178,7 +178,7 @@ _WORDS = re.compile(r"[a-z0-9]+")
 
 
 def _fields(options: dict[str, Any]) -> dict[str, Any]:
-    """The fields that were given, by their names in a definition."""
+    """Returns the given fields, by their names in a definition."""
     from genlock.cli.inputs import read_assignment
 
     assignments = options.pop("assignments")

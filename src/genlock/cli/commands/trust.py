@@ -75,7 +75,7 @@ def _asked(app: App, found: list[Request]) -> list[Request]:
 
 
 def _named(found: list[Request], wanted: str) -> list[Request]:
-    """The request with this address or folder."""
+    """Returns the request with this address or folder."""
     import os
 
     from genlock.errors import BadArgument

@@ -147,7 +147,7 @@ def work(app: App, **options: Any) -> None:
     nursery = Nursery(options["count"])  # forks: nothing before this may start a thread
     try:
         settings = _settings(app, options, client)
-        _ = app.fleet  # a store that is not there is said before anything is made
+        _ = app.fleet  # reports a missing store before anything is created
         job = _job(app, options, client, template, places)
         fleet = _Fleet(app, nursery, job, settings)
         if options["worktree"]:
@@ -187,7 +187,7 @@ def _agent(options: dict[str, Any]) -> tuple[AgentClient, Template]:
 
 
 def _check(options: dict[str, Any], template: Template) -> None:
-    """What can be said before anything is started."""
+    """Checks the options before anything is started."""
     given = [name for name in ("base", "setup", "copied") if options[name]]
     if given and not options["worktree"]:
         name = given[0].replace("copied", "copy")
@@ -239,8 +239,8 @@ def _job(
 
 
 def _settings(app: App, options: dict[str, Any], client: AgentClient) -> PoolSettings:
-    """Every agent is a session of its own, so that what one of them ends is its own. All of them
-    are this process: their claims are overdue as soon as it is gone."""
+    """Returns the pool's settings. Every agent is a session of its own, so that ending one affects
+    no other. All sessions have this process: their claims are overdue as soon as it ends."""
     from genlock.identity import identify_process
     from genlock.worker.agents.agent_pool import PoolSettings
 
@@ -264,15 +264,15 @@ def _settings(app: App, options: dict[str, Any], client: AgentClient) -> PoolSet
 
 
 def _prune(app: App) -> None:
-    """Worktrees that an earlier fleet kept, and that are of no use any more."""
+    """Removes worktrees that an earlier fleet kept and that are no longer needed."""
     from genlock.isolation.survey import prune
 
-    with suppress(GenlockError):  # then they stay
+    with suppress(GenlockError):  # on an error they stay
         prune(worktrees_here(app), lambda tasks: states_of(app, tasks))
 
 
 class _Fleet:
-    """The pool, as this process runs and shows it."""
+    """Runs and shows the pool in this process."""
 
     def __init__(self, app: App, nursery: Any, job: Job, settings: PoolSettings) -> None:
         from genlock.cli.render.fleet import viewer
@@ -284,7 +284,7 @@ class _Fleet:
         self._interrupts = 0
 
     def run(self) -> int:
-        """Until it ends; the exit code."""
+        """Runs the pool until it ends. Returns the exit code."""
         pool, before = self._pool, {}
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             before[number] = signal.signal(number, self._hear)
@@ -309,8 +309,8 @@ class _Fleet:
         self._interrupts += 1 if number != signal.SIGHUP else 2
 
     def _obey(self) -> None:
-        """The first interrupt: no more tasks. The second one ends the agents, the third one at
-        once."""
+        """Handles interrupts: after the first, no more tasks are taken; the second ends the agents,
+        the third kills them at once."""
         if self._interrupts:
             self._pool.stop("signal")
         if self._interrupts > 1:

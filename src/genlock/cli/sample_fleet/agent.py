@@ -1,8 +1,8 @@
 """An agent of the sample fleet: a process that claims the next task, pretends to work, renews its
 lease and submits a result.
 
-It knows nothing of the accidents that are made to happen: any agent would look like this. It ends
-when its standard input is closed, so that it does not outlive the process that started it.
+It knows nothing of the staged accidents: any agent would look like this. It ends when its standard
+input is closed, so that it does not outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def main() -> None:
 
 
 def leave_with_parent(leaving: threading.Event) -> None:
-    """Standard input ends when the parent closes it or is gone, and then perhaps the service
-    too."""
+    """Waits until standard input ends, then sets `leaving`. It ends when the parent closes it or
+    has ended, and the service may have ended with it."""
     sys.stdin.read()
     leaving.set()
     time.sleep(_LAST_SECONDS)
@@ -71,11 +71,11 @@ class Agent:
         self._score, self._context = random.randint(82, 99), random.uniform(5, 30)
 
     def work_once(self) -> None:
-        """Claims the next task, if there is one, and brings it to an end."""
+        """Claims the next task, if there is one, and finishes it."""
         try:
             granted: ClaimResult = self._fleet.claim_next(wait_seconds=self._wait)
         except (Closed, ServiceError):
-            self._leaving.wait(0.5)  # the service is about to stop, or is away
+            self._leaving.wait(0.5)  # the service is about to stop, or unavailable
             return
         if granted.claim is not None and granted.task is not None:
             self._finish(granted.claim, granted.task)
@@ -111,8 +111,8 @@ class Agent:
         return (task.estimate_seconds or 1) * self._steady / (1 if claim.generation == 1 else 4)
 
     def _pretend(self, claim: TaskClaim, seconds: float) -> bool:
-        """Takes its time and renews the lease; False if it has to leave first. An agent whose
-        renewal is refused stops there, and submits what it has."""
+        """Pretends to work for this time and renews the lease; False if the agent has to leave
+        first. If a renewal is refused, it stops and submits what it has."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             if self._steady is None:
@@ -124,13 +124,13 @@ class Agent:
         return True
 
     def _report(self, claim: TaskClaim, share: float) -> None:
-        """Says how the work goes, for whoever looks on."""
+        """Reports progress, for the display."""
         at = min(int(share * len(_PHASES)), len(_PHASES) - 1)
         self._context = min(self._context + random.uniform(0.5, 3), 95)
         self._score = min(max(self._score + random.randint(-2, 2), 60), 100)
         told = {"score": self._score, "contextPercent": round(self._context), "phase": _PHASES[at]}
         fence = {"task_id": claim.task_id, "generation": claim.generation}
-        # A session that was given up meanwhile cannot report. Its result is refused all the same.
+        # A session that has ended meanwhile cannot report. Its result is refused in any case.
         with suppress(SessionEnded):
             self._fleet.heartbeat_session(metadata=told)
             self._fleet.report_progress(**fence, fraction=round(share, 2), note=_NOTES[at])

@@ -1,8 +1,8 @@
 """An agent of the scene with the repository: it claims a task, works in a worktree of its own,
 commits, pushes its branch, and submits the commit.
 
-Like the other agents it knows nothing of the accidents. What git says to its pushes stands in no
-feed, so it writes that to a file beside the repository.
+Like the other agents it knows nothing of the accidents. Git's answers to its pushes are in no feed,
+so it writes them to a file beside the repository.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Coder:
         self._trees = Worktrees.around(folder / "shop", folder / "worktrees")
 
     def work_once(self) -> None:
-        """The next task, if there is one."""
+        """Claims the next task, if there is one, and finishes it."""
         try:
             with self._fleet.next_task(wait=_WAIT_SECONDS) as work:
                 self._do(work)
@@ -89,7 +89,8 @@ class Coder:
         work.submit({"file": f"{work.id}.py"}, ref=f"git:{commit}")
 
     def _pretend(self, work: Work, seconds: float) -> bool:
-        """Takes its time, or until it notices that the claim is lost; False if it has to leave."""
+        """Pretends to work for this time, or until it notices that the claim is lost; False if it
+        has to leave."""
         while seconds > 0 and not work.lost.wait(min(seconds, 0.2)):
             seconds -= 0.2
             if self._leaving.is_set():
@@ -107,14 +108,15 @@ class Coder:
 
 
 def note_push(folder: Path, agent: str, task: str, generation: int, ok: bool, reason: str) -> None:
-    """One line in the file of pushes."""
+    """Appends a line to the file of pushes."""
     told = {"agent": agent, "task": task, "generation": generation, "ok": ok, "reason": reason}
     with (folder / PUSHES).open("a", encoding="utf-8") as file:
         file.write(json.dumps(told) + "\n")
 
 
 def push(where: Path, *refs: str) -> tuple[bool, str]:
-    """Was the push taken? If not, the guard's reason, or the end of what git said."""
+    """Pushes. Returns whether git accepted it and, if not, the guard's reason or the end of git's
+    output."""
     done = subprocess.run(
         ["git", "push", "--quiet", "origin", *refs],
         cwd=where,
@@ -127,7 +129,7 @@ def push(where: Path, *refs: str) -> tuple[bool, str]:
 
 
 def git(where: Path, *words: str) -> str:
-    """What git answers."""
+    """Runs git and returns its output."""
     done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 

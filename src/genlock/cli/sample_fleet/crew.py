@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 10.0
 
 
 class Condition(StrEnum):
-    """What has become of an agent's process."""
+    """The condition of an agent's process."""
 
     WELL = "well"
     STOPPED = "stopped"
@@ -26,7 +26,7 @@ class Condition(StrEnum):
 
 
 def names(number: int) -> list[str]:
-    """So many names."""
+    """Returns this number of names."""
     return [NAMES[n] if n < len(NAMES) else f"agent-{n + 1}" for n in range(number)]
 
 
@@ -86,7 +86,7 @@ class Crew:
         return Path(os.devnull) if self._logs is None else self._logs / f"{name}.log"
 
     def kill(self, name: str) -> None:
-        """kill -9, in the middle of its work: nothing is tidied up, nobody is told."""
+        """Kills an agent with kill -9 in the middle of its work: no cleanup, no notice."""
         process = self._processes.get(name)
         if process is not None:
             self.condition[name] = Condition.KILLED
@@ -98,11 +98,11 @@ class Crew:
         self._signal(name, signal.SIGSTOP, Condition.STOPPED)
 
     def wake(self, name: str) -> None:
-        """The agent goes on as if nothing had happened."""
+        """Wakes a stopped agent, which continues as if nothing had happened."""
         self._signal(name, signal.SIGCONT, Condition.WELL)
 
     def stopped(self) -> list[str]:
-        """The agents that sleep."""
+        """Returns the agents that are stopped."""
         return [name for name, now in self.condition.items() if now is Condition.STOPPED]
 
     def send_home(self) -> list[str]:

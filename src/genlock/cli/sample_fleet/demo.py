@@ -33,14 +33,14 @@ LOOK_EVERY_SECONDS = 0.05
 
 
 class Finding(Struct, frozen=True):
-    """One promise, and what speaks against it: nothing, if it was kept."""
+    """One guarantee and its violations; none if it held."""
 
     promise: str
     faults: list[str]
 
 
 class Outcome(Struct, frozen=True):
-    """What `demo` answers."""
+    """The answer of `demo`."""
 
     held: bool
     """Was every promise kept?"""
@@ -84,8 +84,8 @@ def play(folder: Path, stage: Stage, pace: float) -> Outcome:
 
 
 def _lineages(fleet: Coordinator) -> tuple[Lineage, ...]:
-    """Of the tasks whose results were refused; none if they cannot be read, which the report
-    says."""
+    """Returns the lineages of tasks whose results were refused; none if they cannot be read, which
+    the report says."""
     try:
         return tuple(fleet.get_lineage(task_id=task) for task in (ZOMBIE, RESERVED))
     except StoreError:
@@ -93,14 +93,15 @@ def _lineages(fleet: Coordinator) -> tuple[Lineage, ...]:
 
 
 def perform(fleet: Coordinator, crew: Crew, story: Story, stage: Stage) -> dict[str, TaskState]:
-    """Follows the feed and shows it, until the plan is done or the time is over. The last states of
-    all tasks."""
+    """Follows the feed and shows it, until the plan is done or the time is over. Returns the last
+    states of all tasks."""
     cursor: str | None = None
     tasks: list[str] = []
     states: dict[str, TaskState] = {}
     end = time.monotonic() + LONGEST_SECONDS
     while time.monotonic() < end:
-        # States before events: when all are done, what is read after that has the last event too.
+        # States are read before events: when all tasks are done, the events read afterwards include
+        # the last one.
         states = fleet.batch_get_states(task_ids=tasks)
         page = fleet.read_events(after=cursor, limit=500)
         cursor = page.cursor
@@ -129,8 +130,8 @@ Event = Mapping[str, Any]
 
 
 class Cue(NamedTuple):
-    """So many seconds after this event of this task at this generation, `act` is called with the
-    event."""
+    """Calls `act` with this event of this task at this generation, some seconds after it
+    happened."""
 
     task: str
     event_type: str
@@ -140,7 +141,7 @@ class Cue(NamedTuple):
 
 
 class Story:
-    """The cues that have not been played, and what is to be done soon."""
+    """The cues that have not been played, and the acts that are scheduled."""
 
     def __init__(
         self, fleet: Coordinator, crew: Crew, tell: Callable[[Line], None], pace: float
@@ -164,11 +165,11 @@ class Story:
 
     @property
     def over(self) -> bool:
-        """Has everything happened that was to happen?"""
+        """Have all cues been played?"""
         return not self._cues and not self._soon
 
     def hear(self, happened: FeedEvent) -> None:
-        """Looks whether the event is one that a cue waits for."""
+        """Schedules the cues that wait for this event."""
         event = happened.event
         for cue in list(self._cues):
             if (event.get("task_id"), happened.event_type, event.get("generation")) == (
@@ -182,15 +183,15 @@ class Story:
             self._give_up(event["task_id"])
 
     def go_on(self) -> None:
-        """Does what is due."""
+        """Carries out the acts that are due."""
         due = [entry for entry in self._soon if entry[0] <= time.monotonic()]
         self._soon = [entry for entry in self._soon if entry not in due]
         for _, cue, event in due:
             cue.act(event)
 
     def _give_up(self, task: str) -> None:
-        """The task was done before anything could happen to it: so slow a machine needs a slower
-        pace."""
+        """Drops the cues of a task that was completed before its accident: a machine this slow
+        needs a slower pace."""
         given_up = [cue for cue in self._cues if cue.task == task]
         self._cues = [cue for cue in self._cues if cue.task != task]
         if given_up:
@@ -231,14 +232,14 @@ class Story:
             )
 
     def _nothing_more(self, event: Event) -> None:
-        """The zombie's result was refused: that is all we waited for."""
+        """Does nothing: the cue only waits for the refusal of the zombie's result."""
 
 
-# The promises, computed from the events that were written
+# The guarantees, checked against the recorded events
 
 
 def read_all(fleet: Coordinator) -> Iterator[FeedEvent]:
-    """Every event of the project, from the first."""
+    """Yields every event of the project, from the first."""
     cursor: str | None = None
     while True:
         page = fleet.read_events(after=cursor, limit=500)
@@ -249,7 +250,7 @@ def read_all(fleet: Coordinator) -> Iterator[FeedEvent]:
 
 
 def examine(fleet: Coordinator, states: Mapping[str, TaskState]) -> list[Finding]:
-    """All promises, each with what speaks against it."""
+    """Checks all guarantees. Returns each with its violations."""
     replay = Finding(
         "replaying the events gives the records",
         [f"{fault.where}: {fault.what}" for fault in replay_faults(fleet.reader.store)],

@@ -46,7 +46,7 @@ def play(
     seconds: float | None,
     pace: float = 1.0,
 ) -> None:
-    """Until it is told to stop."""
+    """Runs until it is stopped."""
     from genlock.cli.commands.serve import announce
 
     def begin(hosted: Hosted) -> None:
@@ -60,7 +60,7 @@ def play(
     if app.settings["serve_log_level"].origin == "default":
         options = replace(
             options, log_level="warning"
-        )  # one line for every act of every agent would bury the one that counts
+        )  # one line for every act of every agent would hide the important ones
 
     @asynccontextmanager
     async def beside(hosted: Hosted) -> AsyncIterator[None]:
@@ -102,7 +102,7 @@ def play(
 
 
 async def _follow(fleet: AsyncCoordinator, ticker: Ticker) -> None:
-    """Prints what happens from now on, also after the store was away."""
+    """Prints events from now on, and continues after the store was unavailable."""
     while True:
         try:
             await ticker.follow(fleet.watch(project_id=DEV_PROJECT))
@@ -114,7 +114,7 @@ async def _follow(fleet: AsyncCoordinator, ticker: Ticker) -> None:
 
 @contextmanager
 def _store(app: App, *, fresh: bool) -> Iterator[str]:
-    """The project's store, or one that is gone afterwards."""
+    """Yields the URL of the project's store, or of a temporary one."""
     if not fresh:
         yield _own(app)
         return
@@ -149,7 +149,7 @@ _KEPT = 5
 
 
 class Director:
-    """Looks twice a second, and sees to it that something happens."""
+    """Stages the accidents of `genlock dev`: checks the tasks twice a second."""
 
     def __init__(
         self,
@@ -167,19 +167,19 @@ class Director:
         self._accident = self._clock() + FIRST_ACCIDENT_SECONDS * pace
         self._replace = 0.0
         self._asleep_on: TaskClaim | None = None
-        """The claim of the agent that sleeps."""
+        """The claim of the stopped agent."""
         self._kills = cycle((False, True))
         self._to_hold = True
         """Has the round just begun?"""
 
     async def prepare(self) -> None:
-        """The plan is there, whatever became of it in an earlier run."""
+        """Imports the plan, or restores it after an earlier run."""
         await self._fleet.import_plan(source=dev_plan(self._pace), project_id=DEV_PROJECT)
         plan = await self._fleet.get_plan(project_id=DEV_PROJECT)
         self.tasks = tuple(definition.task.id for definition in plan.tasks)
 
     async def direct(self) -> None:
-        """Until it is called off."""
+        """Directs the fleet until cancelled."""
         await asyncio.to_thread(self._crew.start)
         while True:
             await asyncio.sleep(LOOK_SECONDS * self._pace)
@@ -188,11 +188,11 @@ class Director:
             except Closed:
                 return
             except GenlockError:
-                continue  # a store that is away for a moment; the next look will tell
+                continue  # the store is unavailable for a moment; the next check will show
 
     async def look(self) -> None:
-        """Begins another round if this one is done, reopens or approves what everything else waits
-        for, and makes trouble when it is time."""
+        """Begins another round if this one is done, reopens or approves the task that all others
+        wait for, and causes an accident when it is time."""
         if self._to_hold:
             await self._hold()
             self._to_hold = False
@@ -225,7 +225,7 @@ class Director:
             )
 
     async def _hold(self) -> None:
-        """One task waits for a person. In `look` and not before, so that the terminal tells it."""
+        """Holds one task. Called in `look` and not earlier, so that the terminal shows it."""
         state = await self._fleet.get_task_state(task_id=DEV_HELD, project_id=DEV_PROJECT)
         if state.state is Status.BLOCKED:
             await self._fleet.hold_task(
@@ -235,7 +235,7 @@ class Director:
             )
 
     def _make_trouble(self, states: Mapping[str, TaskState]) -> list[TickerLine]:
-        """Wakes who sleeps, replaces who was killed, or picks the next victim."""
+        """Wakes the stopped agent, replaces the killed one, or picks the next victim."""
         now = self._clock()
         if self._crew.stopped():
             return self._wake(states, now)
@@ -245,11 +245,11 @@ class Director:
         claims = [state.claim for state in states.values() if state.claim is not None]
         if now < self._accident or not claims:
             return []
-        # Who has just begun is at work for a while yet.
+        # An agent that has just begun works for a while yet.
         return [self._harm(max(claims, key=lambda claim: claim.claimed_at), now)]
 
     def _harm(self, claim: TaskClaim, now: float) -> TickerLine:
-        """Kills the holder, or puts it to sleep."""
+        """Kills or stops the holder."""
         agent, kill = claim.agent_id, next(self._kills)
         if kill:
             self._crew.kill(agent)
@@ -264,7 +264,8 @@ class Director:
         return TickerLine(kind, told, agent, claim.task_id, claim.generation)
 
     def _wake(self, states: Mapping[str, TaskState], now: float) -> list[TickerLine]:
-        """The sleeper goes on as if nothing had happened, once its task is another's."""
+        """Wakes the stopped agent once another one holds its task; it continues as if nothing had
+        happened."""
         claim = self._asleep_on
         assert claim is not None
         state = states.get(claim.task_id)

@@ -51,13 +51,13 @@ _OLGA: Final = ("-c", "user.name=olga", "-c", "user.email=olga@example.org")
 _ACCEPTED: Final = "accepted"
 _EARLY: Final = "early"
 _LONGEST_SECONDS: Final = 100.0
-"""On a busy machine; else it takes less than half a minute."""
+"""The time limit, for a busy machine; usually it takes less than half a minute."""
 _HELD_SECONDS: Final = 0.8
-"""How long a result is looked at."""
+"""The duration of a review."""
 
 
 class IsolationOutcome(Struct, frozen=True):
-    """What `demo --isolation` answers."""
+    """The answer of `demo --isolation`."""
 
     held: bool
     invariants: tuple[Finding, ...]
@@ -67,7 +67,7 @@ class IsolationOutcome(Struct, frozen=True):
     refused_pushes: tuple[dict[str, Any], ...]
     seconds: float
     store: str | None = None
-    """Its folder, if it was kept."""
+    """The store's folder, if it was kept."""
 
 
 def play_isolation(folder: Path, stage: Stage, pace: float) -> IsolationOutcome:
@@ -115,8 +115,8 @@ def play_isolation(folder: Path, stage: Stage, pace: float) -> IsolationOutcome:
 
 
 class Repository:
-    """The shared repository with its guard, the clone around which the worktrees are, and olga's
-    clone, in which she merges."""
+    """The shared repository with its guard, the clone that has the worktrees, and olga's clone, in
+    which she merges."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.bare, self._desk = folder, folder / "shared.git", folder / "desk"
@@ -132,7 +132,7 @@ class Repository:
         self.trees = Worktrees.around(folder / "shop", folder / "worktrees")
 
     def merge(self, task: str, commit: str) -> tuple[bool, str]:
-        """Merges this commit and pushes main; was it taken, and why not?"""
+        """Merges this commit and pushes main. Returns whether git accepted it, and why not."""
         git(self._desk, "fetch", "--quiet", "origin")
         git(self._desk, "reset", "--quiet", "--hard", "origin/main")
         author = git(self._desk, "log", "--max-count=1", "--format=%an", commit)
@@ -146,7 +146,7 @@ class Repository:
         return git(self.bare, *words).splitlines()
 
     def faults(self, fleet: Coordinator) -> list[str]:
-        """Commits on main that are of no accepted result."""
+        """Returns the commits on main that belong to no accepted result."""
         accepted = {
             event["reference"].removeprefix("git:") for event in _events(fleet, "RESULT_ACCEPTED")
         }
@@ -158,7 +158,7 @@ class Repository:
 
 
 class Scene:
-    """What happens, and what is made to happen."""
+    """The scene: its agents, and the staged accidents."""
 
     def __init__(
         self, fleet: Coordinator, crew: Crew, repository: Repository, stage: Stage, pace: float
@@ -171,7 +171,7 @@ class Scene:
         self._merged: set[str] = set()
         self._soon: list[tuple[float, Any, Mapping[str, Any]]] = []
         self._olga = ThreadPoolExecutor(1)
-        """She pushes one commit after the other, while the picture moves."""
+        """The thread in which olga pushes one commit after the other, while the picture moves."""
         self._under_way: list[tuple[str, str, Future[tuple[bool, str]]]] = []
 
     def perform(self) -> dict[str, TaskState]:
@@ -201,11 +201,11 @@ class Scene:
         return states
 
     def missing(self) -> list[str]:
-        """What should have happened and has not."""
+        """Returns the expected events that have not happened."""
         return [f"nothing came of: {one}" for one in sorted(self._todo)]
 
     def not_refused(self) -> list[str]:
-        """What speaks against the refusal of the zombie's push."""
+        """Returns the faults in the refusal of the zombie's push."""
         zombies = [each for each in self.pushes if each["task"] == ZOMBIE and not each["ok"]]
         if not zombies:
             return ["no push of it was refused"]
@@ -307,7 +307,7 @@ def _events(fleet: Coordinator, kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _shared_places(fleet: Coordinator) -> Iterator[str]:
-    """Generations that have reported the same worktree as another one, or none."""
+    """Yields generations that reported no worktree, or the same one as another generation."""
     places: dict[str, tuple[str, int]] = {}
     told = set()
     for event in _events(fleet, "PROGRESS_REPORTED"):

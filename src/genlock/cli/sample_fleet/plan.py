@@ -62,7 +62,7 @@ _ISOLATION_TASKS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
 """Id, seconds of work, lease, dependencies."""
 
 REVIEWED = "D-001-payments"
-"""A person must look at it."""
+"""The task whose result a person must review."""
 
 ISOLATION_PLAN: dict[str, Any] = {
     "project": "shop-rebuild",
@@ -83,7 +83,7 @@ ISOLATION_PLAN: dict[str, Any] = {
     },
 }
 
-# The tasks of the demo that have an accident.
+# The tasks of the demo with an accident.
 RESERVED = "B-001-schema-design"
 CRASHED = "A-002-di-container"
 ZOMBIE = "B-002-entity-models"
@@ -136,12 +136,12 @@ _DEV_PRIORITIES = {"D-002-ledger": "high", "C-003-checkout-page": "high", "F-003
 _DEV_PHASES = {"A": "base", "B": "base", "C": "pages", "D": "pages", "F": "release"}
 
 DEV_ROOTS = tuple(task_id for task_id, _, _, depends_on in _DEV_TASKS if not depends_on)
-"""What everything else waits for: resetting these with all that follows begins another round."""
+"""The tasks that all others wait for: resetting these with `cascade` begins another round."""
 
 DEV_HELD = "C-003-checkout-page"
 """An operator holds this one until everything else is done."""
 DEV_REVIEWED = "A-004-plugin-loader"
-"""The result of this one waits for a review until nothing else goes on."""
+"""The result of this one waits for a review until all other work is done."""
 
 
 def dev_plan(pace: float) -> dict[str, Any]:

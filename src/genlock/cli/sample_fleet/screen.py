@@ -1,5 +1,5 @@
-"""How the demo is shown: events as lines, a live picture where the terminal has room for it, and
-the report at the end."""
+"""The display of the demo: events as lines, a live picture if the terminal has room for it, and the
+report at the end."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Line(NamedTuple):
 
 
 def ticker_line(happened: FeedEvent) -> Line | None:
-    """What an event means to someone who watches."""
+    """Returns the line that explains an event to a person who watches; None for other events."""
     tell = _WORDS.get(happened.event_type)
     return tell(happened.event) if tell is not None else None
 
 
 def when(event: Mapping[str, Any], field: str = "timestamp") -> datetime:
-    """An instant of an event."""
+    """Returns a time in an event."""
     return datetime.fromisoformat(event[field])
 
 
 def _claimed(event: Mapping[str, Any]) -> Line | None:
     agent, task, generation = event["agent_id"], short(event["task_id"]), event["generation"]
     if agent == "genlock" or event["lease_duration_seconds"] == 0:
-        return None  # a fan-in or an adoption: the acceptance that follows says it
+        return None  # a fan-in or an adoption: the acceptance that follows is shown
     if generation == 1:
         return Line(f"{agent} claims {task} at generation 1")
     return Line(f"{agent} takes over {task} at generation {generation}", WARNING)
@@ -162,20 +162,20 @@ _MARKS = {
 
 
 class Stage(Protocol):
-    """Where the fleet is shown."""
+    """The display of a fleet."""
 
     def open(self) -> AbstractContextManager[object]:
-        """While this lasts, it is."""
+        """Shows the fleet while the context lasts."""
 
     def tell(self, line: Line, at: datetime | None = None) -> None:
         """Something has happened."""
 
     def draw(self, states: Mapping[str, TaskState], crew: Mapping[str, Condition]) -> None:
-        """So it is now."""
+        """Shows the current states."""
 
 
 class Lines:
-    """Plain lines, one for each thing told."""
+    """Plain lines, one for each event."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -191,7 +191,7 @@ class Lines:
         )
 
     def draw(self, states: Mapping[str, TaskState], crew: Mapping[str, Condition]) -> None:
-        """There is no picture."""
+        """Does nothing: there is no picture."""
 
 
 def fits(console: Console) -> bool:
@@ -204,7 +204,7 @@ def fits(console: Console) -> bool:
 
 
 class Picture:
-    """The live picture: crew, tasks, and below them what has happened."""
+    """The live picture: crew, tasks, and the events below them."""
 
     def __init__(self, console: Console, title: str) -> None:
         from rich.live import Live
@@ -217,11 +217,11 @@ class Picture:
         self._live = Live(console=console, auto_refresh=False)
 
     def open(self) -> AbstractContextManager[object]:
-        """While this lasts the picture moves."""
+        """Keeps the picture moving while the context lasts."""
         return self._live
 
     def tell(self, line: Line, at: datetime | None = None) -> None:
-        """One more line of the ticker."""
+        """Adds a line to the ticker."""
         self._lines.append((((at or datetime.now(UTC)) - self._began).total_seconds(), line))
 
     def draw(self, states: Mapping[str, TaskState], crew: Mapping[str, Condition]) -> None:
@@ -255,7 +255,7 @@ class Picture:
 
 
 def _crew_line(states: Mapping[str, TaskState], crew: Mapping[str, Condition]) -> Text:
-    """Who is there, and what each believes to be working on."""
+    """Returns the agents, with the task that each believes it holds."""
     from rich.text import Text
 
     held = {
@@ -311,7 +311,7 @@ def _table(states: Mapping[str, TaskState], now: datetime) -> Table:
 
 
 def _lease(state: TaskState, now: datetime) -> Text:
-    """What is left of the holder's lease, as a bar and in seconds."""
+    """Returns the rest of the holder's lease, as a bar and in seconds."""
     from rich.text import Text
 
     claim = state.claim
@@ -353,7 +353,7 @@ def _remark(state: TaskState) -> Text:
 
 
 def show(console: Console, outcome: Outcome) -> None:
-    """What the play showed."""
+    """Prints the report of the demo."""
     for found in outcome.lineages:
         console.print(_lineage(found))
     console.print(_verdict(outcome.invariants))
@@ -365,7 +365,7 @@ def show(console: Console, outcome: Outcome) -> None:
 
 
 def show_isolation(console: Console, outcome: IsolationOutcome) -> None:
-    """What the scene with the repository showed."""
+    """Prints the report of the scene with the repository."""
     from rich.text import Text
 
     for found in outcome.lineages:
@@ -380,7 +380,7 @@ def show_isolation(console: Console, outcome: IsolationOutcome) -> None:
 
 
 def _lineage(found: Lineage) -> RenderableType:
-    """The generations of a task, and below them what was refused."""
+    """Returns the generations of a task, and below them its refused results."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
@@ -434,7 +434,7 @@ def _clock(instant: datetime) -> str:
 
 
 def _verdict(findings: Iterable[Finding]) -> RenderableType:
-    """One line for each promise, and below it what speaks against it."""
+    """Returns one line for each guarantee, and below it the violations."""
     from rich.console import Group
     from rich.text import Text
 

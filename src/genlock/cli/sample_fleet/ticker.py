@@ -1,7 +1,7 @@
-"""What `genlock dev` prints while it runs: one line for each grant, crash, takeover and refusal.
+"""The output of `genlock dev`: one line for each grant, crash, takeover and refusal.
 
-Most lines come from the feed. That an agent was killed or stopped is in no feed: the director tells
-it. A line that nobody reads is dropped, because the service must not wait for its own output.
+Most lines come from the feed. Killed and stopped agents are in no feed: the director reports them.
+A line without a reader is dropped, because the service must not wait for its own output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COLOURS: Final = {
 
 
 class TickerLine(Struct, frozen=True):
-    """One line; this is also what it is in JSON."""
+    """One line, also in its JSON form."""
 
     kind: str
     text: str
@@ -63,14 +63,14 @@ class Ticker:
         """Tasks whose holder was lost, by task."""
 
     async def follow(self, events: AsyncIterator[FeedEvent]) -> None:
-        """Prints what the feed tells, until it ends."""
+        """Prints the lines for a feed's events, until the feed ends."""
         async for happened in events:
             line = self.line_of(happened)
             if line is not None:
                 self.tell(line)
 
     def tell(self, line: TickerLine) -> None:
-        """One more line; none with --quiet, and none if nobody reads."""
+        """Prints a line; nothing with --quiet, and nothing if there is no reader."""
         if self._answers.style is Style.BARE or not _is_read():
             return
         line = TickerLine(
@@ -89,7 +89,8 @@ class Ticker:
         self._answers.give(line, text=text)
 
     def line_of(self, happened: FeedEvent) -> TickerLine | None:
-        """What an event means to someone who watches; None for what is left out."""
+        """Returns the line that explains an event to a person who watches; None for events that are
+        left out."""
         event = happened.event
         task = event.get("task_id", "")
         agent = event.get("author_agent_id") or event.get("agent_id", "")
