@@ -1,7 +1,7 @@
-"""Maintenance: the work of a lane besides its callers' commands. No answer depends on when it runs.
+"""Maintenance: the work of a lane besides its callers' commands. No answer depends on its timing.
 
-It runs reactions after a commit, repeats reactions that a crash cut off, looks for overdue and lost
-claims, and writes denials. Only the lane's own thread uses it.
+It runs reactions after a commit, repeats reactions that a crash cut off, searches for overdue and
+lost claims, and writes denials. Only the lane's own thread uses it.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class _Denied(NamedTuple):
 class Denials:
     """The denials of one lane that are not written yet, merged by task, session and reason.
 
-    They are the one thing that is not durable before the answer: they are written once a second.
+    Only they are not durable before the answer: they are written once a second.
     """
 
     def __init__(self, coordinator: str) -> None:
         self._coordinator = coordinator
         self._counts: dict[_Denied, int] = {}
         self._last: dict[_Denied, tuple[datetime, str, str]] = {}
-        """When, and who held the task then: session and agent."""
+        """The time of the last denial, and the session and agent of the holder at that time."""
         self.dropped = 0
 
     def __bool__(self) -> bool:
@@ -107,7 +107,7 @@ class Denials:
         ]
 
     def put_back(self, commands: Iterable[NoteDenials]) -> None:
-        """These could not be written. They are written with the next ones."""
+        """Takes back denials that could not be written. They are written with the next ones."""
         for command in commands:
             for denial in command.denials:
                 line = _Denied(
@@ -125,7 +125,7 @@ class Denials:
 Place = tuple[str, str]
 
 SEARCH_SECONDS = 3.0
-"""How often lost holders are searched for while somebody waits for a task."""
+"""The interval of the searches for lost holders while a request waits for a task."""
 _PAGE = 128
 _OBSERVED_AT_ONCE = 256
 _SEARCHED = 64
@@ -134,7 +134,7 @@ _RECOVER_EVENTS = 1000
 _RECOVER_ANYWAY_EVENTS = 5000
 _RECOVER_PAUSE = 0.2
 _RETRY_PAUSE = 0.5
-"""After a recovery that could not write everything."""
+"""The pause after a recovery that could not write everything."""
 
 
 Changed = Callable[[Iterable[LoadedRecord], datetime], None]
@@ -158,8 +158,8 @@ class Maintenance:
         notes: ObserverNotes | None = None,
         keeps_up: bool = False,
     ) -> None:
-        """`changed` is told which records were written, `own` their feed ranges, and `notes` both
-        for an observer. `keeps_up` is explained in `Recovery`."""
+        """`changed` is called with the written records, `own` with their feed ranges, and `notes`
+        gets both for an observer. `keeps_up` is explained in `Recovery`."""
         self._store = store
         self._counts = counts
         self._new_round = new_round
@@ -171,24 +171,24 @@ class Maintenance:
             store, counts, profile, notes, wrote=self._wrote, keeps_up=keeps_up
         )
         self._events: dict[Place, int] = {}
-        """By project: events since the last recovery."""
+        """By project: the number of events since the last recovery."""
         self._recover_at: dict[Place, float] = {}
-        """By project: when the next recovery is due."""
+        """By project: the time of the next recovery."""
         self._paused_until: dict[Place, float] = {}
-        """By project: until when waiters cause no further recovery."""
+        """By project: the time until which waiters cause no further recovery."""
         self._postponed: dict[Place, float] = {}
-        """By project: when a recovery runs that waiters asked for too soon."""
+        """By project: the time of a recovery that waiters requested too early."""
         self._next_search: dict[Place, float] = {}
-        """By project: when to search for lost holders again."""
+        """By project: the time of the next search for lost holders."""
         self._toured: dict[Place, str] = {}
-        """By project: where the next tour goes on."""
+        """By project: the position at which the next tour continues."""
         self.denials = Denials(coordinator)
         self._flushed = time.monotonic()
 
     def _wrote(
         self, loaded_records: list[LoadedRecord], written: list[FeedRange], now: datetime
     ) -> None:
-        """The recovery has written these."""
+        """Notes records that a recovery has written."""
         self._own(written)
         self._changed(loaded_records, now)
 
@@ -206,8 +206,8 @@ class Maintenance:
         """Runs the reactions to committed records, and the followups of their decisions. True if
         one of the written tasks can be claimed now. `also` are reactions to something else.
 
-        The commit stands whatever comes of this. A recovery repeats reactions that fail. A followup
-        that fails becomes its item's outcome.
+        The commit stands, whatever the outcome of the reactions. A recovery repeats reactions that
+        fail. A followup that fails becomes its item's outcome.
         """
         reactor = Reactor(self._store, self._counts, self._profile)
         reactions: list[Reaction] = [*reactions_of(committed), *also]
@@ -241,7 +241,7 @@ class Maintenance:
         )
 
     def observe(self, keys: Sequence[Key], now: datetime) -> None:
-        """Others have edited the files of these tasks: makes events of it."""
+        """Turns the edits of these tasks' files by other tools into events."""
         for start in range(0, len(keys), _OBSERVED_AT_ONCE):
             self.react(
                 (),
@@ -256,7 +256,7 @@ class Maintenance:
             )
 
     def scan(self, place: Place) -> bool:
-        """Looks at all files of a project, where others edit them. True if anything was edited."""
+        """Scans all files of a project, if other tools edit them. True if any file was edited."""
         if not self._store.limits.observes:
             return False
         keys = cast(ObservesFiles, self._store).scan(*place)
@@ -265,7 +265,7 @@ class Maintenance:
         return bool(keys)
 
     def recover(self, place: Place, until: float) -> None:
-        """A change was written whose reactions nobody has run. Runs them now if possible, otherwise
+        """Runs the reactions of a change that was written without them: now if possible, otherwise
         later."""
         self._recover_at[place] = 0.0
         with contextlib.suppress(StoreError, Closed):
@@ -281,12 +281,12 @@ class Maintenance:
 
     @property
     def recover_at(self) -> float | None:
-        """When the next recovery is due, if any."""
+        """Returns the time of the next recovery, if any."""
         return min(self._recover_at.values(), default=None)
 
     @property
     def flush_at(self) -> float | None:
-        """When denials are to be written, if there are any."""
+        """Returns the time at which denials must be written, if there are any."""
         return self._flushed + FLUSH_SECONDS if self.denials else None
 
     def flush_denials(self) -> None:
@@ -304,7 +304,7 @@ class Maintenance:
         now = time.monotonic()
         for place in [place for place, at in self._recover_at.items() if at <= now]:
             if finish is not None and self._events.get(place, 0) < _RECOVER_ANYWAY_EVENTS:
-                # The events in flight are not known to be our own yet, and would be read in vain.
+                # The events in flight are not known as our own yet, and would be read in vain.
                 continue
             if finish is not None:
                 finish()
@@ -315,21 +315,23 @@ class Maintenance:
 
     def _note_recovered(self, place: Place) -> None:
         """Plans another recovery soon if the store did not take everything, or others kept changing
-        it: nobody else may come to do it."""
+        it: there may be no later call to repeat it."""
         if self._recovery.is_incomplete(place):
             self._recover_at[place] = time.monotonic() + _RETRY_PAUSE
         else:
             self._recover_at.pop(place, None)
 
     def leave(self) -> None:
-        """Saves the next coordinator the reading of events that are known to be recovered."""
+        """Moves the cursors past recovered events, so that the next coordinator need not read
+        them."""
         self._recovery.leave()
 
-    # When nothing is ready, and when somebody asks
+    # When nothing is ready, and on request
 
     def search_lost_work(self, place: Place, waits: bool) -> bool:
-        """Nothing was ready. Repeats reactions that were cut off, and looks for overdue claims and
-        lost holders. True if something came of it. A request that waits causes this less often."""
+        """Searches for lost work when nothing was ready: repeats reactions that were cut off, and
+        checks overdue claims and lost holders. True if it wrote anything. A request that waits
+        causes this less often."""
         now = time.monotonic()
         if waits and now < self._paused_until.get(place, 0):
             self._postponed[place] = self._paused_until[place]
@@ -337,7 +339,7 @@ class Maintenance:
         self._postponed.pop(place, None)
         self._paused_until[place] = now + _RECOVER_PAUSE
         is_due = now >= self._next_search.get(place, 0)
-        # Whoever waits looks at the files once; afterwards the edit watcher does.
+        # A waiting request scans the files once; afterwards the edit watcher does.
         found = not (waits and self._next_search.get(place)) and self.scan(place)
         found = self._recovery.run(place, now + 5) > 0 or found
         self._note_recovered(place)
@@ -352,7 +354,7 @@ class Maintenance:
         return found
 
     def next_search(self, place: Place, now: float) -> float:
-        """When to search there again, if nothing else happens."""
+        """Returns the time of the next search there, if nothing else happens."""
         search = min(
             self._postponed.get(place, now + SEARCH_SECONDS),
             self._next_search.get(place, now + SEARCH_SECONDS),
@@ -360,8 +362,8 @@ class Maintenance:
         return max(search, now + 0.05)
 
     def sweep_further(self, item: Item) -> bool:
-        """Runs the next piece of a sweep; True if it was the last. After an error it begins
-        again."""
+        """Runs the next piece of a sweep; True if it was the last. After an error it starts
+        over."""
         request = item.request
         assert isinstance(request, (Sweep, Recover))
         progress = self._sweep(request) if item.progress is None else item.progress
@@ -375,7 +377,7 @@ class Maintenance:
         return False
 
     def _sweep(self, request: Sweep | Recover) -> Progress:
-        """The sweep or recovery that a caller has asked for. The lane serves others between two
+        """Runs the sweep or recovery that a caller requested. The lane serves others between two
         pieces."""
         place, found = request.key.place, SweepResult()
         self.scan(place)
@@ -398,7 +400,7 @@ class Maintenance:
         return replace(found, settled=settled)
 
     def _check_all(self, query: Query, found: SweepResult, most: int | None = None) -> Progress:
-        """Checks page by page, at most so many claims, and notes where the next tour begins."""
+        """Checks page by page, at most `most` claims, and notes where the next tour begins."""
         seen = 0
         while True:
             piece, after = self._check(query)
@@ -417,7 +419,7 @@ class Maintenance:
             yield
 
     def _check(self, query: Query) -> tuple[SweepResult, str | None]:
-        """Checks tasks that are due or whose holder may be lost, and says where to go on."""
+        """Checks tasks that are due or whose holder may be lost, and returns where to continue."""
         page = self._store.find(query)
         committed = self._run_own(
             [CheckDue(stored.key, SYSTEM) for stored in page.records], page.records

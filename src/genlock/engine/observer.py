@@ -1,8 +1,8 @@
-"""What others can learn about the engine: observers of its batches, and the activity of sessions.
+"""Observation of the engine: observers of its batches, and the activity of sessions.
 
 An observer is called once per batch, after the answers. It gets the lane's own lists, reads them in
 the lane's thread, and must neither keep nor change them. All callers of the lane wait for it. If it
-fails, that is logged once and costs no caller an answer.
+fails, that is logged once, and every caller still gets its answer.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Measures(NamedTuple):
     """Measures of one batch."""
 
     size: int
-    """Requests that were gathered."""
+    """The number of gathered requests."""
     depth: int
-    """Jobs that were waiting when it was gathered, including its own."""
+    """The number of jobs that were waiting when it was gathered, including its own."""
     load_seconds: float
     decide_seconds: float
     commit_seconds: float
     conflicts: int
-    """Records that somebody else had changed meanwhile."""
+    """The number of records that others had changed in the meantime."""
 
 
 class Batch(NamedTuple):
-    """What a lane has done since it reported the batch before."""
+    """The work of a lane since its last report."""
 
     lane: str
     answered: Sequence[Item]
@@ -58,14 +58,14 @@ class Batch(NamedTuple):
 
 
 class Observer(Protocol):
-    """Is told of every batch."""
+    """An observer is notified of every batch."""
 
     def batch_done(self, batch: Batch) -> None:
         """Called by several lanes, each in its own thread."""
 
 
 class ObserverNotes:
-    """What one lane has done and not reported yet. Only the lane's own thread uses it."""
+    """The work of one lane that is not reported yet. Only the lane's own thread uses it."""
 
     def __init__(self, observer: Observer, lane: str) -> None:
         self._observer = observer
@@ -78,7 +78,7 @@ class ObserverNotes:
         return bool(self._written)
 
     def wrote(self, loaded_records: Sequence[LoadedRecord], second_commits: int) -> None:
-        """These records were committed."""
+        """Notes committed records."""
         self._written += loaded_records
         self._second_commits += second_commits
 
@@ -94,7 +94,7 @@ class ObserverNotes:
         self._written, self._second_commits = [], 0
         try:
             self._observer.batch_done(batch)
-        except Exception:  # an observer's mistake must not cost anybody an answer
+        except Exception:  # an observer's bug must not cost a caller its answer
             if not self._has_failed:
                 self._has_failed = True
                 import logging  # late: nothing else here needs it, and it costs start-up time
@@ -122,10 +122,10 @@ def _measures(in_flight: InFlightBatch) -> Measures:
 
 # Activity of sessions
 #
-# A record cannot tell when its session was last heard of. A claim that was submitted or released is
-# gone, and a note in the session's record would double the writes. So the feed is read when
-# somebody asks: first its last events, afterwards only new ones. A session whose last act is more
-# than fifty thousand events ago is known by its record alone.
+# No record has the time of a session's last sign of life. A claim that was submitted or released is
+# gone, and a note in the session's record would double the writes. So the feed is read on demand:
+# first its last events, afterwards only new ones. For a session whose last event is more than fifty
+# thousand events ago, only its record counts.
 
 
 _PAGE = 1000
@@ -148,12 +148,13 @@ _SIGNS_OF_LIFE = frozenset(
         e.ResultRejected,
     )
 )
-"""What a session does itself. That its claim became overdue or was taken away is done by others."""
+"""Events that a session causes itself. Others cause the events by which its claim becomes overdue
+or is superseded."""
 
 
 class Activity:
-    """When sessions last acted on a task. Remembers what was read of the feeds that were asked
-    about last."""
+    """The times at which sessions last acted on a task. Caches the part of the most recently
+    requested feeds that was read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -161,8 +162,8 @@ class Activity:
         self._projects: OrderedDict[tuple[str, str], _Project] = OrderedDict()
 
     def of(self, place: tuple[str, str]) -> Mapping[str, datetime]:
-        """By session, when it last did something to a task of this project. Those that never did
-        are not in it."""
+        """Returns, by session, the time at which it last changed a task of this project. Sessions
+        that never did are missing."""
         with self._lock:
             project = self._projects.setdefault(place, _Project())
             self._projects.move_to_end(place)
@@ -177,14 +178,14 @@ class Activity:
             return dict(project.last)
 
     def last_heard(self, session: Key) -> datetime:
-        """When a session last did something to a task of its project, however far back the feed
-        says so; the beginning of time if it never did."""
+        """Returns when a session last changed a task of its project or renewed a claim, as far back
+        as the feed was read; the earliest possible time if it never did."""
         renewals = [claim.renewed_at for claim in held_claims(self._store, session)]
         return max([self.of(session.place).get(session.id, _NEVER), *renewals])
 
 
 def held_claims(store: Store, session: Key) -> Iterator[Claim]:
-    """What a session holds in its project."""
+    """Yields the claims of a session in its project."""
     query = Query(*session.place, session=session.id, limit=_PAGE)
     while True:
         page = store.find(query)

@@ -1,6 +1,6 @@
-"""Offers: which tasks of a project a batch may hand out to requests for a next task.
+"""Offers: the tasks of a project that a batch may grant to requests for a next task.
 
-An offer takes the heads of all pools and the tasks that are due, and hands out the best task of the
+An offer takes the heads of all pools and the tasks that are due, and yields the best task of the
 pools that suit the caller. The cost does not grow with the plan. After a conflict it chooses at
 random among the first 2, 4, … 64 tasks, so that many coordinators do not compete for the same one.
 """
@@ -38,22 +38,23 @@ from genlock.engine.tracks import TrackView
 from genlock.store import MAX_DUE, Query, Stored
 
 Entry = tuple[str, Stored]
-"""A task's order, and the task."""
+"""The order of a task, and the task."""
 Shelf = list[Entry]
-"""Tasks in their order."""
+"""A list of tasks in their order."""
 
 WIDEST = 64
 _MOST_DUE = 64
 _MOST_HEADS = 512
 _MOST_LOOKED_AT = 512
-"""Tasks, of all pools together, whose modules are compared with those of work in flight."""
+"""The limit of tasks, in all pools together, whose modules are compared with those of work in
+flight."""
 _PAGES_IN_GRACE = 4
 """After an outage most of the due claims are spared, and a task that can be claimed may be behind
 them."""
 
 
 class Offer:
-    """The tasks of one project that a round may hand out."""
+    """The tasks of one project that a round may grant."""
 
     def __init__(
         self,
@@ -78,26 +79,27 @@ class Offer:
         if self._avoids_overlap:
             heads = max(heads, WIDEST)
         self.overlapping = 0
-        """How many ready tasks were looked at in vain for one that shares no modules."""
+        """The number of ready tasks that were examined in vain for one that shares no modules."""
         self._pools: dict[str, Shelf] = {}
         self._nearest: NearestFeatures | None = None
-        """With the order closest-to-done, if a task of a feature is ready."""
+        """Set with the order closest-to-done, if a task of a feature is ready."""
         self._due_of: dict[str, list[tuple[str, Entry]]] = {}
         """By feature: the pools and tasks of it that became ready because they were due."""
         self._workers: dict[str, set[str]] | None = None
-        """By feature: the agents that work on it, once somebody has asked."""
+        """By feature: the agents that work on it; read at the first use."""
         self._handed_out: set[Key] = set()
         self.next_due: int | None = None
-        """When time will next change something here, or should have."""
+        """The time at which time itself changes something here next, or should have."""
         self.has_more_due = False
-        """Are more tasks due than were looked at, and fewer of them once this round is written?"""
+        """Are more tasks due than were checked, and will there be fewer of them once this round is
+        written?"""
         self._busy = busy
         self._due: Set[Key] = frozenset()
         self._due = due = self._add_due(busy)
         found = round.find(Query(tenant, project, heads=heads)).records
         self._has_all = heads not in Tally(stored.pool for stored in found).values()
         self._tried_in_vain = 0
-        """How many tasks were tried and granted to nobody."""
+        """The number of tasks that were tried and not granted."""
         for stored in found:
             if self._is_free(stored.key):
                 self._add(stored.pool or "", stored.order or "", stored)
@@ -108,7 +110,7 @@ class Offer:
                 round.counts.nearest_features(place), round.find, place, max(heads, WIDEST)
             )
         self._firsts: Set[Key] | None = None
-        """Where tracks are kept in order: the first unfinished tasks of each."""
+        """With `track_order: enforce`: the first unfinished tasks of each track."""
         self._tracks = round.tracks(place)
         if self._tracks is not None and self.policy.track_order is TrackOrder.ENFORCE:
             self._keep_first_in_tracks(self._tracks, busy)
@@ -119,30 +121,30 @@ class Offer:
 
     @property
     def is_empty(self) -> bool:
-        """Is there nothing for anybody?"""
+        """Is there no task for any caller?"""
         return not any(self._pools.values())
 
     @property
     def is_exhausted(self) -> bool:
-        """Was everything that was ready handed out? Then only a change makes another task ready,
-        unless what was handed out cannot be written."""
+        """Were all ready tasks granted? Then only a change makes another task ready, unless a grant
+        cannot be written."""
         return self._has_all and not self._tried_in_vain and self.is_empty
 
     @property
     def size(self) -> int:
-        """The number of tasks on offer."""
+        """Returns the number of tasks on offer."""
         return sum(map(len, self._pools.values()))
 
     def feature_count(self, feature: str) -> FeatureCount | None:
-        """What is left of a feature that was looked at."""
+        """Returns the remaining work of a feature that was checked."""
         return self._nearest.count(feature) if self._nearest is not None else None
 
     def _is_free(self, key: Key) -> bool:
-        """Has a task that the store has as ready not been dealt with elsewhere?"""
+        """Is a task that the store has as ready still free, and not handled elsewhere?"""
         return key not in self._due and key not in self._busy and not self._is_taken(key)
 
     def _is_taken(self, key: Key) -> bool:
-        """Was the task handed out earlier in this round? The store does not know yet."""
+        """Was the task granted earlier in this round? The store does not know yet."""
         loaded = self._round.loaded_records.get(key)
         return (
             loaded is not None
@@ -154,7 +156,7 @@ class Offer:
         self._pools.setdefault(pool, []).append((order, stored))
 
     def _add_opened(self, record: TaskRecord, stored: Stored) -> None:
-        """Adds a task that time has made ready, as no index says yet."""
+        """Adds a task that time has made ready and that is not in an index as ready yet."""
         pool, order = pool_of(record), order_of(record)
         self._add(pool, order, stored)
         feature = record.task.feature
@@ -162,7 +164,7 @@ class Offer:
             self._due_of.setdefault(feature, []).append((pool, (order, stored)))
 
     def _keep_first_in_tracks(self, tracks: TrackView, busy: Set[Key]) -> None:
-        """Offers of each track only the unfinished tasks with its lowest number, which may lie
+        """Offers, of each track, only the unfinished tasks with its lowest number, which may be
         behind the heads of their pools."""
         first = {stored.key: stored for found in tracks.first.values() for stored in found}
         self._firsts = first.keys()
@@ -187,7 +189,8 @@ class Offer:
         return key in firsts or not parse_pool(pool).track or parse_task_id(key.id).sequence is None
 
     def _add_due(self, busy: Set[Key]) -> Set[Key]:
-        """Writes down what time has changed, and offers the tasks that became ready by it."""
+        """Records the changes that time has made, and offers the tasks that became ready by
+        them."""
         now = microseconds(self._round.now)
         first = self._round.find(first_due(*self._place)).records
         self.next_due = _due_at(first[0]) if first else None
@@ -214,7 +217,7 @@ class Offer:
         return {loaded.key for loaded in loaded_records}
 
     def _find_due(self, now: int, pages: int) -> tuple[list[Stored], bool]:
-        """Due tasks, at most so many pages, and whether there are more."""
+        """Returns due tasks, from at most `pages` pages, and whether there are more."""
         query = Query(*self._place, due_before=now, limit=_MOST_DUE)
         found: list[Stored] = []
         for _ in range(pages):
@@ -244,19 +247,21 @@ class Offer:
             yield loaded
 
     def _hand_out(self, entry: Entry) -> None:
-        """A task of a feature may also be the head of a pool. It is offered once."""
+        """Removes a task from the offer. A task of a feature may also be the head of a pool; it is
+        offered once."""
         key = entry[1].key
         self._handed_out.add(key)
         pool = entry[1].pool or ""
         for ready in self._pools.values() if key in self._due else (self._pools.get(pool, []),):
             for at, other in enumerate(ready):
                 if other[1].key == key:
-                    # It goes back to the pool, if it goes back.
+                    # If it is put back, it returns to the pool.
                     self._last = ready, at, ready.pop(at)
                     return
 
     def _first(self, request: NextTask) -> tuple[Shelf, int] | None:
-        """Where the best task for this caller stands; after a conflict one of the first few."""
+        """Returns the position of the best task for this caller; after a conflict, of one of the
+        first few."""
         if self._nearest is not None:
             few = [(ready, at) for ready, at in islice(self._each_place(request), self._spread)]
             return few[_any_of(len(few)) if len(few) > 1 else 0] if few else None
@@ -267,21 +272,21 @@ class Offer:
         return ready, _any_of(min(self._spread, len(ready))) if self._spread > 1 else 0
 
     def _each_place(self, request: NextTask) -> Iterator[tuple[Shelf, int]]:
-        """Where each task that suits this caller stands, the best first."""
+        """Yields the position of each task that suits this caller, the best first."""
         for ready in self._shelves(request):
             for at in range(min(len(ready), WIDEST)):
                 yield ready, at
 
     def _shelves(self, request: NextTask) -> Iterator[Shelf]:
-        """What suits this caller, the best first: the tasks of the nearest features, where the
-        order goes by these, and then the pools."""
+        """Yields the tasks that suit this caller, the best first: those of the nearest features, if
+        the order is by features, and then the pools."""
         if self._nearest is not None:
             yield from self._feature_shelves(self._nearest, request)
         for pool in self._pools_for(request):
             yield self._pools[pool]
 
     def _feature_shelves(self, nearest: NearestFeatures, request: NextTask) -> Iterator[Shelf]:
-        """The tasks of each feature. Features on which other agents work come after the others."""
+        """Yields the tasks of each feature. Features on which other agents work come last."""
         if self._workers is None:
             in_flight = self._round.counts.features_in_flight(self._place)
             self._workers = in_flight.agents(self._round.now)
@@ -309,8 +314,9 @@ class Offer:
         )
 
     def _least_overlap(self, request: NextTask) -> tuple[Shelf, int] | None:
-        """The same among the first tasks of each pool that share no modules with work in flight;
-        if every one does, the one that shares least, or none where the policy forbids it."""
+        """Returns the same as `_first`, but among the first tasks of each pool that share no
+        modules with work in flight. If all share some, it returns the one that shares least, or
+        none if the policy forbids that."""
         view = self._round.modules_in_flight(self._place)
         assert view is not None
         free: list[tuple[Shelf, int]] = []
@@ -320,7 +326,7 @@ class Offer:
         for ready, at in self._each_place(request):
             stored = ready[at][1]
             if stored.key in looked_at:
-                continue  # the head of a pool that is of a feature, too
+                continue  # the head of a pool that also belongs to a feature
             if len(looked_at) == _MOST_LOOKED_AT:
                 break
             looked_at.add(stored.key)
@@ -365,15 +371,15 @@ class Offer:
         )
 
     def put_back(self) -> None:
-        """Offers the last yielded task again: it was denied to this caller for the caller's own
-        sake."""
+        """Offers the last yielded task again: it was denied for a reason that concerns only this
+        caller."""
         ready, at, entry = self._last
         ready.insert(at, entry)
         self._handed_out.discard(entry[1].key)
         self._tried_in_vain -= 1
 
     def granted(self, loaded: LoadedRecord) -> None:
-        """The task was granted: its track and its feature are no longer free for the next caller of
+        """Notes a grant: the task's track and feature are no longer free for the next caller of
         this round."""
         self._tried_in_vain -= 1
         record = loaded.record
@@ -386,7 +392,7 @@ class Offer:
             self._workers.setdefault(feature, set()).add(claim.agent)
 
     def _pools_for(self, request: NextTask) -> list[str]:
-        """The pools that suit this caller, the best first."""
+        """Returns the pools that suit this caller, the best first."""
         suiting = [
             pool
             for pool, ready in self._pools.items()
@@ -423,7 +429,8 @@ class Offer:
 
 
 def nothing_apart(examined: int) -> ClaimResult:
-    """What is ready shares modules with work in flight, which the policy forbids."""
+    """Returns the answer when every ready task shares modules with work in flight, which the policy
+    forbids."""
     detail = (
         f"{examined} ready {'task was' if examined == 1 else 'tasks were'} examined, and each "
         "shares modules with work in flight (policy overlap = forbid)"
@@ -436,24 +443,24 @@ def _spread_of(attempt: int) -> int:
 
 
 def heads_for(wanted: int, attempt: int, busy: int) -> int:
-    """How many tasks of each pool to look at for so many requests, the first of which is at this
-    attempt."""
+    """Returns how many tasks of each pool to read for `wanted` requests, the first of which is at
+    this attempt."""
     return min(max(wanted, _spread_of(attempt)) + busy, _MOST_HEADS)
 
 
 def first_due(tenant: str, project: str) -> Query:
-    """Finds what time changes next in a project."""
+    """Returns a query for the task that time changes next in a project."""
     return Query(tenant, project, due_before=MAX_DUE, limit=1)
 
 
 def claims_of_session(request: NextTask) -> Query:
-    """Finds what the caller's session has claimed."""
+    """Returns a query for the claims of the caller's session."""
     return Query(request.key.tenant, request.key.project, session=request.by.session, limit=1000)
 
 
 def as_claim(request: NextTask, loaded: LoadedRecord, round: BatchRound) -> ClaimTask:
-    """The claim that a request for a next task becomes. A lease that the caller did not ask for is
-    kept within the tenant's limits."""
+    """Returns the claim for a request for a next task. If the caller requested no lease length, the
+    default is kept within the tenant's limits."""
     lease = request.lease_seconds
     if lease is None:
         lease = (
@@ -489,8 +496,8 @@ def repeat_claim(round: BatchRound, item: Item) -> bool:
             continue
         if overdue(claim, round.now, outage_grace=round.outage_grace(request.key.place)) is None:
             again = as_claim(request, loaded, round)
-            # The lease of a caller who asked for none followed from the task and the limits, which
-            # may have changed since.
+            # If the caller requested no lease length, it followed from the task and the limits,
+            # which may have changed since.
             item.command = (
                 again
                 if request.lease_seconds is not None
@@ -503,8 +510,8 @@ def repeat_claim(round: BatchRound, item: Item) -> bool:
 
 
 def list_held(round: BatchRound, item: Item) -> None:
-    """Adds to the answer what the session held before. An agent that asks for a task may have
-    forgotten it, and claim_next never hands it out again.
+    """Adds the session's other claims to the answer. An agent that requests a task may have
+    forgotten one, and claim_next never grants it again.
 
     It is looked up only if nothing is granted, or if the operation id made a look-up necessary
     anyway: for every grant it would cost a quarter of a cycle.
@@ -540,8 +547,8 @@ def _due_at(stored: Stored) -> int | None:
 def _end_of_grace(
     loaded_records: Iterable[LoadedRecord], outage_grace: OutageGrace, first: int | None
 ) -> int | None:
-    """When the first of the spared claims is no longer spared. That they have been due for long is
-    no reason to look again before."""
+    """Returns the time at which the first of the spared claims is no longer spared. There is no
+    need to check them earlier, although they have been due for long."""
     claims = [
         loaded.record.claim
         for loaded in loaded_records

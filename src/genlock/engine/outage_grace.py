@@ -1,8 +1,8 @@
-"""Outage grace: when this coordinator or its store was away, and which claims that excuses.
+"""Outage grace: the outages of this coordinator or its store, and the claims that they excuse.
 
-After an outage every lease is over, because nobody could renew. A service that came back and handed
-out all tasks at once would have a whole fleet's work done twice. So it remembers when it came back
-and looks up each project's newest event before that. The rules follow from these two times
+After an outage every lease is over, because no holder could renew. A service that came back and
+granted all tasks at once would have a whole fleet's work done twice. So it remembers its return and
+looks up each project's newest event before that. The rules follow from these two times
 (`core/task/view.py`). Embedded coordinators have no such memory: they come and go with their
 callers.
 """
@@ -31,23 +31,24 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class OutageTracker:
-    """The outages of one store, as one coordinator has seen them. Its lanes share it."""
+    """The outages of one store, as seen by one coordinator. Its lanes share this object."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._away = True
-        """Has the store been away since it last answered? Before the start it has."""
+        """Was the store unavailable since it last answered? True before the start."""
         self._back: datetime | None = None
         self._newest: dict[Place, tuple[datetime, datetime]] = {}
         """By project: the end of an outage, and the time of the newest event before it."""
 
     def lost(self) -> None:
-        """The store cannot be reached."""
+        """Notes that the store is unavailable."""
         self._away = True
 
     def found(self, now: datetime) -> bool:
-        """The store has answered, at this time by its clock. May claims have to be spared now?"""
+        """Notes an answer of the store, at this time by its clock. Returns whether claims may have
+        to be spared now."""
         if self._away:
             with self._lock:
                 if self._away:
@@ -57,7 +58,7 @@ class OutageTracker:
         return back is not None and back - _SLACK <= now < back + _LONGEST
 
     def outage_grace(self, place: Place, now: datetime) -> OutageGrace | None:
-        """The grace for this project, if an outage ended a short time ago."""
+        """Returns the grace for this project, if an outage ended a short time ago."""
         if not self.found(now):
             return None
         back = self._back
@@ -68,7 +69,8 @@ class OutageTracker:
         return OutageGrace(since=known[1], back=back)
 
     def _look_up(self, place: Place, back: datetime) -> datetime:
-        """The time of the project's newest event before the return, rather too early than too late.
+        """Returns the time of the project's newest event before the return: rather too early than
+        too late.
 
         The feed can only be read forwards, so a bounded number of events is read from the cursor of
         the last recovery.

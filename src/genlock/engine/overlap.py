@@ -1,9 +1,9 @@
-"""Overlap: which work in flight shares modules with a task.
+"""Overlap: the work in flight that shares modules with a task.
 
-In flight is what somebody holds and what waits for a review. The modules of a project's work in
-flight are read once, kept up with what this lane decides, and read again a second later at the
-latest, for what others have decided. Like every rule over several records it is exact within one
-lane: a round on a project with such a rule begins when the one before it is committed.
+Work in flight is a task that is held or waits for a review. The modules of a project's work in
+flight are read once, updated with the decisions of this lane, and read again after at most a second
+for the decisions of others. Like every rule over several records it is exact within one lane: a
+round on a project with such a rule begins when the one before it is committed.
 
 The weight of an overlap is DDB's inner product: for each task in flight the number of modules that
 it shares, added up.
@@ -28,7 +28,7 @@ _IN_FLIGHT = (Status.IN_PROGRESS, Status.HELD, Status.IN_REVIEW)
 
 
 class _Work(NamedTuple):
-    """A task in flight; session and agent are empty if nobody holds it."""
+    """A task in flight; session and agent are empty if it has no holder."""
 
     modules: frozenset[str]
     session: str = ""
@@ -52,7 +52,7 @@ class ModulesInFlight:
                 query = replace(query, after=page.next)
 
     def note(self, record: Record | None) -> None:
-        """A task is as this record says."""
+        """Takes over the state of a task from its record."""
         if not isinstance(record, TaskRecord):
             return
         name = record.task.id
@@ -68,8 +68,8 @@ class ModulesInFlight:
                 self._by_module.setdefault(module, set()).add(name)
 
     def overlaps(self, task: Task, by: Caller) -> tuple[Overlap, ...]:
-        """The tasks in flight that share modules with this one, the most shared first. What the
-        caller holds itself is no work beside its own."""
+        """Returns the tasks in flight that share modules with this one, the most shared first. The
+        caller's own tasks do not count."""
         shared: dict[str, list[str]] = {}
         for module in task.modules:
             for name in self._by_module.get(module, ()):
@@ -82,5 +82,5 @@ class ModulesInFlight:
 
 
 def weight_of(overlaps: tuple[Overlap, ...]) -> int:
-    """DDB's inner product."""
+    """Returns DDB's inner product."""
     return sum(len(overlap.modules) for overlap in overlaps)

@@ -1,7 +1,7 @@
 """The pipeline: decides batches, commits them, and finishes them while the next one is decided.
 
-On a server a commit is mostly waiting, and a lane that waited with it would decide nothing
-meanwhile. So only the waiting is handed to a second thread. Everything else stays with the lane's
+With a server, a commit is mostly waiting, and a lane that waited too would decide nothing in that
+time. So only the waiting is handed to a second thread. Everything else stays with the lane's
 thread, in order: it sends, reads the answers, runs the reactions and answers the callers. Nothing
 is decided on a record that a batch in flight changes before that batch is finished. Under load, the
 records of the next batch are loaded while this one is decided (prefetch).
@@ -43,18 +43,18 @@ from genlock.threads import started
 
 MOST_COMMANDS = 512
 LEAST_PREFETCHED = 128
-"""Fewer commands are not prefetched: they gain more from sharing a commit with those that come
-after them."""
+"""Fewer commands are not prefetched: they gain more by sharing a commit with later ones."""
 _NO_COMMANDS = frozenset({NextTask, Sweep, Recover})
 
 
 def _is_plain(job: Job) -> bool:
-    """Does the job need only what its commands name? A request that is no command comes alone."""
+    """Does the job need only the records that its commands name? A request that is not a command
+    comes alone."""
     return type(job.requests[0]) not in _NO_COMMANDS
 
 
 class InFlightBatch:
-    """A batch that is decided, and whose commit has begun."""
+    """A batch that is decided and whose commit has started."""
 
     def __init__(
         self,
@@ -64,23 +64,23 @@ class InFlightBatch:
         until: float,
         written: Callable[[list[FeedRange]], None],
     ) -> None:
-        """`written` is told the feed ranges of the commit at once."""
+        """`written` is called with the feed ranges as soon as the commit is done."""
         self.items = items
         self.decided = decided
         self.round = round
         self.until = until
         self._written = written
         self.depth = 0
-        """Jobs that were waiting when the batch was gathered; for observers."""
+        """The number of jobs that were waiting when the batch was gathered; for observers."""
         self.seconds = 0.0
-        """How long it took to load and decide; for observers."""
+        """The seconds it took to load and decide; for observers."""
         self.tasks: set[Key] = set()
-        """The tasks that the batch changes. They are not offered to anybody."""
+        """The tasks that the batch changes. They are not offered to any request."""
         self._others: set[Key] = set()
         self._asking: set[str] = set()
-        """The sessions that have asked for a next task under an operation id."""
+        """The sessions that have requested a next task under an operation id."""
         self.feed_ranges: list[FeedRange] = []
-        """Where in the feeds the events of the batch are."""
+        """The positions of the batch's events in the feeds."""
         self._is_sent = False
         self._failed: BaseException | None = None
         self._done = threading.Lock()
@@ -88,7 +88,7 @@ class InFlightBatch:
         self.is_done = False
 
     def send(self) -> None:
-        """Notes which records are busy from now on, and sends the commit."""
+        """Notes the records that are busy from now on, and sends the commit."""
         self._is_sent = True
         for key in [loaded.key for loaded in self.round.loaded_records.values() if loaded.sealed]:
             (self.tasks if key.kind == TASK else self._others).add(key)
@@ -99,7 +99,7 @@ class InFlightBatch:
         self.round.batch_commit.send()
 
     def wait(self) -> None:
-        """In the commit thread: waits until the answers can be read."""
+        """Waits, in the commit thread, until the answers can be read."""
         try:
             self.round.batch_commit.wait()
         except BaseException as error:  # the lane's thread has to end by it  # noqa: BLE001
@@ -108,7 +108,7 @@ class InFlightBatch:
         self._done.release()
 
     def answers(self) -> list[Answer]:
-        """What became of each change. Commits first if the batch was not sent."""
+        """Returns the outcome of each change. Commits first if the batch was not sent."""
         if self._is_sent:
             self._done.acquire()
         if self._failed is not None:
@@ -119,7 +119,8 @@ class InFlightBatch:
         return answers
 
     def split(self, items: Iterable[Item]) -> tuple[list[Item], list[Item]]:
-        """Items that can be decided while this batch is in flight, and items that must wait."""
+        """Returns items that can be decided while this batch is in flight, and items that must
+        wait."""
         free: list[Item] = []
         held: list[Item] = []
         for item in items:
@@ -131,7 +132,7 @@ class InFlightBatch:
         # does not match.
         request = item.request
         if type(request) is NextTask:
-            # A retry must find what the first request was granted.
+            # A retry must find the claim granted to the first request.
             session = request.by.session
             return session in self._asking or request.key.beside(SESSION, session) in self._others
         if type(request) is Sweep or type(request) is Recover or request.key in self.tasks:
@@ -142,7 +143,8 @@ class InFlightBatch:
 
 
 class PrefetchedBatch:
-    """A batch that was gathered, and whose load has begun, while the batch before it is decided."""
+    """A batch that was gathered, and whose load has started, while the batch before it is
+    decided."""
 
     def __init__(self, items: list[Item], round: BatchRound) -> None:
         self.items = items
@@ -151,8 +153,8 @@ class PrefetchedBatch:
         """Records that the lane has changed, or is about to change, since the load began."""
 
     def split(self) -> tuple[list[Item], list[Item]]:
-        """Items whose prefetched records are current, and items whose records must be loaded
-        again."""
+        """Returns items whose prefetched records are current, and items whose records must be
+        loaded again."""
         fresh: list[Item] = []
         stale: list[Item] = []
         for item in self.items:
@@ -179,10 +181,10 @@ class CommitThread:
         if self._thread is not None:
             self._batches.put(batch)
         else:
-            batch.wait()  # no thread can be had
+            batch.wait()  # no thread can be started
 
     def close(self) -> None:
-        """The thread ends after the batches that it has been given."""
+        """Ends the thread after the batches that it was given."""
         self._batches.put(None)
 
     def _run(self) -> None:
@@ -227,12 +229,12 @@ class Pipeline:
         self._finishing: InFlightBatch | None = None
         """The batch whose reactions are being run, or that the lane itself commits."""
 
-    # What the lane asks
+    # Questions of the lane
 
     @property
     def room(self) -> int:
-        """How many commands the next batch may have. Of many, half are left for the batch after it,
-        which can then be prefetched."""
+        """Returns the number of commands that the next batch may have. If many wait, half are left
+        for the batch after it, which can then be prefetched."""
         waiting = self._inbox.commands if self._can_prefetch and not self._claim_next else 0
         if waiting < 2 * LEAST_PREFETCHED:
             return MOST_COMMANDS
@@ -250,7 +252,7 @@ class Pipeline:
 
     @property
     def attempts(self) -> int:
-        """The most attempts that an item which is decided again has made."""
+        """Returns the largest number of attempts among the items that are decided again."""
         return max((item.attempt for item in self._again), default=0)
 
     def take_again(self) -> list[Item]:
@@ -263,14 +265,14 @@ class Pipeline:
         self._again.append(item)
 
     def changed(self, loaded_records: Iterable[LoadedRecord]) -> None:
-        """These records were written: what was prefetched of them is stale."""
+        """Notes written records: their prefetched copies are stale."""
         if self._prefetched is not None:
             self._prefetched.changed.update([loaded.key for loaded in loaded_records])
 
     # A batch
 
     def process(self, items: list[Item], depth: int) -> None:
-        """Decides and commits a batch. If others wait already, its commit is left in flight.
+        """Decides and commits a batch. If more jobs wait already, its commit is left in flight.
 
         `depth` is the number of jobs that were waiting when it was gathered.
         """
@@ -281,7 +283,7 @@ class Pipeline:
             self._decide_and_commit(items, self._new_round(), depth)
         else:
             free, held = self._in_flight.split(items)
-            # A sweep would be held for ever if there were always a batch in flight.
+            # A sweep would wait for ever if there were always a batch in flight.
             if any(isinstance(item.request, (Sweep, Recover)) for item in held) or not (
                 free or self._claim_next.waiters_look
             ):
@@ -295,7 +297,7 @@ class Pipeline:
     def process_prefetched(self) -> bool:
         """Decides and commits the prefetched batch. False if there is none.
 
-        Items that rest on records which were changed since are loaded again, with the next batch.
+        Items that depend on records changed since then are loaded again, with the next batch.
         """
         prefetched, self._prefetched = self._prefetched, None
         if prefetched is None:
@@ -315,11 +317,11 @@ class Pipeline:
         return True
 
     def _prefetch(self) -> None:
-        """Begins to load the records of the next batch, if many commands wait.
+        """Starts to load the records of the next batch, if many commands wait.
 
         A record that is read now is as good as one that another coordinator reads now: these
         commands have arrived already, and a later change conflicts. Commands on records in flight
-        are left for the batch after, because those records are likely to change.
+        are left for a later batch, because those records are likely to change.
         """
         if (
             not self._can_prefetch
@@ -436,13 +438,13 @@ class Pipeline:
         return self._finish(batch, answers)
 
     def _finish(self, batch: InFlightBatch, answers: Sequence[Answer]) -> bool:
-        """Runs the reactions, then answers. Returns whether a task may be ready by it."""
+        """Runs the reactions, then answers. Returns whether a task may have become ready."""
         round, ready = batch.round, batch.decided
         try:
             committed = round.take_answers(answers)
             if round.troubled:
                 ready = self._sort_out(batch.decided, round)
-                self._inbox.poked = True  # a task that could not be handed out is ready again
+                self._inbox.poked = True  # a task that could not be granted is ready again
             for place in resolve_outcomes(ready, round, batch.until):
                 self._maintenance.recover(place, batch.until)
             followups = [
@@ -489,8 +491,8 @@ class Pipeline:
         return ready
 
     def _fail(self, items: list[Item], error: StoreError) -> None:
-        """Nothing was decided, because the store failed. If it is unavailable the items are decided
-        again until their deadlines, otherwise they are answered with the error."""
+        """Handles items that were not decided because the store failed. If it is unavailable, they
+        are decided again until their deadlines, otherwise they are answered with the error."""
         self._finishing = None
         failed = set(map(id, items))
         self._again = [item for item in self._again if id(item) not in failed]
@@ -515,8 +517,8 @@ class Pipeline:
     # The end
 
     def take_unresolved(self) -> list[Item]:
-        """While the lane closes: removes and returns the items that nobody waits for although they
-        may hold a claim."""
+        """Removes and returns, while the lane closes, the items without a caller that may hold a
+        claim."""
         self._claim_next.waiters_look = False
         if not self._inbox.may_retry:
             return []

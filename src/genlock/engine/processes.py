@@ -1,8 +1,8 @@
-"""Processes: the identity of this process, and what it can see of others.
+"""Processes: the identity of this process, and its view of others.
 
 A pid alone is no identity: it is reused, and it counts in one pid namespace only. Host, boot,
-namespace, pid and start time together are. When a process counts as gone is
-`genlock.core.process_identity.is_gone`; here is what the system says.
+namespace, pid and start time together are one. `genlock.core.process_identity.is_gone` has the
+rules for a process that is gone; this module asks the system.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LONGEST_STAT = 4096
 
 
 class _Own:
-    """This process, known without asking the system at every call. A fork may lead into another
+    """The identity of this process, cached to avoid system calls. A fork may lead into another
     namespace."""
 
     def __init__(self) -> None:
@@ -40,13 +40,13 @@ os.register_at_fork(after_in_child=own.__init__)  # type: ignore[misc]
 
 @cache
 def host() -> str:
-    """This machine's name."""
+    """Returns this machine's name."""
     return os.uname().nodename
 
 
 @cache
 def boot() -> str:
-    """An id of the present boot, "" where there is none."""
+    """Returns an id of the present boot, or "" if there is none."""
     if sys.platform == "darwin":
         return _run("sysctl", "-n", "kern.bootsessionuuid")
     try:
@@ -56,7 +56,8 @@ def boot() -> str:
 
 
 def namespace() -> str:
-    """The namespace in which this process sees pids and start times; "" if that cannot be told."""
+    """Returns the namespace in which this process sees pids and start times; "" if it is
+    unknown."""
     if own.namespace is None:
         own.namespace = _namespace()
     return own.namespace
@@ -80,13 +81,13 @@ def _namespace() -> str:
 
 
 def _inode(kind: str) -> str:
-    """The number in `pid:[4026531836]`."""
+    """Returns the number in `pid:[4026531836]`."""
     return os.readlink(f"/proc/self/ns/{kind}").partition("[")[2].rstrip("]")
 
 
 def sees_its_namespace() -> bool:
     """Does /proc show the processes of our own pid namespace? After `unshare --pid --fork`, or in a
-    sandbox, it may be another's."""
+    sandbox, it may show another's."""
     if own.sees_its_namespace is None:
         own.sees_its_namespace = not _has_proc() or _has_own_proc()
     return own.sees_its_namespace
@@ -106,27 +107,27 @@ def _has_own_proc() -> bool:
 
 
 def observer() -> Observer:
-    """Where this process looks from."""
+    """Returns the place from which this process observes others."""
     return Observer(host(), boot(), namespace())
 
 
 def identify(pid: int | None = None) -> Process | None:
-    """The identity of a process on this machine, or None if there is no such process, or it cannot
-    be seen from here."""
+    """Returns the identity of a process on this machine. None if there is no such process, or if it
+    is not visible from here."""
     pid = os.getpid() if pid is None else pid
     started = start_time(pid)
     return None if started is None else Process(host(), boot(), pid, started, namespace())
 
 
 def start_time(pid: int) -> int | None:
-    """When the process started, in the system's own unit; None if it does not exist, is a zombie or
-    cannot be seen."""
+    """Returns the start time of the process, in the system's own unit; None if it does not exist,
+    is a zombie or is not visible."""
     seen = look(pid)
     return None if isinstance(seen, Sight) else seen
 
 
 def look(pid: int) -> Sight | int:
-    """The start time of a process, or what else can be seen of it."""
+    """Returns the start time of a process, or a `Sight`."""
     if not sees_its_namespace():
         return Sight.HIDDEN
     seen = _look_in_proc(pid) if _has_proc() else _look_by_ps(pid)
@@ -149,7 +150,7 @@ def _look_in_proc(pid: int) -> Sight | int | None:
     state, threads, started = fields[0], int(fields[17]), int(fields[19])
     if state in (b"Z", b"X") and threads <= 1:
         return Sight.ZOMBIE
-    return started  # also if only the first thread has ended, which looks like a zombie
+    return started  # even if only the first thread has ended, which looks like a zombie
 
 
 def _look_by_ps(pid: int) -> Sight | int | None:
@@ -162,7 +163,8 @@ def _look_by_ps(pid: int) -> Sight | int | None:
 
 
 def _look_by_signal(pid: int) -> Sight:
-    """Tells a process that may not be looked at from none at all: `hidepid` does not hide that."""
+    """Distinguishes a process that may not be inspected from one that does not exist: `hidepid`
+    does not hide that."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -173,7 +175,7 @@ def _look_by_signal(pid: int) -> Sight:
 
 
 def _run(*command: str) -> str:
-    """The output of a command in the C locale and UTC; "" if it cannot be run."""
+    """Returns the output of a command in the C locale and UTC; "" if it cannot be run."""
     import subprocess
 
     fixed = {**os.environ, "LC_ALL": "C", "TZ": "UTC0"}
@@ -186,7 +188,7 @@ def _run(*command: str) -> str:
 
 
 def received(process: Process | None) -> Process | None:
-    """A process that reports now, as it is stored."""
+    """Returns the identity to store for a process that reports now."""
     return None if process is None else received_by(process, observer())
 
 

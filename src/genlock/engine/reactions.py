@@ -1,8 +1,8 @@
-"""Reactions: what committed events ask of other records. They are decided after the change that
-caused them is known to be done, and written by a second commit.
+"""Reactions: the commands that committed events cause on other records. They are decided after the
+change that caused them is known to be done, and written by a second commit.
 
-Anybody may repeat a reaction at any time (see `recovery`), so nothing is noted in case of a crash
-in between.
+A reaction may be repeated at any time (see `recovery`), so no note is needed for a crash in
+between.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ callers can be answered."""
 MOST_AT_A_TIME = 512
 _TRIES = 10
 _CLAIMS_SEEN = 1000
-"""So many events of a task are searched for a claim."""
+"""The number of a task's events that are searched for a claim."""
 _ACQUIRED = b'"CLAIM_ACQUIRED"'
 
 
 def reactions_of(loaded_records: Iterable[LoadedRecord]) -> list[Reaction]:
-    """The reactions to events that were just committed."""
+    """Returns the reactions to events that were just committed."""
     reactions: list[Reaction] = []
     for loaded in loaded_records:
         version = loaded.read_version
@@ -57,7 +57,7 @@ def reactions_of(loaded_records: Iterable[LoadedRecord]) -> list[Reaction]:
 
 
 class _Remainder:
-    """What is left to do after one round of reactions."""
+    """The work left after one round of reactions."""
 
     def __init__(
         self, more: list[Reaction], again: list[Command], unfinished: list[tuple[Item, Command]]
@@ -78,9 +78,9 @@ class Reactor:
         self.loaded_records: list[LoadedRecord] = []
         """The records that were written."""
         self.written: list[FeedRange] = []
-        """Where in the feeds the events are."""
+        """The positions of the events in the feeds."""
         self.commits = 0
-        """The number of commits that it took."""
+        """The number of commits."""
         self.unfinished: list[tuple[Item, Command]] = []
         """Followups that are not done yet, each with its item."""
 
@@ -115,8 +115,8 @@ class Reactor:
         return complete
 
     def _with_claim_time(self, command: Command) -> Command:
-        """A refused result says when its session had claimed the task, which only the task's
-        history still knows. Without that it is kept all the same."""
+        """Adds the time at which the session of a refused result claimed the task, which only the
+        task's history still has. The result is kept even without it."""
         if not isinstance(command, KeepRefused) or command.claimed_at is not None:
             return command
         key, session = command.key.beside(TASK, command.task), command.by.session
@@ -140,7 +140,7 @@ class Reactor:
         unfinished: list[tuple[Item, Command]],
         until: float,
     ) -> _Remainder:
-        """One load-decide-commit. `known` are waiting tasks that have just been found, and need not
+        """Runs one load-decide-commit. `known` has waiting tasks that were just found and need not
         be loaded."""
         everything: list[tuple[Item, Item | None]] = [
             (plain_item(command), owner) for owner, command in unfinished
@@ -174,11 +174,11 @@ class Reactor:
                 if owner is not None:
                     owner.decision = undecided(owner, error or decision)  # type: ignore[arg-type]
                 else:
-                    # What the rules refuse stays refused. What the store could not write is left
-                    # for a recovery.
+                    # A command that the rules refuse stays refused. One that the store could not
+                    # write is left for a recovery.
                     outcome.failed = outcome.failed or error is not None
             elif isinstance(decision, Decision):
-                # No caller waits for the followup of a reaction: it is one more reaction.
+                # No caller waits for the followup of a reaction: it becomes another reaction.
                 outcome.more += [Reaction(further) for further in decision.followups]
                 if owner is not None and isinstance(owner.decision, Decision):
                     owner.decision = amended(owner.decision, decision)
@@ -212,8 +212,8 @@ class Reactor:
     def _expanded(
         self, reactions: list[Reaction], until: float
     ) -> tuple[list[Command], list[Waiter], bool]:
-        """The commands of these reactions. Tasks that wait for a record are looked up. False if
-        there are more of them than fit."""
+        """Returns the commands of these reactions. Looks up the tasks that wait for a record. The
+        last value is False if there are more of them than fit."""
         commands = [reaction.command for reaction in reactions if reaction.waits_on is None]
         known: list[Waiter] = []
         complete = True
@@ -247,8 +247,8 @@ def group_by_awaited(
 def find_waiting(
     store: Store, place: tuple[str, str], awaited: ByAwaited, after: str | None = None
 ) -> tuple[list[Command], list[Waiter], str | None]:
-    """Commands for one page of the tasks that wait, the tasks themselves, and where to go on if
-    there are more."""
+    """Returns the commands for one page of the waiting tasks, the tasks themselves, and where to
+    continue if there are more."""
     page = store.find(Query(*place, waits_on=tuple(awaited), after=after, limit=MOST_AT_A_TIME))
     commands: list[Command] = []
     waiters: list[Waiter] = []

@@ -1,8 +1,8 @@
 """Recovery: repeats the reactions that a crash may have cut off, from a cursor that each project
 keeps.
 
-Neither a commit nor its reactions leave a mark. A recovery reads the feed from the cursor on,
-repeats the reactions to each event, most of which write nothing, and moves the cursor by
+Neither a commit nor its reactions leave a mark of completion. A recovery reads the feed from the
+cursor on, repeats the reactions to each event, most of which write nothing, and moves the cursor by
 compare-and-swap.
 """
 
@@ -36,7 +36,7 @@ from genlock.store import EventPage, EventQuery, RecordedEvent, Store
 _PAGE = 500
 
 Wrote = Callable[[list[LoadedRecord], list[FeedRange], datetime], None]
-"""Is told which records were written, their feed ranges, and the time."""
+"""Called with the written records, their feed ranges and the time."""
 
 
 class Recovery:
@@ -52,7 +52,7 @@ class Recovery:
         wrote: Wrote | None = None,
         keeps_up: bool = False,
     ) -> None:
-        """`wrote` is told what a recovery wrote.
+        """`wrote` is called with the records that a recovery wrote.
 
         With `keeps_up`, the stored cursor also moves past events of this coordinator now and then,
         so that the feed can be read from the cursor in a short time.
@@ -66,15 +66,15 @@ class Recovery:
         self._stored_position: dict[tuple[str, str], int] = {}
         """By project: the position of the cursor that this coordinator stored last."""
         self._recovered: dict[tuple[str, str], tuple[str | None, int]] = {}
-        """By project: cursor and position up to which this coordinator has recovered. They are
-        stored only if something came of it."""
+        """By project: the cursor and position up to which this coordinator has recovered. They are
+        stored only if the recovery wrote something."""
         self._own: dict[tuple[str, str], RangeSet] = {}
         """The events of this coordinator whose reactions are all done."""
         self._incomplete: set[tuple[str, str]] = set()
         """Projects in which a reaction could not be repeated the last time."""
 
     def committed(self, feed_range: FeedRange) -> None:
-        """These events were written, and their reactions are done."""
+        """Notes events that were written and whose reactions are done."""
         if feed_range.unbroken:
             self._own.setdefault(feed_range.place, RangeSet()).add(
                 feed_range.first, feed_range.last
@@ -90,8 +90,8 @@ class Recovery:
         return came
 
     def run_page(self, place: tuple[str, str], until: float) -> tuple[int, bool]:
-        """Repeats the reactions to the next page of events, and says whether there are more pages.
-        Other callers are served between two pages."""
+        """Repeats the reactions to the next page of events. Also returns whether there are more
+        pages. Other callers are served between two pages."""
         if self._skips_own(place):
             return 0, False
         stored = self._stored_cursor(place)
@@ -116,11 +116,11 @@ class Recovery:
         return came, page.more
 
     def is_incomplete(self, place: tuple[str, str]) -> bool:
-        """Could a reaction not be repeated there the last time? Then it must be tried again."""
+        """Did a reaction fail there the last time? Then it must be tried again."""
         return place in self._incomplete
 
     def begin_at(self, place: tuple[str, str], cursor: str) -> None:
-        """The next recovery of this project begins here: everything before is recovered."""
+        """Makes the next recovery of this project begin here: everything before is recovered."""
         self._move_cursor(place, self._stored_cursor(place), cursor)
 
     def leave(self) -> None:
@@ -139,8 +139,8 @@ class Recovery:
                         self._move_cursor(place, stored, cursor)
 
     def _skips_own(self, place: tuple[str, str]) -> bool:
-        """Is all that the feed has got since we last looked our own? Then nothing was cut off, and
-        nothing need be read."""
+        """Are all events since the last check our own? Then nothing was cut off, and nothing need
+        be read."""
         seen = self._recovered.get(place)
         last = self._own_end_after(place, seen[1]) if seen is not None else 0
         if not last:
@@ -155,7 +155,7 @@ class Recovery:
         return True
 
     def _own_end_after(self, place: tuple[str, str], position: int) -> int:
-        """The end of our own events that follow this position without a gap; 0 if there are
+        """Returns the end of our own events that follow this position without a gap; 0 if there are
         none."""
         runs = self._own.get(place)
         return runs.end_after(position) if runs is not None else 0
@@ -167,8 +167,8 @@ class Recovery:
             return self._store.read_events(EventQuery(*place, limit=_PAGE))
 
     def _repeat(self, page: EventPage, until: float) -> tuple[int, bool]:
-        """The number of events that came of repeating a page's reactions, and whether all could be
-        repeated."""
+        """Repeats a page's reactions. Returns the number of events written, and whether all could
+        be repeated."""
         waking = [
             (recorded, decode_event(recorded.body).event)
             for recorded in page.events
@@ -193,7 +193,8 @@ class Recovery:
         return sum(feed_range.events for feed_range in reactor.written), complete
 
     def _run_reactions(self, reactor: Reactor, reactions: list[Reaction], until: float) -> bool:
-        """All of them to the end, however many wait for them."""
+        """Runs all reactions to the end, however many tasks wait for them. Returns whether all are
+        done."""
         complete = True
         direct = [reaction for reaction in reactions if reaction.waits_on is None]
         for start in range(0, len(direct), MOST_AT_A_TIME):
@@ -232,5 +233,5 @@ _MARKS = tuple(f'"event_type":"{name}"'.encode() for name in REACTING)
 
 
 def _may_react(recorded: RecordedEvent) -> bool:
-    """Most events ask nothing of anyone; to see that they need not be decoded."""
+    """May this event cause reactions? Most do not, and that shows without decoding them."""
     return recorded.key.kind == TASK and any(mark in recorded.body for mark in _MARKS)

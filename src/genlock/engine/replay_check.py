@@ -1,10 +1,9 @@
-"""The replay check: reads every event and every record, and names all that does not fit.
+"""The replay check: reads every event and every record, and reports every inconsistency.
 
-Of each record: the events are numbered without a gap, each carries the digest of its predecessor
+For each record: the events are numbered without a gap, each carries the digest of its predecessor
 and has the digest it is stored under, they fold (from the base, if there is one) to exactly the
-stored bytes, version and digest, and the stored index fields are those the record asks for. Of each
-feed: positions without a gap or a double, versions of a record in order, and every event's record
-known.
+stored bytes, version and digest, and the stored index fields match the record. For each feed:
+positions without gaps or duplicates, versions of a record in order, and every event's record known.
 """
 
 from __future__ import annotations
@@ -38,14 +37,14 @@ _PAGE = 500
 
 
 class Fault(Struct, frozen=True):
-    """One thing that is not as it was written."""
+    """One deviation from the data as it was written."""
 
     where: str
     what: str
 
 
 def check(store: Store, *, progress: Callable[[int], None] | None = None) -> list[Fault]:
-    """All faults of a store. A sound store has none."""
+    """Returns all faults of a store. A sound store has none."""
     try:
         audit = store.audit()
     except StoreCorrupt as error:
@@ -59,7 +58,7 @@ def check(store: Store, *, progress: Callable[[int], None] | None = None) -> lis
 def check_place(
     store: Store, place: tuple[str, str], progress: Callable[[int], None] | None = None
 ) -> list[Fault]:
-    """The faults of one project."""
+    """Returns the faults of one project."""
     faults: list[Fault] = []
     keys: list[Key] = []
     for kind in KINDS:
@@ -111,7 +110,7 @@ class _History:
 
     @property
     def purged(self) -> int:
-        """How many events are no longer kept."""
+        """Returns the number of events that are no longer kept."""
         return self.version
 
 
@@ -138,7 +137,7 @@ def _check_record(stored: Stored, history: _History) -> Iterator[str]:
 
 
 def _name_of(record: Record) -> str | None:
-    """The id that the record itself has, if it has one."""
+    """Returns the record's own id, if it has one."""
     if isinstance(record, TaskRecord):
         return record.task.id
     if isinstance(record, RefusedRecord):
@@ -153,7 +152,7 @@ def _name_of(record: Record) -> str | None:
 
 
 def _check_chain(stored: Stored, history: _History) -> Iterator[str]:
-    """Folds the events and compares."""
+    """Folds the events and compares the result with the record."""
     key = stored.key
     if history.fault is not None:
         yield history.fault
@@ -197,7 +196,7 @@ def folded(key: Key, record: Record | None, recorded: RecordedEvent, event: Even
 
 
 def _check_feed(store: Store, place: tuple[str, str], keys: set[Key], purged: int) -> list[Fault]:
-    """Positions, versions in order, and no event of an unknown record."""
+    """Checks positions, the order of versions, and that no event belongs to an unknown record."""
     faults: list[Fault] = []
     gaps: list[Fault] = []
     last: dict[Key, int] = {}
@@ -236,7 +235,7 @@ def _check_feed(store: Store, place: tuple[str, str], keys: set[Key], purged: in
     missing += page.position - position - voids
     if missing > purged:
         # Purged events leave gaps, and the bases say how many (fewer in a copy, which has one
-        # position for all that was purged before it); what is missing beyond that was lost.
+        # position for all that was purged before it); any further gap is a loss.
         faults.append(
             Fault(
                 where,

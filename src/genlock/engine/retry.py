@@ -1,4 +1,4 @@
-"""The back-off of the engine, and retries of calls that may be repeated while the store is away."""
+"""The back-off of the engine, and retries of repeatable calls while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 def retry_until(function: Callable[[], T], until: float) -> T:
-    """Calls a function that may be repeated, again and again while the store is unavailable, until
-    this deadline on the monotonic clock."""
+    """Calls a repeatable function, and retries it while the store is unavailable, until this
+    deadline on the monotonic clock."""
     retry = Retry(BACKOFF, until)
     while True:
         try:
@@ -34,7 +34,7 @@ def retry_until(function: Callable[[], T], until: float) -> T:
 
 
 def deadline_passed(error: StoreUnavailable) -> StoreUnavailable:
-    """The error for the caller when the deadline has passed."""
+    """Returns the error for the caller when the deadline has passed."""
     return StoreUnavailable(
         f"{error}; it was away until the deadline: call again when it is back, or wait longer "
         "(deadline_seconds)"

@@ -4,8 +4,8 @@ refer to, and the purge of old events.
 Retention folds events that are older than the tenant keeps into a base. The record of a task, and
 so its generation, is never purged. A purge also drops the payloads to which only purged events
 refer, such as a result from before a reset. It drops the payloads first: if it is killed in
-between, the event is still there, and the next purge finishes the work. In the other order nothing
-would know the payload's name any more.
+between, the event is still there, and the next purge finishes the work. In the other order the
+payload's name would be lost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PAGE = 500
 def records_of(
     store: Store, tenant: str, project: str | None, kind: str, state: str | None = None
 ) -> Iterator[Stored]:
-    """Every record of this kind, or of those in this state, by project and id."""
+    """Yields every record of this kind, or every one in this state, by project and id."""
     after: str | None = None
     while True:
         page = store.find(Query(tenant, project, kind, state=state, after=after, limit=_PAGE))
@@ -65,7 +65,7 @@ def records_of(
 def pages_of(
     store: Store, place: tuple[str, str], after: str | None = None, limit: int = _PAGE
 ) -> Iterator[EventPage]:
-    """The project's feed from a cursor to its present end; the last page may be empty."""
+    """Yields the project's feed from a cursor to its present end; the last page may be empty."""
     while True:
         page = store.read_events(EventQuery(*place, after=after, limit=limit))
         yield page
@@ -75,7 +75,7 @@ def pages_of(
 
 
 def places(store: Store) -> list[tuple[str, str]]:
-    """Every tenant and project, according to the records of the tenants and projects."""
+    """Returns every tenant and project, from the records of the tenants and projects."""
     found: list[tuple[str, str]] = [(NOWHERE, NOWHERE)]
     for tenant in records_of(store, NOWHERE, None, TENANT):
         found += [stored.key.place for stored in records_of(store, tenant.key.id, None, PROJECT)]
@@ -94,14 +94,14 @@ class Payload(NamedTuple):
     key: Key
     digest: str
     refused: str
-    """The id under which the same submission would be kept if it were refused."""
+    """The id under which this submission would be kept if it were refused."""
 
 
 def payloads_of(
     store: Store, places: Iterable[tuple[str, str]] | None = None
 ) -> Iterator[tuple[Key, str]]:
-    """Every payload that must exist, by key and digest. Records that cannot be read are left to the
-    replay check."""
+    """Yields every payload that must exist, by key and digest. Records that cannot be read are left
+    to the replay check."""
     for place in store.audit().places if places is None else places:
         for kind in (TASK, REFUSED):
             for stored in records_of(store, *place, kind):
@@ -112,8 +112,8 @@ def payloads_of(
 def missing_payloads(
     store: Store, payloads: Payloads | None = None, *, read: bool = False
 ) -> list[tuple[Key, str]]:
-    """The payloads that are missing from the store, or from `payloads`. With `read`, also those
-    whose bytes have changed."""
+    """Returns the payloads that are missing from the store, or from `payloads`. With `read`, also
+    those whose bytes have changed."""
     payloads = payloads or store.payloads()
     missing = []
     for key, digest in payloads_of(store):
@@ -128,10 +128,10 @@ def missing_payloads(
 
 
 def unused_payloads(store: Store, among: Iterable[str] | None = None) -> list[str]:
-    """The names of payloads (`among` these) to which no record and no event refers. They may belong
-    to a submission that is not committed yet."""
+    """Returns the names of payloads (`among` these) to which no record and no event refers. They
+    may belong to a submission that is not committed yet."""
     payloads = store.payloads()
-    there = set(payloads.names())  # before the records: what is put later is not looked at
+    there = set(payloads.names())  # before the records: later payloads are ignored
     if among is not None:
         there &= set(among)
     if not there:
@@ -151,7 +151,8 @@ def unused_payloads(store: Store, among: Iterable[str] | None = None) -> list[st
 
 
 def read_whole(payloads: Payloads, key: Key, digest: str) -> bytes:
-    """The bytes of a payload. `ResultNotFound` if they are missing or have changed."""
+    """Returns the bytes of a payload. Raises `ResultNotFound` if they are missing or have
+    changed."""
     with payloads.open(key, digest) as file:
         data = file.read()
     if codec.digest_of(data).hex() != digest:
@@ -166,7 +167,7 @@ _WITH_PAYLOAD = (e.ResultAccepted, e.ConvergenceEscalated, e.ReviewRejected, e.R
 
 
 def payload_of_event(event: e.Event, key: Key) -> Payload | None:
-    """The payload that was submitted by this event, if any."""
+    """Returns the payload that was submitted by this event, if any."""
     if not isinstance(event, _WITH_PAYLOAD) or not event.payload:
         return None
     if key.kind == REFUSED:
@@ -183,7 +184,7 @@ def payload_of_event(event: e.Event, key: Key) -> Payload | None:
 
 
 def payload_of_record(record: Record | None, key: Key) -> Payload | None:
-    """The payload that must exist because of this record, if any."""
+    """Returns the payload that must exist because of this record, if any."""
     result = None
     if isinstance(record, TaskRecord):
         result = record.review.result if record.review is not None else record.result
@@ -217,8 +218,8 @@ _PURGE_PAGE = 500
 
 
 def purge_old(store: Store, place: tuple[str, str], limits: TenantLimits) -> int:
-    """Drops events past the tenant's retention, except the last of each record. Returns how
-    many."""
+    """Drops events past the tenant's retention, except the last of each record. Returns their
+    number."""
     if limits.claim_history_retention_days is None:
         return 0
     before = store.load([]).now - timedelta(days=limits.claim_history_retention_days)
@@ -264,11 +265,11 @@ def _purge(store: Store, key: Key, before: datetime) -> int:
 def _drop_unused(
     store: Store, key: Key, payloads: set[Payload], kept: Iterable[RecordedEvent]
 ) -> None:
-    """Drops the bytes of these, except those that a record, or an event of the task that is kept,
-    refers to.
+    """Drops the bytes of these payloads, except those to which a record, or a kept event of the
+    task, refers.
 
     Payloads from before they had names of their own may be shared, and stay (ADR 30). The events of
-    a discarded refused result need no bytes: its discard was to drop them.
+    a discarded refused result need no bytes: the discard had to drop them.
     """
     payloads = {payload for payload in payloads if payload.key.kind == PAYLOAD}
     if not payloads:

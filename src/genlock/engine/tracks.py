@@ -1,9 +1,9 @@
-"""Tracks: who works on each, and which unfinished task comes first in each.
+"""Tracks: the agents on each, and the unfinished task that comes first in each.
 
-Only projects whose policy has `tracks: strict` or `track_order: enforce` need this. It is read once
-in a round of a lane and kept up with what the round grants. Like every rule over several records it
-is exact within one lane; two lanes or coordinators that decide at the same instant may each let one
-agent onto a track.
+Only projects whose policy has `tracks: strict` or `track_order: enforce` need this. The view is
+read once in a round of a lane and updated with the grants of the round. Like every rule over
+several records it is exact within one lane; two lanes or coordinators that decide at the same
+instant may each let one agent onto a track.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _UNFINISHED = (
     Status.HELD,
     Status.IN_REVIEW,
 )
-"""A task in the backlog is not part of the work at hand: it keeps nothing behind it waiting."""
+"""A task in the backlog is not part of the present work: tasks behind it do not wait for it."""
 
 
 class TrackView:
-    """The tracks of one project, as one round of a lane sees them."""
+    """The tracks of one project, as seen by one round of a lane."""
 
     def __init__(self, store: Store, scope: Scope, policy: Policy) -> None:
         self._agents: dict[str, dict[str, int]] = {}
@@ -58,10 +58,10 @@ class TrackView:
                 agents[record.claim.agent] = agents.get(record.claim.agent, 0) + number
 
     def others(self, track: str | None, agent: str) -> tuple[str, ...]:
-        """The other agents that work on this track."""
+        """Returns the other agents that work on this track."""
         agents = self._agents.get(track or "", {})
         if agents.get(agent):
-            return ()  # it is on the track already, and may take more there
+            return ()  # it is on the track already, and may claim more there
         return tuple(sorted(name for name, claims in agents.items() if claims > 0))
 
     def is_full(self, track: str, agent: str) -> bool:
@@ -69,7 +69,8 @@ class TrackView:
         return len(self.others(track, agent)) >= self.policy.most_agents_on(track)
 
     def before(self, task: Task) -> tuple[str, ...]:
-        """The unfinished tasks with the lowest number of the task's track, if its own is higher."""
+        """Returns the unfinished tasks with the lowest number of the task's track, if its own is
+        higher."""
         lowest = self._lowest.get(task.track or "")
         if lowest is None or task.sequence is None or task.sequence <= lowest:
             return ()
@@ -87,7 +88,7 @@ class TrackView:
 
 
 def needs_view(policy: Policy) -> bool:
-    """Does anything in this policy depend on who works where?"""
+    """Does anything in this policy depend on the agents on tracks?"""
     return policy.tracks is Tracks.STRICT or policy.track_order is TrackOrder.ENFORCE
 
 

@@ -20,10 +20,10 @@ from genlock.store import EventQuery, Store
 
 
 def possible_writes_of(item: Item, round: BatchRound) -> tuple[PossibleWrite, ...]:
-    """The change of this item's own record, if it was written although another was not, or if its
-    outcome is unknown.
+    """Returns the change of this item's own record, if it was written although another was not, or
+    if its outcome is unknown.
 
-    What other items write to that record does not matter.
+    Changes of other items to that record do not matter.
     """
     if not _has_written(item):
         return ()
@@ -44,11 +44,11 @@ def possible_writes_of(item: Item, round: BatchRound) -> tuple[PossibleWrite, ..
 
 
 def was_written(item: Item, round: BatchRound) -> bool:
-    """Before an item is decided again: does the record that was just read show that one of its
-    changes was written after all?
+    """Called before an item is decided again: does the record that was just read show that one of
+    its changes was written after all?
 
-    Then it must not be decided again, because the new decision would affect whoever came after it.
-    A claim counts as written only while it holds the task.
+    Then it must not be decided again, because the new decision would affect sessions that came
+    after it. A claim counts as written only while it holds the task.
     """
     if type(item.command) is ClaimTask:
         done = next(
@@ -101,8 +101,8 @@ def resolve_outcomes(
 
 
 def _resolve(item: Item, round: BatchRound, until: float) -> PossibleWrite | OutcomeUnknown | None:
-    """For an item that was answered without a write: its change that was written after all, or the
-    error if nobody can find out. "Nothing was done" would be worse than no answer.
+    """Returns, for an item that was answered without a write, its change that was written after
+    all, or the error if that cannot be found out. "Nothing was done" would be worse than no answer.
 
     A claim is decided again on the present record, so only a change that could still be written
     since then matters.
@@ -128,8 +128,8 @@ def _resolve(item: Item, round: BatchRound, until: float) -> PossibleWrite | Out
 
 
 def undecided(item: Item, error: GenlockError) -> GenlockError:
-    """The error for an item that cannot be decided again. With possible writes it must not say that
-    nothing was done."""
+    """Returns the error for an item that cannot be decided again. With possible writes it must not
+    say that nothing was done."""
     return (
         OutcomeUnknown(f"{error}. An earlier attempt may have been done: look, or ask again")
         if item.possible_writes
@@ -151,13 +151,13 @@ def serve_possible_claim(round: BatchRound, item: Item) -> bool:
 
 
 def is_abandoned(item: Item) -> bool:
-    """Does nobody wait for the item? Then nobody would look up its outcome either, so the lane
+    """Has the item no caller any more? Then no caller would look up its outcome either, so the lane
     tries until it is known."""
     return item.job is not None and (item.job.returns or item.job.cancelled)
 
 
 def must_be_resolved(item: Item) -> bool:
-    """Does nobody wait for the item although it may hold or release a claim?"""
+    """Has the item no caller, although it may hold or release a claim?"""
     return is_abandoned(item) and (bool(item.possible_writes) or item.job.returns)  # type: ignore[union-attr]
 
 
@@ -187,7 +187,7 @@ def _is_open(possible_write: PossibleWrite, round: BatchRound) -> bool:
 
 
 def _found(store: Store, possible_write: PossibleWrite) -> bool | None:
-    """Is the change there now? None if neither it nor another is in its place."""
+    """Is the change in the store now? None if neither it nor another is in its place."""
     query = EventQuery(
         *possible_write.key.place,
         record=possible_write.key,
@@ -199,11 +199,11 @@ def _found(store: Store, possible_write: PossibleWrite) -> bool | None:
 
 
 def _write_was_done(store: Store, possible_write: PossibleWrite) -> bool | None:
-    """Was the change written? If it still could be, it is sent once more, so that afterwards it
-    was, by one attempt or the other.
+    """Was the change written? If it still could be, it is sent once more, so that afterwards one of
+    the two attempts has written it.
 
-    None if nobody can tell. A change of an earlier epoch is not sent again: its generation may have
-    been granted there.
+    None if that cannot be found out. A change of an earlier epoch is not sent again: its generation
+    may have been granted there.
     """
     found = _found(store, possible_write)
     if found is None and store.load([possible_write.key]).epoch == possible_write.epoch:
@@ -213,7 +213,7 @@ def _write_was_done(store: Store, possible_write: PossibleWrite) -> bool | None:
 
 
 def _find_out(store: Store, possible_write: PossibleWrite, until: float) -> bool | None:
-    """`_write_was_done`, retried until a deadline. None also if the deadline passes."""
+    """Calls `_write_was_done` and retries it until a deadline. None also if the deadline passes."""
     try:
         return retry_until(lambda: _write_was_done(store, possible_write), until)
     except (StoreError, Closed):
