@@ -1,11 +1,12 @@
-"""What wraps an agent: it keeps the lease, notices its loss in time, and ends the work then.
+"""The wrapper around an agent: it renews the lease, detects its loss in time, and then ends the
+work.
 
-It calls the coordinator's operations by name and rests on the core alone, so it works the same on a
-store in this process and on a service elsewhere.
+It calls the coordinator's operations by name and depends only on the core, so it works the same
+with a store in this process and with a remote service.
 """
 
-# Imported when they are first used: every coordinator has the worker's methods, and most calls of
-# the command line use none of them.
+# Imported on first use: every coordinator has the worker's methods, and most commands of the
+# command line use none of them.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from genlock.worker.grant import NotGranted, NothingReady, Previous

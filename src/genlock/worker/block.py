@@ -1,6 +1,6 @@
 """The blocks in which a task is worked on: `with fleet.next_task() as work`, and `async with`.
 
-The claim is asked for when the block begins, and ended when it is left.
+The block claims the task on entry, and ends the claim on exit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TaskBlock:
         grant = run(self._fleet, granted(self._wanted))
         try:
             kept = _keep(self._keeper, grant)
-        except BaseException:  # the claim would have nobody to keep it
+        except BaseException:  # otherwise nothing would renew or release the claim
             _give_back(self._fleet, grant)
             raise
         self._work = Work(self._fleet, self._keeper, kept, grant)
@@ -79,8 +79,8 @@ class AsyncTaskBlock:
         return self._work
 
     def _lost(self, loop: AbstractEventLoop) -> None:
-        """In a thread of the keeper's."""
-        with suppress(RuntimeError):  # the loop has ended, and the block with it
+        """Cancels the block. Called in a thread of the keeper."""
+        with suppress(RuntimeError):  # the loop has ended, and so has the block
             loop.call_soon_threadsafe(self._cancel)
 
     def _cancel(self) -> None:
@@ -100,7 +100,8 @@ class AsyncTaskBlock:
             return
         ours = self._cancelled and body is not None and body.uncancel() == 0
         if ours and not isinstance(error, asyncio.CancelledError):
-            # The block ended by itself in the same turn of the loop; the request is still due.
+            # The block ended by itself in the same iteration of the loop; the cancel request is
+            # still pending.
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
         await run_async(self._fleet, work._leave(error))
@@ -120,7 +121,8 @@ def _keep(keeper: Keeper, grant: Grant, on_lost: Any = None) -> KeptClaim:
 
 
 def _give_back(fleet: Any, grant: Grant) -> None:
-    """As well as it goes: an exception is on its way already."""
+    """Releases the claim if possible. Errors are ignored, because an exception is being raised
+    already."""
     thread = threading.Thread(target=lambda: run(fleet, given_back(grant)), daemon=True)
     with suppress(RuntimeError):
         thread.start()
@@ -128,7 +130,7 @@ def _give_back(fleet: Any, grant: Grant) -> None:
 
 
 def given_back(grant: Grant) -> Script[None]:
-    """Gives back what was granted and will not be worked on."""
+    """Releases a claim that will not be worked on."""
     with suppress(GenlockError):
         yield Call(
             "release_claim",

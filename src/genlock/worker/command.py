@@ -1,4 +1,4 @@
-"""A command under a claim, as `genlock run` sees it: start it, hear signals, and end it in time."""
+"""A command under a claim, for `genlock run`: starts it, handles signals, and ends it in time."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FORWARDED: Final = tuple(
     if hasattr(signal, name)
 )
 ENDING: Final = frozenset({signal.SIGTERM, signal.SIGHUP})
-"""After these the command has a few seconds to end."""
+"""After one of these signals the command has a few seconds to end."""
 _TWICE: Final = frozenset({signal.SIGINT, signal.SIGTERM})
-"""The second one of these ends the command at once."""
+"""A second one of these signals ends the command at once."""
 
 
 class Command(WardedCommand):
-    """One command, and the warden that starts and ends it. To be made in the main thread, while
-    there is no other. From then on until `dismiss` signals are noted, and none is lost."""
+    """One command, and the warden that starts and ends it. Create it in the main thread, before any
+    other thread starts. From then until `dismiss` it records signals, and none is lost."""
 
     def __init__(self) -> None:
         deadline = SharedDeadline()
@@ -38,9 +38,9 @@ class Command(WardedCommand):
         self._seen: list[int] = []
         self._before = {number: signal.signal(number, self._hear) for number in FORWARDED}
         self._old_wakeup = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
-        become_subreaper()  # should the warden be killed, its children come here
+        become_subreaper()  # if the warden is killed, its children become ours
         self.warden = os.fork()
-        """The process that ends last."""
+        """The warden's process, which ends last."""
         if self.warden == 0:
             for each in (orders, reports, self._wake, self._woken):
                 os.close(each)
@@ -52,7 +52,7 @@ class Command(WardedCommand):
         self._heard.append(number)
 
     def sleep_until(self, done: Callable[[], bool]) -> int | None:
-        """Sleeps until `done`, or until a signal that asks for the end; that signal's number."""
+        """Sleeps until `done`, or until a signal asks for the end. Returns that signal's number."""
         while not done():
             self.sleep([], 1.0)
             ending = [number for number in self._heard if number in (*ENDING, signal.SIGINT)]
@@ -61,12 +61,13 @@ class Command(WardedCommand):
         return None
 
     def launch(self, argv: Sequence[str], env: Mapping[str, str], *, folder: str = "") -> str:
-        """Starts the command, in our place if we are in the foreground of a terminal; why it could
-        not be started, or nothing."""
+        """Starts the command, in the foreground of the terminal if we are there. Returns why it
+        could not be started, or an empty text."""
         return self.start(argv, env, folder=folder, terminal=_on_terminal())
 
     def wait(self, lost: Callable[[], bool]) -> Ended:
-        """Waits for the end. Forwards signals, and ends the command when the claim is `lost`."""
+        """Waits for the command's end. Forwards signals, and ends the command when the claim is
+        `lost`."""
         ended_for_loss = False
         while True:
             for number in self._new_signals():
@@ -83,7 +84,8 @@ class Command(WardedCommand):
                     return Ended(report["ended"], report["why"])
 
     def dismiss(self) -> None:
-        """The warden ends, and with it whatever still runs; signals mean what they did before."""
+        """Ends the warden with all remaining processes below it, and restores the signal
+        handlers."""
         signal.set_wakeup_fd(self._old_wakeup)
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -97,7 +99,7 @@ class Command(WardedCommand):
 
     def _forward(self, number: int) -> None:
         if number == signal.SIGCONT:
-            # First things first: is there still time?
+            # Check first whether there is still time.
             if schedule.now() < self.deadline.get():
                 self.order(do="continue")
             return
@@ -112,7 +114,7 @@ class Command(WardedCommand):
 
     @property
     def interrupted(self) -> bool:
-        """Did a signal come that asks for the end?"""
+        """Has a signal asked for the end?"""
         return any(number in (*ENDING, signal.SIGINT, signal.SIGQUIT) for number in self._seen)
 
 

@@ -1,9 +1,9 @@
 """`on_complete`: the user's command that runs once a result is accepted, such as `gh pr create`.
 
-It is split into words as a shell would do it, and no shell reads it. What it should know stands in
-its environment, never in its line: names of tasks and branches are foreign text. It runs outside of
-any container, so not in the worktree either, where an agent has written what git and other programs
-take for settings. What it does changes nothing about the acceptance.
+The command is split into words like in a shell, but no shell runs it. Its inputs are in its
+environment, never in its command line: names of tasks and branches are untrusted text. It runs
+outside of any container, and therefore not in the worktree, where an agent may have written files
+that git and other programs use as settings. Its outcome does not affect the acceptance.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _LONGEST_TEXT: Final = 300
 
 
 class Hooked(NamedTuple):
-    """What became of it."""
+    """The outcome of the command."""
 
     ok: bool
     text: str
-    """The end of what it wrote, or why it failed."""
+    """The end of its output, or why it failed."""
 
 
 def run_on_complete(command: str, env: Mapping[str, str]) -> Hooked:
-    """Runs it, and waits for its end."""
+    """Runs the command, and waits for its end."""
     argv = shlex.split(command)
     if not argv:
         return Hooked(True, "")

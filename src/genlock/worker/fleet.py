@@ -27,13 +27,13 @@ class Origin(NamedTuple):
     """How another process opens the same connection."""
 
     arguments: Mapping[str, Any]
-    """Of `genlock.connect`."""
+    """The arguments of `genlock.connect`."""
     folder: str
-    """Where they were given: settings and relative paths depend on it."""
+    """The folder in which they were given: settings and relative paths depend on it."""
 
 
 class _Context:
-    """Whose tasks a connection of this process works on, and who keeps them."""
+    """The agent and session of a connection in this process, and the keeper of their claims."""
 
     def __init__(self, identity: Identity) -> None:
         self.pid = os.getpid()
@@ -56,7 +56,7 @@ def _plain(name: str) -> str:
 
 
 class FleetMethods:
-    """What both faces share."""
+    """The base of the plain and the async methods."""
 
     _context: _Context | None = None
     _origin: Origin | None = None
@@ -66,12 +66,12 @@ class FleetMethods:
 
     @property
     def identity(self) -> Identity:
-        """Who the connection speaks for where a call does not say."""
+        """The default identity of the connection's calls."""
         raise NotImplementedError
 
     @property
     def product_access(self) -> Any:
-        """The way to the area for work products: a `genlock.products.access.ProductAccess`."""
+        """The access to the area for work products: a `genlock.products.access.ProductAccess`."""
         if self._product_access is None:
             if self._open_products is None:
                 raise NotAllowed("only what genlock.connect has opened knows an area for products")
@@ -143,7 +143,8 @@ class FleetMethods:
         )
 
     def _end_keepers(self) -> None:
-        """Before the connection ends: nothing can be renewed after that."""
+        """Closes the keepers. Called before the connection ends, because afterwards nothing can be
+        renewed."""
         context, self._context = self._context, None
         if context is not None and context.pid == os.getpid():
             for keeper in context.keepers.values():

@@ -1,4 +1,4 @@
-"""Getting a task: claim it, be sure how long the lease runs, and learn what earlier generations
+"""Gets a task: claims it, determines how long the lease runs, and reads what earlier generations
 left."""
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from genlock.worker import schedule
 from genlock.worker.script import Script, persistent
 
 PATIENCE_SECONDS: Final = 60.0
-"""How long a worker tries to reach its coordinator before it gives up a claim or a submission."""
+"""How long a worker tries to reach its coordinator before it gives up on a claim or a
+submission."""
 _SLOW_ANSWER_SHARE: Final = 0.1
 _HISTORY_PATIENCE_SECONDS: Final = 5.0
 
@@ -35,7 +36,7 @@ class NotGranted(GenlockError):
         super().__init__(_why(result))
 
     def __reduce__(self) -> tuple[type[NotGranted], tuple[ClaimResult]]:
-        """So that it survives a way between processes."""
+        """So that it can be sent between processes."""
         return type(self), (self.result,)
 
 
@@ -44,11 +45,11 @@ class NothingReady(NotGranted):
 
 
 class Previous(NamedTuple):
-    """What earlier generations of the task left. Empty at the first attempt."""
+    """The data that earlier generations of the task left. Empty at the first attempt."""
 
     generations: tuple[ClaimHistory, ...] = ()
     refused: tuple[TaskResult, ...] = ()
-    """Their results that were refused and kept."""
+    """Results of earlier generations that were refused and kept."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -57,17 +58,17 @@ class Previous(NamedTuple):
 
     @property
     def feedback(self) -> str:
-        """What the last generation said at its end, such as the error that it failed with."""
+        """The last generation's final message, such as the error that it failed with."""
         return self.generations[-1].note if self.generations else ""
 
     @property
     def fraction(self) -> float | None:
-        """How far the last generation came."""
+        """The progress of the last generation."""
         return self.generations[-1].fraction if self.generations else None
 
 
 class Wanted(NamedTuple):
-    """What a worker asks for."""
+    """The claim that a worker asks for."""
 
     session_id: str
     agent_id: str
@@ -79,24 +80,24 @@ class Wanted(NamedTuple):
     role: str = ""
     patience: float = PATIENCE_SECONDS
     named: bool = True
-    """Did somebody give the agent its name? One that was made up yields to the project's policy."""
+    """Was the agent's name given? A generated one yields to the project's policy."""
 
 
 class Grant(NamedTuple):
-    """A claim, and from when its lease is sure to run."""
+    """A claim, and the time from which its lease certainly runs."""
 
     claim: TaskClaim
     task: Task
     sent: float
     lease_seconds: float
-    """The length that renewals should ask for."""
+    """The lease length that renewals ask for."""
     attempt: int
     previous: Previous
     inputs_changed: tuple[str, ...]
 
 
 def granted(wanted: Wanted) -> Script[Grant]:
-    """Claims what is wanted, or raises NotGranted."""
+    """Claims the wanted task, or raises NotGranted."""
     until = time.monotonic() + wanted.wait_seconds
     if not wanted.named:
         settings = yield from persistent("get_policy", wanted.patience)
@@ -109,10 +110,11 @@ def granted(wanted: Wanted) -> Script[Grant]:
             kind = NothingReady if answer.reason is ClaimReason.NOTHING_READY else NotGranted
             raise kind(answer)
         if answer.already_held:
-            # Another worker of the same session and agent is at work on it.
+            # Another worker of the same session and agent works on it.
             raise NotGranted(answer)
         if schedule.now() - asked > claim.lease_seconds * _SLOW_ANSWER_SHARE:
-            # When in that time did the lease begin? A renewal makes it sure.
+            # The lease may have begun at any time during the call. A renewal makes its start
+            # certain.
             asked = schedule.now()
             renewal = yield from persistent("renew_lease", wanted.patience, **_fence(claim))
             if not renewal.success:
@@ -147,7 +149,8 @@ def _fence(claim: TaskClaim) -> dict[str, Any]:
 
 
 def _previous(claim: TaskClaim, attempt: int) -> Script[Previous]:
-    """Only who takes over has something to learn. That it cannot be read now costs no work."""
+    """Reads what earlier generations left, if there are any. A failure to read it does not stop the
+    work."""
     if attempt <= 1:
         return Previous()
     try:
@@ -163,11 +166,11 @@ def _previous(claim: TaskClaim, attempt: int) -> Script[Previous]:
 def lease_for(
     task: Task, granted_seconds: float, asked_seconds: float | None, previous: Previous
 ) -> float:
-    """How long a lease suits this task.
+    """Returns a suitable lease length for this task.
 
-    What the caller or the plan says counts. Otherwise it is a quarter of the time that the work is
-    expected to take, or has taken before: short work is handed on soon after its worker has died,
-    and long work is not renewed more often than it is worth. Each lease in a row that ran out
+    The caller's or the plan's length is used if given. Otherwise it is a quarter of the time that
+    the work is expected to take, or has taken before: short work is handed on soon after its worker
+    has died, and long work is not renewed more often than necessary. Each consecutive expired lease
     doubles it.
     """
     if asked_seconds is not None or task.lease_seconds is not None:

@@ -1,5 +1,5 @@
-"""A claim under which a command runs: the command's warden knows how long the claim is good, and
-its loss ends the command.
+"""A claim under which a command runs: the command's warden knows how long the claim can be trusted,
+and its loss ends the command.
 
 `genlock run` has one of them, `genlock work` one for each of its agents.
 """
@@ -25,12 +25,13 @@ from genlock.worker.warded import Ended, WardedCommand
 from genlock.worker.work import SUBMIT_PATIENCE_SECONDS, Work
 
 BACKSTOP_SHARE: Final = 0.6
-"""Of the margin: so long after the keeper has noticed a loss, the warden acts by itself."""
+"""Share of the margin. If this much of it has passed since the keeper detected a loss, the warden
+acts by itself."""
 _LONGEST_EXCERPT: Final = 600
 
 
 class GuardedClaim:
-    """A kept claim and the command that works under it."""
+    """A claim that a keeper renews, and the command that works under it."""
 
     def __init__(self, fleet: Any, keeper: Keeper, grant: Grant, command: WardedCommand) -> None:
         self._fleet = fleet
@@ -50,15 +51,15 @@ class GuardedClaim:
         self.work = Work(fleet, keeper, self.kept, grant)
 
     def _trust(self, kept: KeptClaim) -> None:
-        """Tells the warden until when the command may run."""
+        """Sets the time until which the command may run, for the warden."""
         margin = schedule.margin(kept.lease_seconds)
         self._command.margin = margin
         if self.submitted is None:
             self._command.deadline.set(kept.trusted_until + margin * BACKSTOP_SHARE)
 
     def _notice_loss(self, kept: KeptClaim) -> None:
-        """In a thread of the keeper's. A command that has submitted its task itself has lost
-        nothing."""
+        """Handles a loss, in a thread of the keeper. A command that has submitted its task itself
+        has lost nothing."""
         if kept.reason is Loss.TAKEN:
             with suppress(GenlockError):
                 self.submitted = self._submission_in(self._look(0.0))
@@ -90,22 +91,22 @@ class GuardedClaim:
         return self._lost or (self.kept.is_lost and self.submitted is None)
 
     def was_lost(self, ended: Ended) -> bool:
-        """Was the command ended because of it, or may it have been?"""
+        """Was the command ended because of the loss, or may it have been?"""
         return ended.why == "lost" or (
             ended.code != 0 and self.kept.is_lost and self.submitted is None
         )
 
     def was_submitted(self) -> bool:
-        """Has the command submitted the task itself? During an outage this is asked as long as a
-        submission is tried."""
+        """Has the command submitted the task itself? During an outage this check is retried for as
+        long as a submission would be."""
         if self.submitted is None:
             self.submitted = self._submission_in(self._look(SUBMIT_PATIENCE_SECONDS))
         return self.submitted is not None
 
     def keep_refused(self, submit: Callable[[], SubmissionResult]) -> str | None:
-        """After a loss: what the command has made so far is submitted, to be refused and kept, if
-        somebody else has the task by now. If nobody has, it would be accepted, and it is not
-        finished."""
+        """After a loss, submits the command's unfinished result if another holder has the task by
+        now, so that it is refused and kept. Without another holder it would be accepted although it
+        is not finished."""
         with suppress(*AWAY, BadArgument):
             state: TaskState = self._fleet.get_task_state(task_id=self.work.id)
             if state.generation > self.work.generation:
@@ -114,12 +115,13 @@ class GuardedClaim:
 
 
 def products_file_in(folder: Path) -> Path:
-    """Where a command that works with this folder notes its products."""
+    """The file in which a command that works with this folder records its products."""
     return folder / "products"
 
 
 def environment_of(grant: Grant, folder: Path, prompt: str) -> dict[str, str]:
-    """What a command finds of its claim in its environment, with files in this folder."""
+    """Returns the environment variables that describe the claim to a command, with files in this
+    folder."""
     claim = grant.claim
     file = folder / "prompt"
     file.write_text(prompt, encoding="utf-8")
@@ -140,7 +142,7 @@ def environment_of(grant: Grant, folder: Path, prompt: str) -> dict[str, str]:
 
 
 def prompt_of(grant: Grant) -> str:
-    """The task as a text for an agent: what to do, and what earlier attempts have left."""
+    """Returns the task as a text for an agent: instructions, and what earlier attempts left."""
     task = grant.task
     parts = [f"# {task.title or task.id}", f"Task {task.id}, generation {grant.claim.generation}."]
     if task.description:
@@ -163,7 +165,7 @@ def _reached(fraction: float | None) -> str:
 
 
 def _excerpt(refused: TaskResult) -> str:
-    """What a refused result says, as far as it is short: the rest is in `genlock refused`."""
+    """Returns an excerpt of a refused result. The full text is in `genlock refused`."""
     if refused.result_data is None:
         return ""
     text = json.dumps(refused.result_data, ensure_ascii=False)

@@ -1,7 +1,7 @@
 """The helper of a ProcessKeeper: it renews the leases of another process, and ends with it.
 
-It does not renew for an owner that is stopped. A stopped process cannot notice that its claim is
-lost either, so its claims run out as they do with a keeper thread.
+It does not renew while its owner is stopped. A stopped process cannot detect the loss of its claim
+either, so its claims expire as they do with a keeper thread.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from genlock.worker.process_keeper import (
 
 
 def serve(channel: int, memory: int, told: Mapping[str, Any]) -> NoReturn:
-    """The life of the helper."""
+    """The main function of the helper."""
     way = socket.socket(fileno=channel)
     slots = Slots(memory)
     try:
         os.chdir(told["folder"])
-        # The package itself, which sees all of us.
+        # By name, because the package itself depends on all layers, including this one.
         connect, process = import_module("genlock").connect, process_of(told["process"])
         fleet = connect(**told["connect"], process=process)
     except (GenlockError, OSError) as error:
@@ -50,7 +50,7 @@ def serve(channel: int, memory: int, told: Mapping[str, Any]) -> NoReturn:
 
 
 class _WhileInUse:
-    """The fleet, as long as the owner is not stopped."""
+    """The fleet, usable only while the owner is not stopped."""
 
     def __init__(self, fleet: Any, owner: int) -> None:
         self._fleet, self._owner = fleet, owner
@@ -80,12 +80,12 @@ class _Helper:
         self._keeper = Keeper(fleet)
         self._lock = threading.Lock()
         self._live: dict[int, tuple[int, KeptClaim | None]] = {}
-        """The slot and claim of each number."""
+        """The slot and claim by claim number."""
         self._unread = b""
 
     def run(self) -> None:
-        """Until the owner has ended: the socket is closed, or, if a forked child of the owner has
-        it too, this process has another parent."""
+        """Runs until the owner has ended: the socket is closed, or this process has another parent,
+        in case a forked child of the owner has the socket, too."""
         while True:
             ready, _, _ = select.select([self._way], [], [], 1.0)
             if os.getppid() != self._owner:
@@ -129,7 +129,7 @@ class _Helper:
             self._keeper.remove(kept)
 
     def _write(self, number: int, kept: KeptClaim) -> None:
-        """What has become of a claim, unless it was removed meanwhile."""
+        """Writes the state of a claim, unless it was removed meanwhile."""
         loss = next((n for n, each in LOSSES.items() if each is kept.reason), 0)
         state = SlotState(number, kept.trusted_until, kept.sent, kept.lease_seconds, loss)
         with self._lock:
@@ -139,12 +139,14 @@ class _Helper:
             self._slots.write(found[0], state)
         try:
             self._way.send(LOOK)
-        except OSError:  # full: it has not looked for long, and will look at everything
+        except (
+            OSError
+        ):  # the socket is full: the owner has not read for long, and will check all claims anyway
             return
 
 
 def is_stopped(pid: int) -> bool:
-    """Has a signal stopped this process? False where that cannot be seen."""
+    """Has a signal stopped this process? False if that cannot be seen."""
     if sys.platform != "linux":
         return False
     try:

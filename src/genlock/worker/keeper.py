@@ -1,4 +1,4 @@
-"""The keeper renews the claims of this process, and says so when one is lost.
+"""The keeper renews the claims of this process, and reports when one is lost.
 
     keeper = Keeper(fleet)
     asked = schedule.now()
@@ -8,19 +8,19 @@
     keeper.remove(kept)                                # submitted or released
     keeper.close(release=True, within=0.25)            # the process ends
 
-It has two threads. The *keeper* only looks at the clock. It hands renewals that are due to the
-*sender*, and declares a claim lost when its time is up, however long the sender waits for an answer
-that does not come. The sender renews all claims of a session in one round trip.
+It has two threads. The *keeper* only watches the clock. It hands due renewals to the *sender*, and
+declares a claim lost when its time is up, even while the sender still waits for an answer. The
+sender renews all claims of a session in one round trip.
 
-What it is built to survive:
+Its safeguards:
 
-- Any exception of a renewal is a failed attempt and never the end of the thread.
-- It takes no lock of its caller's: `on_lost` is called in a thread of its own, and no callback and
-  no call of the fleet happens under the keeper's lock.
-- It ends with its owner. The threads are daemons, a `KeptClaim` that is dropped is not renewed, and
-  the threads end when there is nothing to keep. They start again with the next claim, also in a
-  forked child, which has its own claims and not its parent's.
-- A submission that overtakes a renewal: the renewal is refused, and that is no loss.
+- Any exception of a renewal is a failed attempt, and never ends the thread.
+- It cannot deadlock with its caller's locks: `on_lost` is called in a thread of its own, and no
+  callback and no call of the fleet happens under the keeper's lock.
+- It ends with its owner. The threads are daemons, a dropped `KeptClaim` is not renewed, and the
+  threads end when there are no claims. They start again with the next claim, also in a forked
+  child, which has its own claims and not its parent's.
+- A submission may overtake a renewal. Then the renewal is refused, which does not count as a loss.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from genlock.worker import schedule
 from genlock.worker.kept_claim import KeptClaim, Loss
 
 LONGEST_SLEEP_SECONDS: Final = 1.0
-"""Waits in Python do not count the time for which a machine sleeps. So a wait is never long."""
+"""Waits in Python do not count the time during which a machine sleeps. So every wait is short."""
 _IDLE_SECONDS: Final = 5.0
-"""After so long without a claim the threads end."""
+"""After this long without a claim the threads end."""
 _SOON_SHARE: Final = 0.15
-"""A renewal takes along the session's other claims that have used this share of their lease."""
+"""A renewal includes the session's other claims that have used this share of their lease."""
 _SLOW_ANSWER_SHARE: Final = 0.1
-"""If the answer to a claim took longer than this share of the lease, as a wait for a task may, then
-the claim is renewed before it is handed out: nobody knows when the lease began."""
+"""If the answer to a claim took longer than this share of the lease, for instance because it waited
+for a task, the claim is renewed before it is handed out: it is unknown when the lease began."""
 
 _TAKEN: Final = frozenset(
     {RenewReason.GENERATION_MISMATCH, RenewReason.NO_CLAIM, RenewReason.SESSION_MISMATCH}
@@ -57,7 +57,7 @@ Answer = RenewalResult | GenlockError
 
 
 class Fleet(Protocol):
-    """What a keeper calls: a coordinator, or the client of a service."""
+    """The operations that a keeper calls: of a coordinator, or the client of a service."""
 
     def renew_lease(
         self,
@@ -91,7 +91,7 @@ class Fleet(Protocol):
 
 
 class Keeper:
-    """Keeps any number of claims, of one session or of several."""
+    """Renews any number of claims, of one session or of several."""
 
     _kind = KeptClaim
 
@@ -101,25 +101,25 @@ class Keeper:
         self._begin()
 
     def _begin(self) -> None:
-        """The state of a new process: none of its parent's claims, threads and locks."""
+        """Sets up the state of a new process, without its parent's claims, threads and locks."""
         self._changed = threading.Condition(threading.RLock())
         self._claims: list[KeptClaim] = []
         self._batch: list[KeptClaim] = []
-        """What the sender is to renew, or is renewing."""
+        """The claims that the sender is to renew, or is renewing."""
         self._threads: list[threading.Thread] = []
         self._closed = False
         self._pid = os.getpid()
 
     def _lock(self) -> threading.Condition:
-        """The keeper's lock, for its callers. In a forked child it is a new one: somebody may have
-        held the parent's when it forked."""
+        """The keeper's lock, for its callers. A forked child gets a new one: another thread may
+        have held the parent's at the fork."""
         if self._pid != os.getpid():
             self._begin()
         return self._changed
 
     @property
     def claims(self) -> tuple[KeptClaim, ...]:
-        """The claims that are kept now."""
+        """The claims that are renewed now."""
         with self._lock():
             return tuple(self._claims)
 
@@ -133,12 +133,13 @@ class Keeper:
         on_renewed: Callable[[KeptClaim], object] | None = None,
         known: bool = False,
     ) -> KeptClaim:
-        """Keeps a claim from now on. `asked` is `schedule.now()` from before it was asked for.
+        """Renews a claim from now on. `asked` is `schedule.now()` from before the claim was
+        requested.
 
         `lease_seconds` is the length that renewals ask for, if not the claim's own. `on_lost` is
         called once, in a thread of its own; `on_renewed` after every renewal, in the sender's
-        thread, where it must not wait. If the answer was slow, this renews the claim at once;
-        then it may be lost already. `known` says that the caller has seen to that.
+        thread, where it must not block. If the answer was slow, this renews the claim at once; then
+        it may be lost already. `known` means that the caller has done that.
         """
         due = schedule.first_renewal(asked, claim.lease_seconds, self._random)
         kept = self._kind(
@@ -166,7 +167,7 @@ class Keeper:
         return kept
 
     def remove(self, kept: KeptClaim) -> None:
-        """The claim was submitted or released: it is not renewed and cannot be lost any more."""
+        """Stops renewing a claim that was submitted or released. It cannot be lost any more."""
         kept.drop()
         with self._lock():
             if kept in self._claims:
@@ -174,8 +175,8 @@ class Keeper:
 
     @contextmanager
     def ending(self, kept: KeptClaim) -> Iterator[None]:
-        """Around a submission or release: what it makes of the claim is no loss. Until it is
-        answered the claim is renewed as before."""
+        """Wraps a submission or release, so that the resulting end of the claim does not count as a
+        loss. Until the answer arrives the claim is renewed as usual."""
         with self._lock():
             kept.ending += 1
         try:
@@ -185,7 +186,7 @@ class Keeper:
                 kept.ending -= 1
 
     def lose(self, kept: KeptClaim, reason: Loss) -> None:
-        """Declares the claim lost, unless it has been given back meanwhile."""
+        """Declares the claim lost, unless it was released meanwhile."""
         with self._lock():
             if kept in self._claims:
                 self._claims.remove(kept)
@@ -198,8 +199,8 @@ class Keeper:
             call(kept)
 
     def close(self, *, release: bool = False, within: float = 5.0) -> bool:
-        """Ends the renewals. With `release` gives back what is held, for at most `within` seconds;
-        True if all of it was given back. May be called in a signal handler."""
+        """Ends the renewals. With `release`, releases all claims within at most `within` seconds.
+        Returns True if all were released. May be called in a signal handler."""
         with self._lock():
             self._closed = True
             left = [kept for kept in self._claims if not kept.dropped]
@@ -233,7 +234,7 @@ class Keeper:
     # The two threads
 
     def _start(self) -> None:
-        """Starts what does not run. Called under the lock."""
+        """Starts the threads that are not running. Called under the lock."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         running = {thread.name for thread in self._threads}
         for run, name in ((self._keep, "genlock-keeper"), (self._send, "genlock-sender")):
@@ -247,7 +248,7 @@ class Keeper:
                 self._threads.append(thread)
 
     def _is_idle(self) -> bool:
-        """Is there nothing to keep, and nothing coming? Called under the lock."""
+        """Are there no claims, present or announced? Called under the lock."""
         self._claims = [kept for kept in self._claims if not kept.dropped]
         if not self._closed and not self._claims:
             self._changed.wait(_IDLE_SECONDS)
@@ -258,7 +259,7 @@ class Keeper:
         return idle
 
     def _keep(self) -> None:
-        """The keeper: looks at the clock and at nothing else."""
+        """Runs the keeper, which only watches the clock."""
         while True:
             with self._changed:
                 if self._is_idle():
@@ -275,7 +276,7 @@ class Keeper:
         return [kept for kept in self._claims if now >= kept.trusted_until]
 
     def _hand_over(self, now: float) -> None:
-        """Gives the sender what is due, and what may as well be renewed in the same round trip."""
+        """Gives the sender the due renewals, and others that fit in the same round trip."""
         if self._batch:
             return
         sessions = {
@@ -294,14 +295,14 @@ class Keeper:
             self._changed.notify_all()
 
     def _seconds_to_sleep(self, now: float) -> float:
-        # While the sender is at work, what is due waits for it. It says so when it is done.
+        # While the sender is busy, due renewals wait. The sender notifies when it is done.
         times = [kept.trusted_until for kept in self._claims]
         if not self._batch:
             times += [kept.due for kept in self._claims]
         return min(max(min(times, default=now) - now, 0.0), LONGEST_SLEEP_SECONDS)
 
     def _send(self) -> None:
-        """The sender: renews what it is given, and may be held up as long as it likes."""
+        """Runs the sender, which renews the given claims and may block for any time."""
         while True:
             with self._changed:
                 while not self._batch:
@@ -325,15 +326,15 @@ class Keeper:
             sent = schedule.now()
             try:
                 answers = self._ask(group)
-            # Whatever it was, it was not an answer. The next attempt may succeed, and if none does
-            # the lease ends.
+            # Any exception means that there was no answer. The next attempt may succeed, and if
+            # none does the lease ends.
             except Exception:  # noqa: BLE001
                 answers = {}
             for kept in group:
                 self._answered(kept, answers.get(kept.task_id), sent)
 
     def _ask(self, group: Sequence[KeptClaim]) -> dict[str, Answer]:
-        """One round trip for all, but for a claim whose lease is to get another length."""
+        """Renews all claims in one round trip, except for a claim whose lease length changes."""
         (tenant, project), session = group[0].scope, group[0].session_id
         where: Any = {"session_id": session, "tenant_id": tenant, "project_id": project}
         alone = [kept for kept in group if kept.wanted_seconds is not None or len(group) == 1]
@@ -352,10 +353,11 @@ class Keeper:
         return answers
 
     def _answered(self, kept: KeptClaim, answer: object, sent: float) -> None:
-        """What an answer to a renewal means for the claim."""
+        """Applies the answer to a renewal to the claim."""
         if isinstance(answer, RenewalResult) and answer.success:
             with self._changed:
-                # The tenant's limits may have cut it. A service of an older version does not say.
+                # The tenant's limits may have shortened the lease. A service of an older version
+                # does not report that.
                 granted = answer.lease_seconds
                 kept.lease_seconds = kept.lease_seconds if granted is None else granted
                 kept.leased = answer.new_expiry is not None

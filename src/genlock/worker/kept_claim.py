@@ -1,4 +1,4 @@
-"""A claim that is kept, as its holder sees it: is it still ours, and if not, why not."""
+"""A claim in a keeper, for its holder: is it still ours, and if not, why not?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Loss(StrEnum):
     """Why a claim is lost."""
 
     OUTAGE = "outage"
-    """It could not be renewed in time. Perhaps nobody has taken over yet."""
+    """It could not be renewed in time. Perhaps no other holder has taken over yet."""
     TAKEN = "taken"
     """The coordinator has said that the claim is no longer this session's."""
 
@@ -32,7 +32,7 @@ class ClaimLost(GenlockError):
         )
 
     def __reduce__(self) -> tuple[type[ClaimLost], tuple[str, int, Loss]]:
-        """So that it survives a way between processes."""
+        """So that it can be sent between processes."""
         return type(self), (self.task_id, self.generation, self.reason)
 
 
@@ -43,7 +43,7 @@ _SENTENCES = {
 
 
 class KeptClaim:
-    """One claim in a keeper's care. Everything here may be asked from any thread."""
+    """One claim in a keeper's care. All members may be used from any thread."""
 
     def __init__(
         self,
@@ -62,26 +62,26 @@ class KeptClaim:
         self.scope = (claim.tenant_id, claim.project_id)
         self.lease_seconds = claim.lease_seconds
         self.leased = claim.expires_at is not None
-        """Does it run out by time? If not it is renewed as if it did, so that it gets a lease soon
-        after the policy says that claims have one."""
+        """Does it expire? If not, it is renewed as if it did, so that it gets a lease soon after a
+        policy change gives leases to claims."""
         self.wanted_seconds = None if lease_seconds == claim.lease_seconds else lease_seconds
-        """The length that the next renewal asks for, if it is another one."""
+        """The length that the next renewal asks for, if it differs from the present one."""
         self.lost = threading.Event()
         """Set when the claim is lost, and never cleared."""
         self.reason: Loss | None = None
         self.on_lost = on_lost
         self.on_renewed = on_renewed
         self.sent = sent
-        """When the request was sent that the lease runs by."""
+        """When the request was sent from which the lease is counted."""
         self.due = due
-        """When the next renewal is to be sent."""
+        """When the next renewal is due."""
         self.attempts = 0
-        """Renewals in a row that failed."""
+        """The number of consecutive failed renewals."""
         self.ending = 0
-        """How many submissions or releases are on their way: a renewal that one of them overtakes
-        is refused, and that is no loss."""
+        """How many submissions or releases are in progress: a renewal overtaken by one of them is
+        refused, which is not a loss."""
         self.dropped = False
-        """Nobody is at work under the claim any more. A flag, because a garbage collector sets it,
+        """The claim is not in use any more. This is a flag, because a garbage collector sets it,
         which must not take a lock."""
 
     @property
@@ -91,8 +91,8 @@ class KeptClaim:
 
     @property
     def is_lost(self) -> bool:
-        """Is it lost? True also if the keeper has not come to notice yet, after a stopped process
-        went on or a machine woke up."""
+        """Is it lost? True also before the keeper has detected it, after a stopped process
+        continued or a machine woke up."""
         return self.lost.is_set() or (not self.dropped and schedule.now() >= self.trusted_until)
 
     def check(self) -> None:
@@ -101,7 +101,7 @@ class KeptClaim:
             raise ClaimLost(self.task_id, self.generation, self.reason or Loss.OUTAGE)
 
     def drop(self) -> None:
-        """Nobody works under it any more: it is not renewed from now on."""
+        """Marks the claim as unused: it is not renewed from now on."""
         self.dropped = True
 
     def __repr__(self) -> str:

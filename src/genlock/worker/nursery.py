@@ -1,9 +1,9 @@
 """The nursery: a process that forks a warden for each agent of `genlock work`.
 
 A program with threads must not fork. So the nursery is forked first, while there is one thread, and
-asked for a warden whenever an agent is to be started. It is given the ends of the pipes by which
-the agent and the warden are heard. It watches over its wardens: what a killed one leaves behind, it
-ends, and when its owner is gone, it ends with all of them.
+asked for a warden whenever an agent is to be started. It receives the ends of the pipes that the
+agent and the warden write to. It supervises its wardens: it ends the processes that a killed warden
+leaves behind, and when its owner is gone, it ends with all of them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from genlock.worker.warden import SharedDeadline, serve
 _SLOT: Final = struct.Struct("!I")
 _SETTLE: Final = _SLOT.pack(0xFFFFFFFF)
 _PASSED: Final = 5
-"""Orders, reports, stdin, stdout and stderr."""
+"""The descriptors passed: orders, reports, stdin, stdout and stderr."""
 _LAST_SECONDS: Final = 5.0
 
 
 class Streams(NamedTuple):
-    """What a command writes; both can be read, and do not block."""
+    """The output of a command. Both streams can be read, and do not block."""
 
     stdout: int
     stderr: int
 
 
 class Nursery:
-    """To be made in the main thread, while there is no other. Its methods may be called by any."""
+    """A nursery. Create it in the main thread, before any other thread starts. Its methods may be
+    called from any thread."""
 
     def __init__(self, size: int) -> None:
         self._deadlines = [SharedDeadline() for _ in range(size)]
@@ -76,20 +77,20 @@ class Nursery:
         return command, Streams(out, err)
 
     def settle(self) -> None:
-        """Returns when nothing is left of wardens that were killed."""
+        """Waits until no process of a killed warden is left."""
         with suppress(OSError), self._lock:
             self._ours.sendall(_SETTLE)
             self._ours.recv(_SLOT.size)
 
     def close(self) -> None:
-        """Ends it, with all wardens that are left and whatever they have started."""
+        """Ends the nursery, with all remaining wardens and all processes below them."""
         self._ours.close()
         with suppress(ChildProcessError):
             os.waitpid(self._pid, 0)
 
 
 def _serve(asked: socket.socket, deadlines: list[SharedDeadline]) -> NoReturn:
-    """The life of the nursery, in a process that has just been forked for it."""
+    """The main function of the nursery, in a process that has just been forked for it."""
     code = 1
     try:
         _Nursery(asked, deadlines).run()
@@ -127,7 +128,7 @@ class _Nursery:
         self._end()
 
     def _start(self) -> bool:
-        """Forks a warden; False if the owner is gone."""
+        """Forks a warden. Returns False if the owner is gone."""
         message, given, _, _ = socket.recv_fds(self._asked, _SLOT.size, _PASSED)
         if message == _SETTLE:
             self._wardens -= reap().keys()
@@ -160,14 +161,15 @@ class _Nursery:
         serve(orders, reports, deadline)
 
     def _bury(self) -> None:
-        """Wardens that have ended. Whatever was below one that was killed is ours by now."""
+        """Reaps wardens that have ended. The processes below a killed warden are our children by
+        now."""
         ended = reap()
         self._wardens -= ended.keys()
         if any(ended.values()):
             self._wardens -= kill_all(spare=self._wardens).keys()
 
     def _end(self) -> None:
-        """The owner is gone. The wardens have noticed it, too."""
+        """Ends the nursery, because its owner is gone. The wardens have detected that, too."""
         until = time.monotonic() + _LAST_SECONDS
         while self._wardens and time.monotonic() < until:
             self._wardens -= reap().keys()

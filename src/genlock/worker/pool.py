@@ -1,10 +1,11 @@
-"""Worker loops: take a task, call the handler, submit what it returns, and again.
+"""Worker loops: take a task, call the handler, submit its return value, and repeat.
 
-What a handler returns is its result, unless it has submitted or released the task itself. An
-exception releases the task with the error. After failures in a row a loop pauses, longer each time.
+A handler's return value is its result, unless it has submitted or released the task itself. An
+exception releases the task with the error. After consecutive failures a loop pauses, longer each
+time.
 
-The first SIGINT or SIGTERM ends the loops gracefully: no task is taken any more, and handlers that
-run come to their end. The second one gives the tasks back and raises KeyboardInterrupt.
+The first SIGINT or SIGTERM shuts the loops down gracefully: they take no further tasks, and running
+handlers finish. The second one releases the tasks and raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from genlock.worker.work import AsyncWork, BaseWork, Work
 LOG: Final = logging.getLogger("genlock.worker")
 AFTER_FAILURES: Final = Backoff(0.1, 10.0, jitter=0.5)
 PIECE_SECONDS: Final = 5.0
-"""A wait for a task is cut into such pieces: between two of them a loop sees that it is stopped."""
+"""A wait for a task is split into pieces of this length, so that a loop detects in between that it
+was stopped."""
 _MOST_AT_ONCE: Final = 1000
 
 
 class Totals(Struct):
-    """What became of the tasks that a worker took."""
+    """The outcomes of the tasks that a worker took."""
 
     accepted: int = 0
     refused: int = 0
@@ -45,16 +47,16 @@ class Totals(Struct):
     failed: int = 0
     """The handler raised an exception."""
     lost: int = 0
-    """The claim was lost while the handler was at work."""
+    """The claim was lost while the handler was working."""
 
     @property
     def taken(self) -> int:
-        """All of them."""
+        """The number of tasks taken."""
         return self.accepted + self.refused + self.released + self.failed + self.lost
 
 
 class _Loops:
-    """What both kinds of worker share: the options, the totals and the rules."""
+    """The base of both kinds of worker: the options, the totals and the rules."""
 
     def __init__(
         self,
@@ -90,11 +92,11 @@ class _Loops:
         self.stopped = stop or threading.Event()
 
     def stop(self) -> None:
-        """Ends the loops when their handlers have returned. May be called from any thread."""
+        """Ends the loops after their running handlers. May be called from any thread."""
         self.stopped.set()
 
     def _goes_on(self) -> bool:
-        """May another task be taken? If so, it counts."""
+        """May another task be taken? If so, counts it."""
         with self._lock:
             if self.stopped.is_set() or self._left == 0:
                 return False
@@ -112,7 +114,7 @@ class _Loops:
             setattr(self.totals, outcome, getattr(self.totals, outcome) + 1)
 
     def _after(self, work: BaseWork | None, error: Exception | None) -> bool:
-        """Counts what became of one turn; False if it failed and the loop should pause."""
+        """Counts the outcome of one turn. Returns False if it failed and the loop should pause."""
         if work is None:
             self._not_taken()
             if error is not None and not isinstance(error, NothingReady):
@@ -131,7 +133,7 @@ class _Loops:
 
 
 def is_over(progress: Mapping[str, Progress]) -> bool:
-    """Is nothing ready, and is nobody at work on anything that others could wait for?"""
+    """Is nothing ready, and is no agent working on a task that others could wait for?"""
     return all(each.in_progress == 0 and each.pending == 0 for each in progress.values())
 
 
@@ -173,7 +175,8 @@ class Worker(_Loops):
                 self.stop()
 
     def _take(self) -> tuple[Work | None, Exception | None]:
-        """One task, if there is one, and the exception in which it ended, if any."""
+        """Works on one task, if there is one. Returns it, and the exception that ended it, if
+        any."""
         work: Work | None = None
         try:
             with self.fleet.next_task(wait=self._wait, **self._claiming) as work:
@@ -195,7 +198,7 @@ class AsyncWorker(_Loops):
 
     @classmethod
     def _in_place_of(cls, worker: Worker) -> AsyncWorker:
-        """For an async handler of a fleet of plain methods."""
+        """Runs an async handler for a fleet of plain methods."""
         other: AsyncWorker = object.__new__(cls)
         other.__dict__.update(worker.__dict__)
         other.fleet = worker.fleet._async_face()
@@ -252,7 +255,7 @@ class AsyncWorker(_Loops):
 def _catch_in(
     loop: asyncio.AbstractEventLoop, numbers: tuple[signal.Signals, ...], call: Callable[[], None]
 ) -> list[signal.Signals]:
-    """Those signals that the loop hears; none outside the main thread."""
+    """Installs the loop's handlers. Returns the signals handled; none outside the main thread."""
     caught = []
     for number in numbers:
         try:
@@ -266,7 +269,7 @@ def _catch_in(
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """The first SIGINT or SIGTERM calls `stop`, the second raises KeyboardInterrupt. Only the main
-    thread hears signals."""
+    thread receives signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

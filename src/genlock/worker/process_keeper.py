@@ -9,8 +9,8 @@ from a helper process (helper_process.py), which opens the same store or service
          ↑       ←── socket: "look" ─────────── after each renewal and loss
          └────────── shared memory: until when each claim is trusted ──┘
 
-What the helper has achieved is in shared memory, so the first look after a long C call is right. A
-helper that dies is started again, and is given all claims. It ends with its owner.
+The helper's renewals are in shared memory, so the first check after a long C call is correct. A
+helper that dies is started again, and gets all claims. It ends with its owner.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LOG: Final = logging.getLogger("genlock.worker")
 READY: Final = b"+"
 LOOK: Final = b"!"
 LOSSES: Final = {1: Loss.OUTAGE, 2: Loss.TAKEN}
-"""By the number that stands for them in shared memory; 0 is none."""
+"""Losses by their number in shared memory; 0 is none."""
 _MOST_CLAIMS: Final = 4096
 _START_SECONDS: Final = 20.0
 _STOP_SECONDS: Final = 1.0
@@ -61,10 +61,10 @@ serve(int(sys.argv[1]), int(sys.argv[2]), told)
 
 
 class SlotState(NamedTuple):
-    """What the helper says of one claim."""
+    """The helper's state of one claim."""
 
     number: int
-    """Of the claim; 0: the slot is free."""
+    """The number of the claim; 0: the slot is free."""
     trusted_until: float = 0.0
     sent: float = 0.0
     lease_seconds: float = 0.0
@@ -72,8 +72,8 @@ class SlotState(NamedTuple):
 
 
 class Slots:
-    """Shared memory with a slot for each claim. A slot is free again when the helper says so: no
-    late write of its can meet another claim. Each field is read and written at once."""
+    """Shared memory with a slot for each claim. Only the helper frees a slot, so none of its late
+    writes can affect another claim. Each field is read and written atomically."""
 
     _format = Struct("=qdddq")
     SIZE: Final = _format.size * _MOST_CLAIMS
@@ -82,15 +82,15 @@ class Slots:
         self._memory = mmap(file, self.SIZE)
 
     def read(self, at: int) -> SlotState:
-        """What stands there."""
+        """Reads a slot."""
         return SlotState(*self._format.unpack_from(self._memory, at * self._format.size))
 
     def write(self, at: int, state: SlotState) -> None:
-        """Puts it there."""
+        """Writes a slot."""
         self._format.pack_into(self._memory, at * self._format.size, *state)
 
     def free(self) -> int:
-        """A slot in which nothing stands."""
+        """Returns a free slot."""
         for at in range(_MOST_CLAIMS):
             if self.read(at).number == 0:
                 return at
@@ -106,18 +106,18 @@ class SharedClaim(KeptClaim):
 
     @property
     def state(self) -> SlotState | None:
-        """What the helper says of it; None if it says nothing yet."""
+        """The helper's state of the claim; None if there is none yet."""
         state = None if self.slots is None else self.slots.read(self.slot)
         return None if state is None or state.number != self.number else state
 
     def take(self, state: SlotState) -> None:
-        """Notes what the helper has renewed."""
+        """Takes over a renewal by the helper."""
         self.sent, self.lease_seconds = state.sent, state.lease_seconds
         self.leased = state.trusted_until != math.inf
 
     @property
     def trusted_until(self) -> float:
-        """As the helper has it, which may be ahead of everything that was noticed here."""
+        """The helper's value, which may be later than what this process has read."""
         state = self.state
         if state is None:
             return super().trusted_until
@@ -125,7 +125,7 @@ class SharedClaim(KeptClaim):
 
 
 class ProcessKeeper(Keeper):
-    """As a Keeper, with a helper process in the place of its sender."""
+    """A Keeper with a helper process instead of a sender."""
 
     _kind = SharedClaim
 
@@ -138,7 +138,7 @@ class ProcessKeeper(Keeper):
         super()._begin()
         helper, self._helper = self._helper, None
         if helper is not None:
-            helper.abandon()  # it is the parent's
+            helper.abandon()  # it belongs to the parent
         self._number = 0
         self._handed: dict[int, SharedClaim] = {}
         self._failures = 0
@@ -151,27 +151,28 @@ class ProcessKeeper(Keeper):
         return given_back
 
     def remove(self, kept: KeptClaim) -> None:
-        """The claim is renewed no more."""
+        """Stops renewing the claim."""
         super().remove(kept)
         with self._lock():
             self._tell_helper()
 
     def _start(self) -> None:
-        """The helper has to be there before the caller goes on, perhaps into a C function."""
+        """Starts the helper, which must run before the caller continues, perhaps into a C
+        function."""
         if self._helper is None:
             self._helper = _Helper(self._origin, self._process)
         self._tell_helper()
         super()._start()
 
     def _hand_over(self, now: float) -> None:
-        """There is no sender here."""
+        """Does nothing: there is no sender in this process."""
 
     def _seconds_to_sleep(self, now: float) -> float:
         nearest = min((kept.trusted_until for kept in self._claims), default=now)
         return min(max(nearest - now, 0.0), LONGEST_SLEEP_SECONDS)
 
     def _send(self) -> None:
-        """Hears what the helper says, and starts it again when it has ended."""
+        """Reads the helper's messages, and starts it again when it has ended."""
         while True:
             with self._changed:
                 if self._is_idle():
@@ -184,7 +185,7 @@ class ProcessKeeper(Keeper):
                 self._replace(helper)
 
     def _notice_news(self) -> None:
-        """What the helper has written into shared memory."""
+        """Applies the changes that the helper has written to shared memory."""
         renewed, lost = [], []
         with self._changed:
             for kept in list(self._handed.values()):
@@ -205,7 +206,7 @@ class ProcessKeeper(Keeper):
             self.lose(kept, loss)
 
     def _replace(self, helper: _Helper | None) -> None:
-        """A helper that has ended, or never was: another one takes over all claims."""
+        """Replaces a helper that has ended or never started. The new one takes over all claims."""
         with self._changed:
             if self._helper is not helper or self._closed:
                 return
@@ -229,7 +230,7 @@ class ProcessKeeper(Keeper):
             self._tell_helper()
 
     def _end_helper(self) -> None:
-        """Called under the lock. What it knew last is noted, for its successor."""
+        """Ends the helper. Its last state is saved for its successor. Called under the lock."""
         helper, self._helper = self._helper, None
         for kept in self._handed.values():
             state = kept.state
@@ -263,7 +264,7 @@ class ProcessKeeper(Keeper):
         self._handed[kept.number] = kept
         claim = msgspec.to_builtins(kept.claim)
         claim["lease_seconds"] = kept.lease_seconds
-        # All that it is asked is whether there is a lease.
+        # Only used to tell whether there is a lease.
         claim["expires_at"] = claim["claimed_at"] if kept.leased else None
         helper.send(
             {
@@ -277,12 +278,12 @@ class ProcessKeeper(Keeper):
 
 
 class _Helper:
-    """The helper, seen from its owner."""
+    """The owner's end of the helper."""
 
     def __init__(self, origin: Origin, process: Process | None) -> None:
         self._socket, far = socket.socketpair()
         self._ear = self._socket.dup()
-        """The same, for the thread that waits."""
+        """A duplicate for the waiting thread."""
         with tempfile.TemporaryFile() as memory, far:
             memory.truncate(Slots.SIZE)
             self.slots = Slots(memory.fileno())
@@ -313,14 +314,14 @@ class _Helper:
             raise Closed(f"the process that renews the leases could not be started: {why}")
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Tells it something. If it does not listen, it is of no use and ended."""
+        """Sends it a message. A helper that does not read is useless and is ended."""
         try:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
         except OSError:
             self._process.kill()
 
     def wait(self, seconds: float) -> bool:
-        """Until it says something, at most so long; False if it has ended."""
+        """Waits for a message, for at most `seconds`. Returns False if the helper has ended."""
         try:
             self._ear.settimeout(seconds)
             return bool(self._ear.recv(4096))
@@ -330,7 +331,7 @@ class _Helper:
             return False
 
     def end(self) -> None:
-        """Ends it, and reaps it."""
+        """Ends and reaps the helper."""
         with suppress(OSError):
             self._ear.shutdown(socket.SHUT_RDWR)
         self._close()
@@ -341,7 +342,8 @@ class _Helper:
             self._process.wait()
 
     def abandon(self) -> None:
-        """In a forked child: it is the parent's, and must not miss the parent's end."""
+        """Closes the inherited descriptors in a forked child, because the parent's helper must
+        detect the parent's end."""
         self._close()
         _abandoned.append(self._process)
 
@@ -355,7 +357,8 @@ _abandoned: list[subprocess.Popen[bytes]] = []
 
 
 def _spawn(arguments: Sequence[str], files: Sequence[int]) -> subprocess.Popen[bytes]:
-    """In a session of its own: signals of the terminal are for its owner."""
+    """Starts a process in a session of its own, because signals of the terminal are for its
+    owner."""
     try:
         return subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", *arguments],
@@ -369,10 +372,10 @@ def _spawn(arguments: Sequence[str], files: Sequence[int]) -> subprocess.Popen[b
 
 
 def claim_of(told: Any) -> TaskClaim:
-    """A claim that was sent."""
+    """Decodes a claim that was sent."""
     return convert(told, TaskClaim)
 
 
 def process_of(told: Any) -> Process | None:
-    """A process that was sent."""
+    """Decodes a process that was sent."""
     return convert(told, Process | None)

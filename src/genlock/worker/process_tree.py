@@ -1,8 +1,8 @@
-"""The processes below this one: find them, and end them all.
+"""Finds and ends all processes below this one.
 
 A process group is not enough. Agents start their tools in sessions of their own, and a daemon forks
-twice to have no parent any more. On Linux a *subreaper* becomes the parent of such orphans, so that
-everything that was ever started below it can be found by walking /proc.
+twice to lose its parent. On Linux a *subreaper* becomes the parent of such orphans, so that every
+process ever started below it can be found by walking /proc.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _LONGEST_SECONDS: Final = 10.0
 
 
 def become_subreaper() -> bool:
-    """From now on orphans below this process become its children; False where there is no such
-    thing."""
+    """Makes orphans below this process its children from now on. Returns False if the system cannot
+    do that."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def die_with_parent() -> bool:
-    """The system kills this process when the thread that forked it ends. For a process that has
-    just been forked."""
+    """Makes the system kill this process when the thread that forked it ends. For a process that
+    has just been forked."""
     return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -45,8 +45,8 @@ def _prctl(option: int, value: int) -> bool:
 
 
 def descendants(pid: int, spare: Collection[int] = ()) -> list[int]:
-    """The processes below this one, also those that have ended and were not waited for; without
-    those to `spare` and what is below them."""
+    """Returns the processes below this one, including zombies, but without those in `spare` and the
+    processes below them."""
     below: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -76,7 +76,7 @@ def _parent(name: str) -> int | None:
 
 
 def reap() -> dict[int, int]:
-    """Waits for every child that has ended, and says with which status."""
+    """Reaps every child that has ended. Returns their statuses."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -89,9 +89,8 @@ def reap() -> dict[int, int]:
 
 
 def kill_all(leader: int | None = None, spare: Collection[int] = ()) -> dict[int, int]:
-    """Kills every process below this one until there is none left, and reaps them; not those to
-    `spare` and what is below them. Where processes cannot be listed this kills the leader's
-    group."""
+    """Kills and reaps every process below this one until none is left, except for those in `spare`
+    and the processes below them. If processes cannot be listed, kills the leader's group."""
     ended: dict[int, int] = {}
     until = time.monotonic() + _LONGEST_SECONDS
     while time.monotonic() < until:

@@ -1,6 +1,6 @@
-"""What a command has put under its claim: a file that `genlock run` and `genlock work` name in
-$GENLOCK_PRODUCTS. `genlock product put` adds a line for each product, and the result is handed in
-with all of them.
+"""The list of products that a command has put under its claim: a file that `genlock run` and
+`genlock work` name in $GENLOCK_PRODUCTS. `genlock product put` adds a line for each product, and
+the result is submitted with all of them.
 
 The command may have been confined to fewer files than we are, so the file is read with suspicion,
 as its result is."""
@@ -24,7 +24,7 @@ _LINE: Final = msgspec.json.Decoder(Product)
 
 
 def note_product(path: str | Path, product: Product) -> None:
-    """Adds a line. Several commands may add theirs at once."""
+    """Adds a line for a product. Several commands may do so concurrently."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         fd = os.open(path, flags, 0o600)
@@ -35,7 +35,8 @@ def note_product(path: str | Path, product: Product) -> None:
 
 
 def read_products(path: str | Path) -> list[Product]:
-    """The products; of several with the same path the last one. None if there is no file."""
+    """Returns the products. The last of several with the same path counts. Empty if there is no
+    file."""
     try:
         data = read_regular(Path(path), follow=False, most=MOST_LIST_BYTES + 1)
     except FileNotFoundError:

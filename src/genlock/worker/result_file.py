@@ -1,7 +1,7 @@
-"""The file that a command leaves as its result: read with suspicion, and never lost.
+"""The file that a command leaves as its result: untrusted, and never lost.
 
-The command may have been confined to fewer files than we are, so a link is not followed. What is
-too large to be submitted stays as a file, and the result says where.
+The command may have had access to fewer files than we have, so a link is not followed. A result
+that is too large to be submitted stays as a file, and the submitted result names it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def has_result(file: Path) -> bool:
 
 
 def read_result(file: Path, ended: Ended) -> Any:
-    """What the command has written to $GENLOCK_RESULT, as JSON if it is JSON, else as text; if it
-    has written nothing, its exit status."""
+    """Returns the command's result in $GENLOCK_RESULT, parsed as JSON if it is JSON, otherwise as
+    text. Without one, returns the exit status."""
     if not has_result(file):
         return {"exit_status": ended.exit_code}
     if file.lstat().st_size > MOST_RESULT_BYTES:
@@ -50,13 +50,13 @@ def read_result(file: Path, ended: Ended) -> Any:
 def submit_result(
     submit: Callable[[Any], SubmissionResult], file: Path, ended: Ended
 ) -> SubmissionResult:
-    """Submits what the command has written. What is JSON to Python but to nobody else is submitted
-    as text, and what is too large as the name of a file."""
+    """Submits the command's result. A value that is JSON only to Python is submitted as text, and
+    one that is too large as the name of a file."""
     try:
         return submit(read_result(file, ended))
     except ResultTooLarge:
         return submit(_left_as_file(file, ended))
-    except BadArgument:  # nested too deeply, or no Unicode
+    except BadArgument:  # nested too deeply, or invalid Unicode
         pass
     try:
         return submit(_text(file))
@@ -65,8 +65,8 @@ def submit_result(
 
 
 def save_file(file: Path) -> str:
-    """The result in a place that outlives this process, if there is one. It is not copied where a
-    second name will do."""
+    """Saves the result in a place that outlives this process, by a link where possible and
+    otherwise by a copy. Returns the path; empty if there is no result."""
     if not has_result(file):
         return ""
     folder = Path(tempfile.gettempdir())

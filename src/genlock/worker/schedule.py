@@ -1,7 +1,7 @@
 """When a lease is renewed, and how long it is trusted.
 
-A lease runs at the coordinator from the moment at which it decides. The holder knows only when it
-sent the request, which is earlier. So a holder that counts from there is always on the safe side,
+The coordinator counts a lease from the moment of its decision. The holder only knows when it sent
+the request, which is earlier. So a holder that counts from there is always on the safe side,
 whatever its clock shows: only the speed of the two clocks matters, never their time.
 
     sent                                              trusted until        the coordinator's end
@@ -9,7 +9,7 @@ whatever its clock shows: only the speed of the two clocks matters, never their 
      0        10 % … 40 %                     lease - margin                   lease (+ way)
 
 The first renewal comes at 10 to 40 % of the lease and each later one at 30 to 40 %, so agents that
-began together do not renew together. The margin is for what has to be ended when the claim is lost.
+began together do not renew together. The margin is the time to end the work when the claim is lost.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Clock = Callable[[], float]
 
 
 def _clock() -> Clock:
-    """Seconds that go on while the machine sleeps, as the coordinator's do. `time.monotonic` stands
-    still then, and a laptop that wakes up would trust a lease that is long over."""
+    """Returns a clock that also counts while the machine sleeps, like the coordinator's.
+    `time.monotonic` may stop then, and a laptop that wakes up would trust an expired lease."""
     if sys.platform == "win32":
-        return time.monotonic  # it counts the time asleep
+        return time.monotonic  # here it counts the time asleep
     number = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
     try:
         time.clock_gettime(number)
@@ -58,23 +58,23 @@ def margin(lease_seconds: float) -> float:
 
 
 def trusted_until(sent: float, lease_seconds: float, *, leased: bool = True) -> float:
-    """Until when a claim whose lease was asked for at `sent` can be relied on; one without a lease
-    until the coordinator says something else."""
+    """Returns the time until which a claim whose lease was requested at `sent` can be trusted. A
+    claim without a lease is trusted until the coordinator ends it."""
     return sent + lease_seconds - margin(lease_seconds) if leased else inf
 
 
 def first_renewal(sent: float, lease_seconds: float, random: Random) -> float:
-    """When a claim that was asked for at `sent` is renewed for the first time."""
+    """Returns when a claim that was requested at `sent` is renewed for the first time."""
     return sent + lease_seconds * random.uniform(*FIRST_RENEWAL)
 
 
 def later_renewal(sent: float, lease_seconds: float, random: Random) -> float:
-    """When it is renewed again, after a renewal that was sent at `sent`."""
+    """Returns when a claim is renewed again, after a renewal sent at `sent`."""
     return sent + lease_seconds * random.uniform(*LATER_RENEWALS)
 
 
 def retry(at: float, attempt: int, lease_seconds: float, random: Random) -> float:
-    """When a renewal that failed at `at` is tried again. The first attempt is number 1."""
+    """Returns when a renewal that failed at `at` is tried again. The first attempt is number 1."""
     longest = min(lease_seconds * _LONGEST_RETRY_SHARE, _LONGEST_RETRY_SECONDS)
     pause = min(lease_seconds * _FIRST_RETRY_SHARE * 2 ** min(attempt - 1, 10), longest)
     return at + max(_SHORTEST_RETRY_SECONDS, random.uniform(pause / 2, pause))

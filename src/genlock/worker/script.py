@@ -1,5 +1,5 @@
-"""Scripts: what a worker does is written once, as a generator that calls operations and pauses. Two
-drivers run it, in a thread and in an event loop."""
+"""Scripts: each act of a worker is written once, as a generator that calls operations and pauses.
+Two drivers run it: one in a thread, one in an event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from genlock.retry import Backoff, Retry
 R = TypeVar("R")
 
 AWAY: Final = (Busy, OutcomeUnknown, ServiceUnreachable, StoreUnavailable, TooManyRequests)
-"""What passes by itself: a restart, an outage, a lost answer."""
+"""Temporary errors: a restart, an outage, a lost answer."""
 
 BACKOFF: Final = Backoff(0.1, 5.0, jitter=0.5)
 
@@ -33,7 +33,7 @@ class Call(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Time to let pass."""
+    """A pause in seconds."""
 
     seconds: float
 
@@ -84,8 +84,8 @@ async def run_async(fleet: Any, script: Script[R]) -> R:
 
 
 def persistent(operation: str, patience: float, **arguments: Any) -> Script[Any]:
-    """The answer of an operation that may be repeated. While the coordinator is away it is asked
-    again, for at most `patience` seconds; then its last error is raised."""
+    """Calls an operation that may be repeated, and returns its answer. While the coordinator is
+    unavailable, retries for at most `patience` seconds, then raises the last error."""
     retry = Retry(BACKOFF, time.monotonic() + patience)
     while True:
         try:

@@ -6,9 +6,10 @@
 
 1. A lock counts while its process runs. A process that started after the lock was written has only
    the same pid, so the lock is stale.
-2. Whoever takes or removes a lock holds an flock on `.NAME.guard` meanwhile, a file that is never
-   deleted. So of our own wrappers exactly one wins. Shell scripts that follow the document look
-   and write in two steps, without the guard: two of those may both win, as they do without us.
+2. A wrapper that takes or removes a lock holds an flock on `.NAME.guard` meanwhile, a file that is
+   never deleted. So exactly one of our own wrappers wins. Shell scripts that follow the document
+   check and write in two steps, without the guard: two of those may both win, as they may without
+   us.
 3. A lock is removed only by the process that it names.
 """
 
@@ -36,7 +37,7 @@ _LATE: Final = timedelta(seconds=2)
 
 
 class Lock(NamedTuple):
-    """What a lock file says."""
+    """The content of a lock file."""
 
     pid: int
     written_at: datetime | None
@@ -44,12 +45,12 @@ class Lock(NamedTuple):
 
 
 def locks_folder() -> Path:
-    """Where the locks of this user are."""
+    """Returns the folder of this user's locks."""
     return Path.home() / ".claude" / "locks"
 
 
 def check_lock_name(name: str) -> str:
-    """The name, or BadArgument: it becomes part of a file's name."""
+    """Returns the name. Raises BadArgument if it is invalid: it becomes part of a file's name."""
     if not _NAME.fullmatch(name):
         raise BadArgument(
             f"{name!r} is no name of a session lock: it has up to 100 of A-Z a-z 0-9 . _ -, and "
@@ -65,7 +66,7 @@ class SessionLocks:
         self.folder = folder
 
     def acquire(self, name: str) -> bool:
-        """Take this lock for this process; False if another process has it."""
+        """Takes this lock for this process. Returns False if another process has it."""
         with self._guarded(name):
             held = self.read(name)
             if held is not None and held.pid != os.getpid() and is_running(held):
@@ -74,7 +75,7 @@ class SessionLocks:
             return True
 
     def acquire_fork(self, name: str) -> str:
-        """Take this lock, or if it is taken, one with a name of its own; the name."""
+        """Takes this lock, or if it is taken, one with a new name. Returns the name."""
         if self.acquire(name):
             return name
         fork = f"{name}_fork_{os.getpid()}_{int(time.time())}"
@@ -82,7 +83,7 @@ class SessionLocks:
         return fork
 
     def release(self, name: str) -> None:
-        """Remove the lock, if it is this process's."""
+        """Removes the lock if it belongs to this process."""
         with self._guarded(name):
             held = self.read(name)
             if held is not None and held.pid == os.getpid():
@@ -90,7 +91,7 @@ class SessionLocks:
                     self._file(name).unlink()
 
     def read(self, name: str) -> Lock | None:
-        """What the lock says; None if there is none, or no pid in it."""
+        """Returns the content of the lock; None if there is no lock, or no pid in it."""
         try:
             text = read_regular(self._file(name), follow=False).decode(errors="replace")
         except FileNotFoundError:
@@ -135,8 +136,7 @@ class SessionLocks:
 
 
 def is_running(lock: Lock) -> bool:
-    """Does the process still run that wrote this lock? If that cannot be known, it counts as
-    running."""
+    """Is the process that wrote this lock still running? Assumed if that cannot be determined."""
     seen = look(lock.pid)
     if isinstance(seen, Sight):
         return seen is Sight.HIDDEN
@@ -145,7 +145,7 @@ def is_running(lock: Lock) -> bool:
 
 
 def _started_at(ticks: int) -> datetime | None:
-    """The instant of a start time in /proc; None on other systems."""
+    """Converts a start time in /proc to an instant; None on other systems."""
     if sys.platform != "linux":
         return None
     try:

@@ -1,8 +1,8 @@
-"""One task, one command: claim, run, and hand in what came of it. `genlock run` is this and its
-options.
+"""One task, one command: claims the task, runs the command, and submits its result. `genlock run`
+is this with options.
 
-The order of the end is what counts: first the command and everything below it is gone, then the
-result is submitted or the claim released.
+The order of the shutdown matters: first the command and every process below it end, then the result
+is submitted or the claim released.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CLOSE_SECONDS: Final = 2.0
 
 
 class Report(Struct, kw_only=True, omit_defaults=True):
-    """What became of it: the status file."""
+    """The outcome: the content of the status file."""
 
     outcome: str
     """accepted, refused, failed, interrupted, lost, denied, nothing_ready, unreachable or
@@ -64,13 +64,13 @@ class Report(Struct, kw_only=True, omit_defaults=True):
     refused_id: str | None = None
     seconds: float | None = None
     result_file: str = ""
-    """The result, if it could not be handed in."""
+    """The file of the result, if it could not be submitted."""
     commit: str = ""
     """The last commit that was made in the worktree."""
     kept: str = ""
-    """Where the work is, if it was kept in a worktree."""
+    """Where the worktree is, if it was kept."""
     on_complete: str = ""
-    """What the command after the acceptance wrote, or why it failed."""
+    """The output of the `on_complete` command, or why it failed."""
 
 
 class TaskRun:
@@ -97,7 +97,7 @@ class TaskRun:
         self._fleet: Any = None
 
     def run(self, wanted: Wanted) -> Report:
-        """All of it."""
+        """Claims a task, runs the command, and ends the claim. Returns the report."""
         found = self._claim(wanted)
         if isinstance(found, Report):
             return found
@@ -185,7 +185,8 @@ class TaskRun:
         return self._workspaces.finish(grant.task, grant.claim.generation, over=over)
 
     def _complete(self, report: Report, env: Mapping[str, str]) -> None:
-        """The task is over. What runs now can change nothing about that."""
+        """Runs the `on_complete` command. The task is finished, and the command cannot change
+        that."""
         told = {**env, "GENLOCK_COMMIT": report.commit}
         report.on_complete = run_on_complete(self._on_complete, told).text
 
@@ -202,7 +203,7 @@ class TaskRun:
                 return self._release(claim.work, grant, ended)
             commit = self._workspaces.commit_of(grant.task, grant.claim.generation)
             answer = submit_result(partial(claim.work.submit, ref=commit), file, ended)
-        except GenlockError as error:  # whatever it is, the result is not to be lost
+        except GenlockError as error:  # after any error the result must be kept
             return self._report(
                 grant,
                 "unreachable",
@@ -306,7 +307,7 @@ class _Claiming:
         )
 
     def give_up(self) -> None:
-        """Nobody wants the task any more: what is granted is given back."""
+        """Gives up the wait: a claim that is granted later is released."""
         self._given_up.set()
         if self.grant is not None and self.done:
             with suppress(GenlockError):
@@ -314,12 +315,12 @@ class _Claiming:
         elif self.fleet is not None:
             self._thread.join(0.05)
             if not self.done:
-                self.fleet.close()  # ends the wait; what is granted from now on is given back
+                self.fleet.close()  # ends the wait; a claim granted from now on is released
         self._thread.join(_CLOSE_SECONDS)
 
 
 def refusal_text(grant: Grant, answer: SubmissionResult) -> str:
-    """Why a result was refused."""
+    """Returns why a result was refused."""
     from genlock.messages import Context, describe
 
     return describe(answer, Context(grant.task.id, grant.claim.generation)).text

@@ -1,4 +1,4 @@
-"""A command that a warden starts and ends, as its owner sees it: pipes and a shared deadline."""
+"""A command that a warden starts and ends, from its owner's side: pipes and a shared deadline."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Ended(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it."""
+        """The exit code in a shell's convention."""
         return self.code if self.code >= 0 else 128 - self.code
 
     @property
     def told(self) -> str:
-        """In words."""
+        """A description of the end."""
         if self.code >= 0:
             return f"exit status {self.code}"
         return f"killed by {signal.Signals(-self.code).name}"
@@ -40,7 +40,7 @@ class WardedCommand:
     """One command of one warden."""
 
     margin = 0.0
-    """How much of a lease is left when it is not trusted any more."""
+    """How much of a lease is left when it stops being trusted."""
 
     def __init__(self, orders: int, reports: int, deadline: SharedDeadline) -> None:
         self.deadline = deadline
@@ -66,29 +66,30 @@ class WardedCommand:
         folder: str = "",
         terminal: bool = False,
     ) -> str:
-        """Starts the command; why it could not be started, or nothing."""
+        """Starts the command. Returns why it could not be started, or an empty text."""
         self.order(do="start", argv=list(argv), env=dict(env), folder=folder, terminal=terminal)
         report = self.read_report()
         return str(report.get("error") or "") if report else _WARDEN_GONE
 
     def end(self, why: str, grace: float) -> None:
-        """Ends the command: SIGTERM, and after `grace` seconds SIGKILL to all of it."""
+        """Ends the command: sends SIGTERM, and after `grace` seconds SIGKILL to all of its
+        processes."""
         self.order(do="end", why=why, grace=grace)
 
     def grace_for_loss(self) -> float:
-        """How long the command may take to end when its claim is lost: all of it must fit into what
-        is left of the lease."""
+        """How long the command may take to end when its claim is lost: all of it must fit into the
+        rest of the lease."""
         return GRACE_SECONDS if self.margin >= LEAST_MARGIN_SECONDS else 0.0
 
     def order(self, **order: Any) -> None:
-        """Tells the warden what to do."""
+        """Sends the warden an order."""
         data = json.dumps(order).encode() + b"\n"
         with suppress(OSError):
             while data:
                 data = data[os.write(self._orders, data) :]
 
     def read_report(self) -> dict[str, Any] | None:
-        """What the warden reports; None if it has ended."""
+        """Returns the warden's report; None if it has ended."""
         while b"\n" not in self._unread:
             data = os.read(self.reports, 65536)
             if not data:
@@ -99,7 +100,8 @@ class WardedCommand:
         return report
 
     def sleep(self, watched: Sequence[int], seconds: float) -> list[int]:
-        """Sleeps until one of these can be read, or until `wake`; which ones can."""
+        """Sleeps until one of these descriptors can be read, or until `wake`. Returns the readable
+        ones."""
         if self.reports in watched and b"\n" in self._unread:
             return [self.reports]  # two came at once
         ready, _, _ = select.select([*watched, self._wake], [], [], seconds)
@@ -109,7 +111,7 @@ class WardedCommand:
         return [each for each in watched if each in ready]
 
     def close(self) -> None:
-        """Lets go of the warden. If it still has a command, it ends that."""
+        """Closes the pipes to the warden. If it still has a command, it ends that."""
         for each in (self._orders, self.reports, self._wake, self._woken):
             with suppress(OSError):
                 os.close(each)

@@ -1,16 +1,16 @@
-"""The warden: a process between `genlock run` and its command, which ends the command in time
-whatever becomes of `genlock run`.
+"""The warden: a process between `genlock run` and its command, which ends the command in time even
+if `genlock run` is killed or stopped.
 
-It is forked before anything else happens, so it has one thread and may fork safely. It waits for an
-order to start the command. From then on it ends the command, with everything below it, when
+It is forked first of all, so it has one thread and may fork safely. It waits for an order to start
+the command. From then on it ends the command, with everything below it, when
 
-- it is told to: the claim is lost, or a signal came;
-- the pipe to `genlock run` closes, because that was killed;
-- the lease is not trusted any more, because `genlock run` was stopped or starved. Both read that
+- an order says so: the claim is lost, or a signal arrived;
+- the pipe to `genlock run` closes, because `genlock run` was killed;
+- the lease can no longer be trusted, because `genlock run` was stopped or starved. Both read that
   time from shared memory.
 
-When the command has ended by itself, whatever it left behind is ended, too. So the coordinator
-learns of the end only after there is nothing left that could do harm.
+When the command has ended by itself, the warden ends the processes that it left behind, too. So the
+coordinator learns of the end only after no process is left that could do harm.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from genlock.worker import schedule
 from genlock.worker.process_tree import become_subreaper, die_with_parent, kill_all, reap
 
 GRACE_SECONDS: Final = 5.0
-"""Between SIGTERM to the command and SIGKILL to everything."""
+"""The time between SIGTERM to the command and SIGKILL to all its processes."""
 LEAST_MARGIN_SECONDS: Final = 8.0
 """If less than this is left of a lost lease, there is no time for SIGTERM."""
 _LEFT_BEHIND_SECONDS: Final = 0.5
@@ -42,7 +42,7 @@ _SIGNALS_TO_RESET: Final = tuple(
 
 
 class SharedDeadline:
-    """A time that two processes share. It has to be made before they part."""
+    """A time that two processes share. Create it before the fork."""
 
     _format = Struct("d")
 
@@ -61,7 +61,7 @@ class SharedDeadline:
 
 
 def serve(orders: int, reports: int, deadline: SharedDeadline) -> NoReturn:
-    """The life of the warden, in a process that has just been forked for it."""
+    """The main function of the warden, in a process that has just been forked for it."""
     code = 1
     try:
         _Warden(orders, reports, deadline).run()
@@ -201,7 +201,8 @@ class _Warden:
         self._status = reap().get(self._leader)
 
     def _notice_stop(self) -> None:
-        """Ctrl-Z has stopped the command: `genlock run` stops, too, and the shell goes on."""
+        """Stops `genlock run`, too, after Ctrl-Z has stopped the command, so that the shell
+        continues."""
         try:
             found = os.waitid(os.P_PID, self._leader, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -213,7 +214,7 @@ class _Warden:
                 os.kill(self._owner, signal.SIGSTOP)
 
     def _finish(self) -> None:
-        """The command has ended: end what it left behind, and say so."""
+        """Ends the processes that the finished command left behind, and reports the end."""
         until = time.monotonic() + _LEFT_BEHIND_SECONDS
         kill_all()
         self._give_terminal_back()
@@ -225,8 +226,8 @@ class _Warden:
         )
 
     def _await_dismissal(self) -> None:
-        """The claim names this process: while the result is handed in it has to be there. It no
-        longer holds the ends of the command's pipes."""
+        """Waits for dismissal. The claim names this process, so it must exist while the result is
+        submitted. It no longer holds the ends of the command's pipes."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(nowhere, number)
@@ -239,8 +240,8 @@ class _Warden:
 
 
 def _become(order: dict[str, Any], failing: int) -> NoReturn:
-    """The command, in a process that was forked for it: default handlers, an empty mask, a session
-    or group of its own, and an end with the warden."""
+    """Becomes the command, in a process that was forked for it: with default handlers, an empty
+    signal mask, a session or group of its own, and a death signal when the warden ends."""
     try:
         die_with_parent()
         signal.set_wakeup_fd(-1)

@@ -1,4 +1,4 @@
-"""A claimed task in a worker's hands: report, submit, release, and notice when the claim is lost.
+"""A claimed task for a worker: report, submit, release, and detect the loss of the claim.
 
     with fleet.next_task(track="A", wait=30) as work:
         work.progress(0.4, "tests pass")
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 LONGEST_NOTE: Final = 500
 SUBMIT_PATIENCE_SECONDS: Final = 300.0
-"""A result is worth more patience than anything else: it counts as long as nobody has taken
-over."""
+"""How long a submission is retried. A result is worth more patience than anything else: it counts
+until another holder has taken over."""
 _RELEASE_PATIENCE_SECONDS: Final = 5.0
 _REPORT_SECONDS: Final = 1.0
-"""Figures without a note are sent at most so often."""
+"""Reports without a note are sent at most once in this time."""
 
 
 class BaseWork:
-    """What both kinds of work have: what the task is, and whether the claim is still ours."""
+    """The base of both kinds of work: the task, and whether the claim is still ours."""
 
     def __init__(self, fleet: Any, keeper: Keeper, kept: KeptClaim, grant: Grant) -> None:
         self._fleet = fleet
@@ -51,7 +51,7 @@ class BaseWork:
         self._unsent: dict[str, Any] = {}
         self._products: dict[str, Product] = {}
         self.products_file: Path | None = None
-        """Where a command under the claim notes what it has put."""
+        """The file in which a command under the claim records its products."""
         self._reported = float("-inf")
         self.claim = grant.claim
         self.id = grant.task.id
@@ -60,13 +60,13 @@ class BaseWork:
         self.attempt = grant.attempt
         """How often the task was granted, this time included."""
         self.previous: Previous = grant.previous
-        """What earlier generations left: notes, errors, refused results."""
+        """The data that earlier generations left: notes, errors, refused results."""
         self.inputs_changed = grant.inputs_changed
         self.finished = False
         """Has the claim been ended, by a submission or a release?"""
         self.outcome = "released"
         """How it was ended: `accepted`, `refused` or `released`."""
-        # Work that its user has dropped is not renewed for ever.
+        # A claim whose work object was dropped is not renewed for ever.
         weakref.finalize(self, kept.drop)
 
     @property
@@ -90,8 +90,8 @@ class BaseWork:
         cost: float | Mapping[str, float] | None,
         worktree_path: str | None,
     ) -> Script[None]:
-        """Sends a report. That the coordinator is away does not end the work: what could not be
-        sent goes along with the next report."""
+        """Sends a report. If the coordinator is unavailable, the work continues, and the next
+        report includes the unsent one."""
         self.check()
         figures = {
             "fraction": fraction,
@@ -121,8 +121,8 @@ class BaseWork:
             self.check()
 
     def _submit(self, result: Any, ref: str) -> Script[SubmissionResult]:
-        """Hands in the result, also when the claim seems lost: whether it counts is for the
-        coordinator to say, and what it refuses it keeps."""
+        """Submits the result, even if the claim seems lost: the coordinator decides whether it
+        counts, and keeps a result that it refuses."""
         with self._keeper.ending(self._kept):
             answer: SubmissionResult = yield from persistent(
                 "submit_result",
@@ -139,11 +139,12 @@ class BaseWork:
 
     @property
     def products(self) -> tuple[Product, ...]:
-        """What was put so far, by path: what `submit` hands in with the result."""
+        """The products put so far, by path: `submit` submits them with the result."""
         return tuple(self._products[path] for path in sorted(self._products))
 
     def add_product(self, product: Product) -> None:
-        """Something else has put this draft of the claim's generation; it belongs to the result."""
+        """Adds a draft of the claim's generation that another program has put. It belongs to the
+        result."""
         self._products[product.path] = product
 
     def _manifest(self) -> dict[str, Any]:
@@ -173,7 +174,7 @@ class BaseWork:
         return answer
 
     def _leave(self, error: BaseException | None) -> Script[None]:
-        """The end of the block. It never hides the block's own exception."""
+        """Ends the claim at the end of the block. Never hides the block's own exception."""
         if self.finished:
             return
         try:
@@ -183,7 +184,7 @@ class BaseWork:
                 reason, note = ("ERROR", _told(error)) if failed else ("VOLUNTARY", "")
                 yield from self._release(reason, note, _RELEASE_PATIENCE_SECONDS)
         except (*AWAY, ClaimLost):
-            pass  # the lease ends by itself
+            pass  # the lease expires by itself
         finally:
             self._finish()
 

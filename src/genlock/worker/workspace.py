@@ -1,5 +1,4 @@
-"""Where a command under a claim works: in a folder that it shares with others, or in a place of its
-own."""
+"""The place in which a command under a claim works: a shared folder, or a place of its own."""
 
 from __future__ import annotations
 
@@ -10,38 +9,38 @@ from genlock.core.model import Task
 
 
 class Workspace(NamedTuple):
-    """Where one generation works."""
+    """The place in which one generation works."""
 
     folder: str
     branch: str = ""
-    """Empty: the folder is not the generation's alone."""
+    """Empty: the generation shares the folder with others."""
     git_folders: tuple[str, ...] = ()
-    """Where a commit writes, besides the folder."""
+    """The folders that a commit writes to, besides this one."""
     base: str = ""
-    """What the branch should be merged into."""
+    """The branch to merge into."""
     container: tuple[str, ...] = ()
-    """The words before the command that put it into a container; none if it is in none."""
+    """The words that prefix the command to run it in a container; empty without a container."""
 
 
 class Workspaces(Protocol):
     """Gives each generation its place."""
 
     def isolates(self, task: Task) -> bool:
-        """Is the task's place its own?"""
+        """Does the task get a place of its own?"""
 
     def prepare(self, task: Task, generation: int, files: Path) -> Workspace:
-        """Makes it. In `files` are the prompt and later the result of the command."""
+        """Creates the place. `files` holds the prompt and later the result of the command."""
 
     def commit_of(self, task: Task, generation: int) -> str:
-        """The last commit that was made there, if one was."""
+        """Returns the last commit made there, if any."""
 
     def finish(self, task: Task, generation: int, *, over: bool) -> str:
-        """Removes it, unless work would be lost by that; then it says where the work is. `over`:
+        """Removes the place, unless that would lose work; then returns where the work is. `over`:
         the result is accepted, so a branch is enough to keep its commits."""
 
 
 def place_environment(workspace: Workspace) -> dict[str, str]:
-    """What a command finds of its place in its environment."""
+    """Returns the environment variables that describe the place to a command."""
     if not workspace.branch:
         return {}
     return {
