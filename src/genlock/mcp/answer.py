@@ -1,4 +1,4 @@
-"""What a tool, a resource or the prompt answers, before a protocol puts it in its own form."""
+"""The answer of a tool, a resource or the prompt, before a protocol puts it in its own form."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class Answer(Struct, frozen=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """For whom a tool is called."""
+    """The caller of a tool."""
 
     session: str | None
-    """None: the client has not said it, which only a service can meet."""
+    """None: the client has not named one, which only happens in a service."""
     agent: str
     project: str
     renewed: bool
-    """Does the server renew the claims of this session while it lives?"""
+    """Does the server renew the claims of this session during its lifetime?"""
     named: bool = True
-    """Did somebody give the agent its name? One that was made up yields to the project's policy."""
+    """Was the agent's name given? A generated one yields to the project's policy."""
     role: str = ""
-    """The role that it claims in."""
+    """The role in which it claims."""
     agents: dict[tuple[str, int], str] = {}
-    """The agent of each claim that this server was granted, by task and generation."""
+    """The agent of each claim granted through this server, by task and generation."""
 
 
 Script: TypeAlias = "Generator[Call[Any], Any, Answer]"
-"""A tool at work: it yields the operations that it needs and is sent their results. Whoever runs it
+"""A running tool: it yields the operations that it needs and is sent their results. Its runner
 throws an operation's GenlockError into it."""

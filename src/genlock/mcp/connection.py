@@ -1,8 +1,9 @@
-"""One client at work: it performs calls on a coordinator and keeps the claims that it was granted.
+"""The connection of one client: performs calls on a coordinator and renews the claims that it was
+granted.
 
 The coordinator is opened with the first call, so a client that only lists the tools pays for
-nothing else, and a missing store is an answer that a model can read. Claims are renewed until they
-are submitted, released or lost, and released when the connection closes.
+nothing else, and a missing store becomes an answer that a model can read. Claims are renewed until
+they are submitted, released or lost, and released when the connection closes.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
 OpenFleet = Callable[[], "Coordinator"]
 
 _SLICE_SECONDS: Final = 5.0
-"""A wait for a task is cut into slices: between two of them it is seen that nobody waits for it any
-more."""
+"""A wait for a task is split into slices of this length, so that a cancelled request is detected in
+between."""
 _STILL_HELD: Final = frozenset({SubmitReason.FUTURE_GENERATION, SubmitReason.CHILDREN_UNFINISHED})
-"""A submission that was refused for this leaves the claim as it was."""
+"""A submission refused for one of these reasons leaves the claim unchanged."""
 
 
 class Abandoned(Exception):
@@ -50,7 +51,8 @@ class Abandoned(Exception):
 
 
 class Prepared(NamedTuple):
-    """An answer, and what to do if nobody waits for it any more: give back what was granted."""
+    """An answer, and how to undo it if the client no longer waits for it: release the claim that
+    was granted."""
 
     answer: Answer
     give_back: Callable[[], None]
@@ -73,8 +75,8 @@ class Connection:
     def answer(
         self, asked: Tool | Plan | Task, caller: Caller, cancelled: threading.Event
     ) -> Prepared:
-        """What a tool or a resource answers this caller. Raises Abandoned if it was cancelled while
-        it waited for a task."""
+        """Returns the answer of a tool or resource to this caller. Raises Abandoned if it was
+        cancelled while it waited for a task."""
         try:
             fleet, keeper = self._opened()
         except GenlockError as error:
@@ -85,7 +87,8 @@ class Connection:
         return Prepared(self._with_losses(answer), performer.give_back)
 
     def close(self, within: float) -> bool:
-        """Releases what is held, for at most so many seconds; True if all of it was released."""
+        """Releases all claims, within at most `within` seconds. Returns True if all were
+        released."""
         with self._lock:
             self._closed = True
         return self._keeper is None or self._keeper.close(release=True, within=within)
@@ -98,7 +101,8 @@ class Connection:
             return self._fleet, self._keeper
 
     def keep(self, keeper: Keeper, claim: TaskClaim, asked: float) -> bool:
-        """Renews a claim from now on; False if the connection is closed, so nobody would."""
+        """Renews a claim from now on. Returns False if the connection is closed and cannot renew
+        it."""
         with self._lock:
             if self._closed:
                 return False
@@ -109,12 +113,12 @@ class Connection:
         return True
 
     def kept(self, task_id: str, generation: int) -> KeptClaim | None:
-        """The claim of this generation, if it is kept."""
+        """Returns the claim of this generation, if it is being renewed."""
         with self._lock:
             return self._kept.get((task_id, generation))
 
     def drop(self, keeper: Keeper, task_id: str, generation: int) -> None:
-        """The claim has ended: it is renewed no more."""
+        """Stops renewing a claim that has ended."""
         with self._lock:
             kept = self._kept.pop((task_id, generation), None)
         if kept is not None:
@@ -128,8 +132,8 @@ class Connection:
                 )
 
     def _with_losses(self, answer: Answer) -> Answer:
-        """The answer, and which claims have been lost since the last one: a model that does not ask
-        about a claim would not hear of it otherwise."""
+        """Adds to an answer the claims lost since the last one: a model that does not check a claim
+        would not learn of its loss otherwise."""
         with self._lock:
             losses, self._losses = self._losses, []
         if not losses:
@@ -149,7 +153,8 @@ class _Performer:
         self._granted: TaskClaim | None = None
 
     def perform(self, call: op.Call[Any]) -> Any:
-        """The coordinator's answer, and what it means for the claims that are kept."""
+        """Performs a call on the coordinator, and applies its answer to the claims that are being
+        renewed."""
         match call:
             case op.ClaimNext():
                 return self._claim_next(call)
@@ -165,7 +170,7 @@ class _Performer:
                 return self._ask(call)
 
     def give_back(self) -> None:
-        """Nobody was told of the grant: it is released."""
+        """Releases a claim whose grant was never delivered."""
         claim, self._granted = self._granted, None
         if claim is not None:
             self._connection.drop(self._keeper, claim.task_id, claim.generation)
@@ -189,7 +194,8 @@ class _Performer:
         return result
 
     def _claim_next(self, call: op.ClaimNext) -> ClaimResult:
-        """The wait in slices. Each has a deadline of its own, so a slow answer does not add up."""
+        """Waits for a task in slices. Each has a deadline of its own, so slow answers do not add
+        up."""
         until = schedule.now() + read_seconds("wait_seconds", call.wait_seconds, 0, math.inf)
         while True:
             left = max(0.0, until - schedule.now())
@@ -200,8 +206,8 @@ class _Performer:
                 raise Abandoned
 
     def _renew(self, call: op.RenewLease) -> Any:
-        """A claim that an earlier server of the same session was granted is kept from now on: its
-        holder has just said that it is at work."""
+        """Renews a claim. A claim granted through an earlier server of the same session is renewed
+        from now on, because its holder has just shown that it is working."""
         asked = schedule.now()
         result = self._ask(call)
         if result.success and self._connection.kept(call.task_id, result.generation) is None:

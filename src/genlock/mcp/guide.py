@@ -1,4 +1,5 @@
-"""What a model is told about working with Genlock: once, when it connects, and as a prompt."""
+"""The instructions for a model about working with Genlock: sent once, when it connects, and as a
+prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ answer of claim says whether you need it.
 An answer that begins with a word in capitals, such as DENIED_BLOCKED or STALE_GENERATION, says \
 why something was refused and what to do. Never invent a generation and never look one up: it \
 comes from your own claim. If a claim is lost, stop working on that task. Calls may be repeated."""
-"""At most 2,000 characters: clients cut what is longer."""
+"""At most 2,000 characters: clients truncate longer texts."""
 
 _WORK: Final = """\
 Work on the plan with the tools of genlock, one task at a time:
@@ -35,5 +36,5 @@ you hold a task already, finish that one first."""
 
 
 def work_prompt(track: str = "") -> str:
-    """The prompt `work`."""
+    """Returns the prompt `work`."""
     return _WORK.format(track=f", track={track!r}" if track else "")

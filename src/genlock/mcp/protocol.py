@@ -2,11 +2,11 @@
 
 There are two eras of the protocol. Until 2025-11-25 a client begins with `initialize`. From
 2026-07-28 on there is no handshake: a client may ask `server/discover`, and every request carries
-its version and capabilities in `_meta`. Each message shows its own era, so nothing is remembered
-from one to the next, and one dispatcher serves any number of connections.
+its version and capabilities in `_meta`. Each message shows its own era, so there is no state
+between messages, and one dispatcher serves any number of connections.
 
-Not supported, as nothing here needs it: subscriptions, sampling, elicitation, completion, logging.
-They are answered "method not found", which every client takes.
+Not supported, because nothing in Genlock needs them: subscriptions, sampling, elicitation,
+completion, logging. They get the answer "method not found", which every client accepts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TASK_URI: Final = "genlock://task/"
 _CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}}
 _SERVER: Final = {"name": "genlock", "title": "Genlock", "version": __version__}
 _LIST_MILLISECONDS: Final = 3_600_000
-"""How long a client may keep a list: ours never change while a server runs."""
+"""How long a client may cache a list: ours never change while a server runs."""
 
 Params: TypeAlias = Mapping[str, Any]
 RequestId: TypeAlias = int | str
@@ -79,7 +79,7 @@ class Task(Struct, frozen=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """A request whose form is right."""
+    """A well-formed request."""
 
     id: RequestId
     method: str
@@ -88,12 +88,12 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def meta(self) -> Params:
-        """What the client says besides the arguments."""
+        """The client's metadata besides the arguments."""
         return _mapping(self.params, "_meta")
 
     @property
     def client(self) -> str:
-        """The client's name, if the request says it; a handshake says it once."""
+        """The client's name, if the request contains it; a handshake contains it once."""
         where = self.meta.get(CLIENT_KEY) if self.is_modern else self.params.get("clientInfo")
         name = where.get("name") if isinstance(where, Mapping) else None
         return name if isinstance(name, str) else ""
@@ -106,7 +106,7 @@ class Work(Struct, frozen=True):
     asked: Tool | Plan | Task
 
     def reply(self, answer: Answer) -> Reply:
-        """The reply with what the coordinator led to."""
+        """Returns the reply that contains the answer."""
         if isinstance(self.asked, Tool):
             return _tool_reply(self.request, answer)
         if answer.is_error:
@@ -116,7 +116,7 @@ class Work(Struct, frozen=True):
         return _reply(self.request, {"contents": content}, keep_milliseconds=0)
 
     def failed(self) -> Reply:
-        """The reply if something went wrong that should not have."""
+        """Returns the reply for an internal error."""
         return failure(self.request.id, INTERNAL_ERROR, "something went wrong in the server")
 
 
@@ -137,9 +137,9 @@ Handled: TypeAlias = Reply | Work | Cancelled | Initialized | None
 
 
 def handle(data: bytes, check: Callable[[Request], None] | None = None) -> Handled:
-    """What a message leads to; None for a notification that asks for nothing.
+    """Returns the reply or the work for a message; None for a notification that needs neither.
 
-    `check` raises a Refusal where a transport has conditions of its own.
+    `check` raises a Refusal if a condition of the transport is not met.
     """
     number: RequestId | None = None
     try:
@@ -163,7 +163,7 @@ def handle(data: bytes, check: Callable[[Request], None] | None = None) -> Handl
 
 
 def failure(number: RequestId | None, code: int, message: str, data: Any = None) -> Reply:
-    """A JSON-RPC error."""
+    """Returns a JSON-RPC error."""
     error = {"code": code, "message": message, **({} if data is None else {"data": data})}
     return Reply(_encode({"jsonrpc": "2.0", "id": number, "error": error}), code)
 
@@ -197,7 +197,7 @@ def _is_modern(method: str, params: Params) -> bool:
 
 
 def check_envelope(request: Request) -> None:
-    """A modern request says which version it speaks and what its client can do."""
+    """Checks that a modern request names its version and its client's capabilities."""
     missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in request.meta]
     if missing:
         raise Refusal(INVALID_PARAMS, f"params._meta lacks {', '.join(missing)}")
@@ -259,8 +259,8 @@ def _discovered() -> dict[str, Any]:
 
 
 def _call(request: Request) -> Handled:
-    """Wrong arguments are an error of the tool: models see those, and seldom those of the
-    protocol."""
+    """Returns the work of a tool call. Wrong arguments are an error of the tool: models see those,
+    and rarely errors of the protocol."""
     name, arguments = request.params.get("name"), request.params.get("arguments")
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:

@@ -1,16 +1,16 @@
-"""`/mcp` on the service: the protocol over HTTP, one message a request.
+"""`/mcp` on the service: the protocol over HTTP, one message per request.
 
 It is the stateless kind of Streamable HTTP: POST only, JSON answers, no sessions of the transport.
-A request goes through the service's door like any other, and each operation of a tool is checked
-and takes its turn like one of the same name. The era is chosen by the header
-`mcp-protocol-version`: absent or of the handshake, it is the first; else the modern one, whose
-headers have to say the same as the body.
+A request passes the service's authentication and limits like any other, and each operation of a
+tool has the same permission checks and limits as the API operation of that name. The header
+`mcp-protocol-version` selects the era: the first if it is absent or from the handshake; otherwise
+the modern one, whose headers must agree with the body.
 
     POST /mcp?tenant=acme&project=web         both may be left out: then they are the key's own
     authorization: Bearer glk_…
     genlock-session: agent-7                  who calls; without it the key's session, or the key
 
-Nobody renews a lease here while an agent works: the answer of `claim` says how often to call
+The service renews no lease while an agent works: the answer of `claim` says how often to call
 `progress`, unless a hook of the agent's client does it.
 """
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from genlock.wire.operations import Call
 
 ROUTE: Final = "mcp"
-"""What these requests are called in the log and among the metrics."""
+"""The name of these requests in the log and among the metrics."""
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _VERSION: Final = b"mcp-protocol-version"
 _METHOD: Final = b"mcp-method"
@@ -80,12 +80,12 @@ class McpEndpoint:
             case protocol.Reply():
                 reply = handled
             case _:
-                # A notification: nothing here waits for one. Who cancels a call closes its request.
+                # A notification needs no reply. A client cancels a call by closing its request.
                 await send_answer(send, Answer(202, b""), exchange)
                 return
         status = 200 if reply.code is None else _STATUS.get(reply.code, 400)
         if status == 404 and not is_modern:
-            status = 200  # older clients take 404 for the end of a session
+            status = 200  # older clients interpret 404 as the end of a session
         await send_answer(send, Answer(status, reply.body), exchange)
 
     async def _work(
@@ -108,7 +108,7 @@ class McpEndpoint:
 
 
 def _place(exchange: HttpExchange, query: bytes) -> tuple[str, str]:
-    """Tenant and project: those that the address names, else those that the key is for."""
+    """Returns tenant and project: those in the address, otherwise those of the key."""
     try:
         pairs = parse_qsl(
             query.decode("ascii"), keep_blank_values=True, max_num_fields=10, errors="strict"
@@ -135,7 +135,7 @@ def _place(exchange: HttpExchange, query: bytes) -> tuple[str, str]:
 def _caller(
     request: protocol.Request, exchange: HttpExchange, speaker: AsyncCoordinator, project: str
 ) -> Caller:
-    """Who calls. A key of its own for each agent is enough to tell agents apart."""
+    """Returns the caller. A separate key for each agent is enough to distinguish agents."""
     grant, identity = exchange.grant, speaker.identity
     thread = request.meta.get("threadId")
     session = (
@@ -160,7 +160,7 @@ def _is_modern(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def _check(request: protocol.Request, headers: Mapping[bytes, bytes]) -> None:
-    """A modern request says in its headers what is in its body, so that others on the way can go by
+    """Checks that the headers of a modern request agree with its body, because proxies may act on
     the headers."""
     if not _is_modern(headers):
         if request.is_modern and request.method != "server/discover":
@@ -181,7 +181,7 @@ def _check(request: protocol.Request, headers: Mapping[bytes, bytes]) -> None:
 
 
 def _decoded(header: bytes) -> str | None:
-    """A header's value; what is no plain ASCII comes as base64."""
+    """Returns a header's value. A value that is not plain ASCII is base64."""
     text = header.decode("latin-1")
     found = _ENCODED.fullmatch(text)
     if found is None:

@@ -1,7 +1,8 @@
-"""What each tool asks of the coordinator, and what it answers.
+"""The coordinator calls of each tool, and its answer.
 
 A script is a generator: it yields calls and is sent their results. So the same script runs in a
-thread on a coordinator and in the service with a key's permissions, and tests run it on neither.
+thread on a coordinator and in the service with a key's permissions, and tests run it without
+either.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ PerformAsync: TypeAlias = Callable[[op.Call[Any]], Awaitable[Any]]
 
 NEXT: Final = "next"
 _LISTED: Final = 100
-"""How many tasks are asked for at once; fewer are shown if they do not fit."""
+"""How many tasks are requested at once. Fewer are shown if they do not fit."""
 
 
 def script(asked: tools.Tool | Plan | Task, caller: Caller) -> Script:
-    """The script of a tool or a resource."""
+    """Returns the script of a tool or a resource."""
     return _SCRIPTS[type(asked)](asked, caller)
 
 
 def run(asked: tools.Tool | Plan | Task, caller: Caller, perform: Perform) -> Answer:
-    """The answer to a tool or a resource; `perform` does each call in this thread."""
+    """Returns the answer of a tool or a resource. `perform` runs each call in this thread."""
     running = script(asked, caller)
     try:
         call = next(running)
@@ -44,7 +45,7 @@ def run(asked: tools.Tool | Plan | Task, caller: Caller, perform: Perform) -> An
             try:
                 result = perform(call)
             except GenlockError as error:
-                call = running.throw(error)  # it may know what to do without
+                call = running.throw(error)  # the script may handle the error
             else:
                 call = running.send(result)
     except StopIteration as done:
@@ -76,13 +77,13 @@ async def run_async(
 
 
 def error_answer(error: GenlockError) -> Answer:
-    """An operation's error as an answer."""
+    """Returns an operation's error as an answer."""
     text = texts.bounded(f"{error.code}: {error}")
     return Answer(text, is_error=True, facts={"reason": error.code})
 
 
 def keywords(call: op.Call[Any]) -> dict[str, Any]:
-    """A call's keywords, for the coordinator's method of its name."""
+    """Returns a call's keywords for the coordinator's method of the same name."""
     return {name: getattr(call, name) for name in call.__struct_fields__}
 
 
@@ -107,9 +108,9 @@ def _claim(asked: tools.Claim, caller: Caller) -> Script:
 
 
 def _claim_next(asked: tools.Claim, agent: str, caller: Caller) -> Script:
-    """Whoever holds a task is told so and gets no other one. A call that is repeated because its
-    answer was lost would otherwise leave a claim behind that this server renews and nobody works
-    under."""
+    """Claims the next task. A caller that already holds a task is told so and gets no other.
+    Otherwise a call repeated after a lost answer would leave behind a claim that this server renews
+    although nobody works under it."""
     held: tuple[TaskClaim, ...] = yield op.GetActiveClaimsForSession(session_id=_session(caller))
     own = [
         claim
@@ -161,8 +162,8 @@ def _already_held(held: list[TaskClaim]) -> Answer:
 
 
 def _nothing_ready(track: str | None) -> Script:
-    """Whether to wait, to stop or to call a person. While others are at work that is known without
-    reading the whole plan."""
+    """Answers whether to wait, to stop or to call a person. While other agents are working, that is
+    known without reading the whole plan."""
     tracks = () if track is None else (track,)
     at_work = 0
     if not tracks:
@@ -334,6 +335,7 @@ def _refused(reason: object, text: str) -> Answer:
 
 
 def _operation(asked: tools.Tool) -> str:
-    """The same call again is the same operation, and so gets the same answer."""
+    """Returns the operation id. A repeated call is the same operation, and so gets the same
+    answer."""
     said = msgspec.json.encode(asked, order="sorted")
     return f"mcp-{asked.name}-{hashlib.blake2b(said, digest_size=12).hexdigest()}"

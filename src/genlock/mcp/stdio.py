@@ -1,15 +1,15 @@
 """The server on stdin and stdout: `genlock mcp`, started by an agent's client for itself.
 
-It has to end well in little time. Claude Code sends SIGINT, SIGTERM 0.1 s later and SIGKILL 0.4 s
-after that; others close stdin, and some do nothing at all. So whatever tells it to end, it releases
-its claims within `RELEASE_SECONDS` and leaves with `os._exit`, whatever its threads are waiting
-for. What could not be released is seen to be overdue, since the process is gone.
+It must shut down cleanly in little time. Claude Code sends SIGINT, SIGTERM 0.1 s later and SIGKILL
+0.4 s after that; others close stdin, and some do nothing at all. So on any of these it releases its
+claims within `RELEASE_SECONDS` and exits by `os._exit`, even if its threads are still waiting. A
+claim that could not be released is recognised as overdue, because the process is gone.
 
-- stdout belongs to the protocol: its descriptor is moved away, and prints go to stderr.
+- stdout belongs to the protocol: its descriptor is moved, and prints go to stderr.
 - One thread reads and never waits for a call. Each call has a thread of its own.
-- A signal's handler only starts the thread that ends the process: the reader may be held up in a
-  write that nobody reads, and a lock may be held by whatever was interrupted.
-- A server whose parent has ended ends, too. Some clients leave their servers behind.
+- A signal's handler only starts the thread that ends the process: the reader may be blocked in a
+  write that the client does not read, and the interrupted code may hold a lock.
+- A server whose parent has ended ends, too. Some clients leave their servers running.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ RELEASE_SECONDS: Final = 0.25
 _LONGEST_LINE: Final = 16 * 1024 * 1024
 _MOST_CALLS: Final = 32
 _LOOK_SECONDS: Final = 2.0
-"""How often the server looks whether its parent is still there."""
+"""How often the server checks that its parent still exists."""
 _PIECE: Final = 65536
 
 
 class Lines:
-    """Lines out of pieces of any size. One that is too long is dropped as it comes."""
+    """Splits pieces of any size into lines. A line that is too long is dropped while it arrives."""
 
     def __init__(self, longest: int = _LONGEST_LINE) -> None:
         self._longest = longest
@@ -49,7 +49,7 @@ class Lines:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[bytes | None]:
-        """The lines that end in this piece; None for each that was too long."""
+        """Yields the lines that end in this piece; None for each line that was too long."""
         *ends, rest = piece.split(b"\n")
         for end in ends:
             self._add(end)
@@ -76,7 +76,7 @@ class Server:
         *,
         identify: Callable[[protocol.Params, str], Caller],
     ) -> None:
-        """`identify` says who calls, from what a request says of itself and the client's name."""
+        """`identify` returns the caller, from the request's metadata and the client's name."""
         self._connect, self._identify = connect, identify
         self._connection: Connection | None = None
         self._client = ""
@@ -85,11 +85,11 @@ class Server:
         self._ending = threading.Lock()
         self._lock = threading.Lock()
         self._calls: dict[protocol.RequestId, threading.Event] = {}
-        """What the client waits for, each with the event that cancels it."""
+        """The requests that the client waits for, each with the event that cancels it."""
         self._threads: list[threading.Thread] = []
 
     def serve(self) -> NoReturn:
-        """Returns never: the process ends here."""
+        """Serves the client. Never returns: the process ends in this call."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: _thread.start_new_thread(self._end, ()))
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -105,12 +105,12 @@ class Server:
                 for line in lines.feed(piece):
                     self._take(line)
         self._end()
-        while True:  # a signal came first, and its thread is about to end the process
+        while True:  # a signal arrived first, and its thread is about to end the process
             signal.pause()
 
     def _end(self) -> None:
-        """Releases and leaves, in time. What comes second, such as SIGTERM after SIGINT, does not
-        cut the release short."""
+        """Releases the claims and exits, in time. A second request to end, such as SIGTERM after
+        SIGINT, does not shorten the release."""
         if not self._ending.acquire(blocking=False):
             return
         _thread.start_new_thread(_leave_after, (RELEASE_SECONDS,))
@@ -121,13 +121,13 @@ class Server:
             threads = list(self._threads)
         if connection is not None:
             connection.close(RELEASE_SECONDS)
-        # A call that waits for a task may just have been granted the one that was released.
+        # A call that was waiting for a task may just have been granted a released one.
         for thread in threads:
             thread.join()
         os._exit(0)
 
     def _take(self, line: bytes | None) -> None:
-        """Answers a line, or begins to."""
+        """Answers a line, or starts to."""
         if line is None:
             told = f"a message has at most {_LONGEST_LINE:,} bytes"
             self._send(protocol.failure(None, protocol.INVALID_REQUEST, told))
@@ -168,7 +168,7 @@ class Server:
             self._send(work.reply(Answer(busy, is_error=True, facts={"reason": "BUSY"})))
 
     def _run(self, work: protocol.Work, cancelled: threading.Event) -> None:
-        """One call, in a thread of its own."""
+        """Runs one call, in a thread of its own."""
         from genlock.mcp.connection import Abandoned
 
         try:
@@ -179,14 +179,15 @@ class Server:
                 give_back()
         except Abandoned:
             self._is_wanted(work)
-        # The client would wait for ever; what it was is for a person to see.
+        # Without a reply the client would wait for ever. The cause is logged for a person.
         except Exception:  # noqa: BLE001
             sys.excepthook(*sys.exc_info())
             if self._is_wanted(work):
                 self._send(work.failed())
 
     def _is_wanted(self, work: protocol.Work) -> bool:
-        """Asked once, last: from here on the request is answered and cannot be cancelled."""
+        """Is the answer still wanted? Checked once, at the end: from here on the request counts as
+        answered and cannot be cancelled."""
         with self._lock:
             return self._calls.pop(work.request.id, None) is not None
 
@@ -205,7 +206,7 @@ class Server:
         return self._connection.answer(work.asked, caller, cancelled)
 
     def _send(self, reply: protocol.Reply) -> None:
-        """Writes a line. If nobody reads, the server is about to end anyway."""
+        """Writes a line. If the client does not read it, the server is about to end anyway."""
         left = memoryview(reply.body + b"\n")
         with self._writing:
             try:
@@ -216,8 +217,8 @@ class Server:
 
 
 def _take_streams() -> tuple[int, int]:
-    """The descriptors of the protocol. Whatever else is printed goes to stderr, and children read
-    nothing."""
+    """Returns the protocol's descriptors. All other output goes to stderr, and children get an
+    empty stdin."""
     taken, given = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

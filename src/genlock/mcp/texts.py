@@ -1,7 +1,7 @@
-"""Answers as texts that a model reads: short, bounded, and with the next call in them.
+"""Formats answers as texts for a model: short, bounded, and naming the next call.
 
-What others wrote (titles, instructions, results) is quoted as it is, but for invisible characters,
-which a person who reviews a conversation would not see.
+Text by others (titles, instructions, results) is quoted unchanged, except for invisible characters,
+which a person reviewing a conversation would not see.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FEEDBACK: Final = 4000
 
 
 def bounded(text: str, longest: int = LONGEST, more: str = "") -> str:
-    """The text, cut where it is too long; `more` says how to read on."""
+    """Returns the text, truncated if it is too long; `more` says how to read the rest."""
     if len(text) <= longest:
         return text
     left = f"\n[cut: {len(text):,} characters in all{more}]"
@@ -55,7 +55,7 @@ def bounded(text: str, longest: int = LONGEST, more: str = "") -> str:
 
 
 def page(text: str, offset: int, how: str) -> str:
-    """A part of a long text, from this character on."""
+    """Returns a part of a long text, starting at this character."""
     rest = text[offset:]
     if not rest and offset:
         return f"There is nothing after character {len(text):,}."
@@ -124,7 +124,7 @@ def denial(result: ClaimResult) -> str:
 
 
 def already_held(held: Sequence[TaskClaim]) -> str:
-    """Of claims that the session and agent have already."""
+    """Describes claims that the session and agent already hold."""
     claims = ", ".join(f"{claim.task_id} at generation {claim.generation}" for claim in held[:5])
     return (
         f"ALREADY_HELD: you hold {claims}. Finish it first: submit or release it; show has its "
@@ -169,7 +169,7 @@ def nothing_ready(
 
 
 def accepted(task: str, result: SubmissionResult) -> str:
-    """A result that counts, or waits for a review."""
+    """A result that was accepted, or waits for a review."""
     if result.review_causes:
         told = review_causes(result.review_causes)
         return (
@@ -183,7 +183,7 @@ def accepted(task: str, result: SubmissionResult) -> str:
 
 
 def released(task: str) -> str:
-    """A claim that was given back."""
+    """A claim that was released."""
     return f'RELEASED: {task} is not yours any more. Next: claim(task="next").'
 
 
@@ -242,13 +242,13 @@ def refused(task: str, shown: int, result: ReleaseResult | RenewalResult) -> str
 
 
 def refused_submission(task: str, shown: int, result: SubmissionResult | SpawnResult) -> str:
-    """Why a submission was refused, and what became of it."""
+    """Why a submission was refused, and what happened to it."""
     waits = getattr(result, "waits_for", ())
     told = _fenced(task, result.reason.value, shown, result.current_generation, waits)
     kept = getattr(result, "refused_id", None)
     if not kept:
         return told
-    # Whether it is adopted is for others to say: its session may not.
+    # Other sessions decide whether it is adopted: its own may not.
     next_one = ' Next: claim(task="next").' if "Stop working" in told else ""
     return f"{told} Your result is kept as {kept}.{next_one}"
 
@@ -263,7 +263,7 @@ def _fenced(task: str, reason: str, shown: int, current: int, waits: Sequence[st
 
 
 def added(result: AddResult) -> str:
-    """A task that was added, or was there."""
+    """A task that was added, or existed already."""
     what = "is in the plan" if result.verdict.value == "DONE" else "was in the plan already"
     return f"{result.verdict}: {result.task_id} {what}; its state is {result.state}."
 
@@ -304,7 +304,7 @@ def task(state: TaskState, earlier: Lineage | None, data: Any) -> str:
 
 
 def _progress(progress: TaskProgress) -> list[str]:
-    """How far the work is, and the last notes."""
+    """The progress of the work, and the last notes."""
     far = [f"{progress.fraction:.0%} done"] if progress.fraction is not None else []
     far += [f"{amount:g} {safe_line(unit)}" for unit, amount in progress.cost.items()]
     lines = [f"Progress of generation {progress.generation}: {', '.join(far)}."] if far else []
@@ -331,7 +331,7 @@ def _definition(task: Definition) -> list[str]:
 
 
 def _attempts(earlier: Lineage) -> list[str]:
-    """What earlier generations came to: the last few."""
+    """The outcomes of the last few earlier generations."""
     ended = [one for one in earlier.generations if one.released_at is not None]
     lines = [f"Earlier attempt: {_attempt(one)}." for one in ended[-_ATTEMPTS:]]
     lines += [
@@ -353,13 +353,13 @@ def _attempt(one: ClaimHistory) -> str:
 
 
 def ready(found: Sequence[ReadyTask], *, is_cut: bool) -> str:
-    """What can be claimed, first things first."""
+    """The tasks that can be claimed, in order of priority."""
     lines = (f"{_line(one.task)} ({one.task.priority})" for one in found)
     return _listed("Ready to be claimed, in order", lines, len(found), is_cut=is_cut)
 
 
 def blocked(found: Sequence[BlockedTask], *, is_cut: bool) -> str:
-    """What waits, and for what."""
+    """The blocked tasks, and what they wait for."""
     if not found:
         return "Nothing is blocked."
     lines = [f"{_line(one.task)} waits for {_names(one.blocked_by, 5)}" for one in found]
@@ -372,7 +372,7 @@ def blocked(found: Sequence[BlockedTask], *, is_cut: bool) -> str:
 
 
 def own_claims(claims: Sequence[TaskClaim]) -> str:
-    """The claims of the session that asks."""
+    """The claims of the calling session."""
     if not claims:
         return 'You hold no task. Claim one: claim(task="next").'
     lines = (
@@ -384,7 +384,7 @@ def own_claims(claims: Sequence[TaskClaim]) -> str:
 
 
 def working(agents: Sequence[AgentInfo]) -> str:
-    """Who works on what."""
+    """The agents and the tasks they work on."""
     if not agents:
         return "Nobody is at work."
     lines = (f"{safe_line(one.agent_id)} ({one.status}): {_names(one.tasks, 5)}" for one in agents)
@@ -418,7 +418,7 @@ def plan(
 def _listed(
     title: str, lines: Iterable[str], number: int, *, is_cut: bool, longest: int = LONGEST - 300
 ) -> str:
-    """A list that ends where there is no more room, and then says so."""
+    """A list that is truncated at the size limit, and then says so."""
     text = f"{title}:"
     shown = 0
     for line in lines:

@@ -1,7 +1,7 @@
-"""The tools: names, arguments, hints and schemas, as a model is shown them.
+"""The tools: names, arguments, hints and schemas, in the form that models see.
 
-Their text is part of every conversation, so it is short: `tools/list` stays below 2,000 tokens. A
-model is told what it can do next in the answers, when it matters.
+Their text is part of every conversation, so it is short: `tools/list` stays below 2,000 tokens. The
+answers tell a model what it can do next, when it matters.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 LONGEST_WAIT_SECONDS: Final = 45
-"""Clients give a call a minute or two; some give up silently."""
+"""Clients time a call out after a minute or two; some without an error."""
 
 TaskId = Annotated[str, Meta(description="A task's id, such as A-001-outline.")]
 Generation = Annotated[
@@ -150,7 +150,7 @@ TOOLS: Final[dict[str, type[Tool]]] = {
 
 @functools.cache
 def listed() -> tuple[dict[str, Any], ...]:
-    """The tools as `tools/list` answers them."""
+    """Returns the tools in the form of `tools/list`."""
     return tuple(
         {
             "name": name,
@@ -163,8 +163,9 @@ def listed() -> tuple[dict[str, Any], ...]:
 
 
 def _hints(tool: type[Tool]) -> dict[str, bool]:
-    """Codex refuses a tool without hints, as it could destroy something or reach the world. Each
-    call may be repeated: the same claim is answered again, and generations fence the others."""
+    """Returns a tool's hints. Codex refuses a tool without them, because it could be destructive or
+    reach the network. Each call may be repeated: the same claim gets the same answer, and
+    generations fence the others."""
     return {
         "readOnlyHint": tool.reads_only,
         "destructiveHint": False,
@@ -174,7 +175,7 @@ def _hints(tool: type[Tool]) -> dict[str, bool]:
 
 
 def schema_of(tool: type[Tool]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, without references and titles."""
+    """Returns the JSON schema of a tool's arguments, without references and titles."""
     (schema,), components = msgspec.json.schema_components([tool], ref_template="{name}")
     found: dict[str, Any] = _inlined(schema, components)
     return _without(found, "description", *(() if found["required"] else ("required",)))
@@ -188,7 +189,7 @@ def _inlined(schema: Any, components: dict[str, Any]) -> Any:
     if "$ref" in schema:
         return _inlined({**components[schema["$ref"]], **_without(schema, "$ref")}, components)
     if "anyOf" in schema and {"type": "null"} in schema["anyOf"]:
-        # An argument that may be left out need not be null.
+        # An optional argument need not accept null.
         given = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]
         schema = _without(schema, "anyOf", "default") | (
             given[0] if len(given) == 1 else {"anyOf": given}
