@@ -745,7 +745,7 @@ export interface PlanResult {
   notes: (Fault)[];
   prunable: (string)[];
 }
-/** An error as it travels. */
+/** An error in its wire form. */
 export interface Problem {
   type: string;
   title: string;

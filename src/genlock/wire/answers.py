@@ -58,26 +58,27 @@ _encoder = msgspec.json.Encoder(enc_hook=_hook, order=None)
 
 
 def _encode(value: Any) -> bytes:
-    """With curl the bytes arrive on a terminal."""
+    """Encodes without characters that control a terminal, because curl prints the bytes there."""
     return safe_json(_encoder.encode(value))
 
 
 def encode_answer(answer: Any) -> bytes:
-    """An answer's bytes."""
+    """Returns an answer as bytes."""
     return _encode(to_wire(answer) if type(answer) is Plan else answer)
 
 
 def encode_in_pieces(answer: Any) -> list[bytes]:
-    """The same bytes, a thousand entries at a time: so long the encoder keeps the interpreter from
-    all other threads. They are not joined and what was written is freed as it goes, if nobody else
-    holds it: either takes as long as all the rest where there is very much."""
+    """Returns the same bytes in pieces of a thousand entries: while the encoder writes a piece, it
+    keeps the interpreter from all other threads. The pieces are not joined, and written entries are
+    freed on the way if nothing else refers to them. For very large answers, joining and freeing
+    would each take as long as all the rest."""
     held = [to_wire(answer) if type(answer) is Plan else answer]
     del answer
     return list(_pieces(held))
 
 
 def _pieces(held: list[Any]) -> Iterator[bytes]:
-    value = held.pop()  # so that nobody holds it but us
+    value = held.pop()  # so that nothing else refers to it
     if isinstance(value, Struct):
         long = {
             name: field
@@ -107,7 +108,7 @@ def _is_long(value: Any) -> bool:
 
 
 def _entries(held: list[Any]) -> Iterator[bytes]:
-    """What is long, so many entries at a time, each freed when it is written."""
+    """Yields the entries of a long value in pieces, each freed when it is written."""
     value = held.pop()
     named = isinstance(value, dict)
     rest = list(value.items() if named else value)
@@ -125,7 +126,7 @@ def _entries(held: list[Any]) -> Iterator[bytes]:
 
 @functools.cache
 def answer_decoder(call: type[Call[Any]]) -> Callable[[bytes], Any]:
-    """What makes this call's answer of bytes."""
+    """Returns the decoder for this call's answer."""
     kind = answer_type(call)
     if kind is Plan:
         plan = decoder(WirePlan)
@@ -153,7 +154,7 @@ def _decode_each(kind: Any) -> Callable[[bytes], Any]:
 
 
 def to_wire(plan: Plan) -> WirePlan:
-    """The plan as it is sent."""
+    """Returns the plan in its wire form."""
     return WirePlan(
         plan.project,
         plan.tracks,
@@ -164,7 +165,7 @@ def to_wire(plan: Plan) -> WirePlan:
 
 
 def from_wire(plan: WirePlan) -> Plan:
-    """The plan as it was."""
+    """Returns the plan from its wire form."""
     return Plan(
         plan.project,
         plan.tracks,

@@ -1,8 +1,8 @@
-"""Headers of our own, and how an identity travels in them.
+"""Genlock's own headers, and the encoding of an identity in them.
 
-What a connection speaks for (session, agent, user, host, process) is sent with every request,
-percent-encoded, as a name may hold characters that a header may not. What a request says itself
-goes before.
+The identity of a connection (session, agent, user, host, process) is sent with every request. It is
+percent-encoded, because a name may have characters that a header may not. Values in the request
+itself take precedence.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from genlock.core.process_identity import check_process
 from genlock.errors import BadArgument, ServiceMismatch
 
 PROTOCOL: Final = 1
-"""Rises when an older client or service would misunderstand the other."""
+"""The protocol number. It rises when an older client or service would misunderstand the other."""
 
 OLDEST_PROTOCOL: Final = 1
-"""The oldest that is still understood."""
+"""The oldest protocol that is still understood."""
 
 PROTOCOL_HEADER: Final = "genlock-protocol"
-"""The protocol's number, and behind a blank who speaks it: `1 genlock/0.1.0`."""
+"""The protocol number, a space, and the name and version of the sender: `1 genlock/0.1.0`."""
 
 REQUEST_HEADER: Final = "x-request-id"
 OPERATION_HEADER: Final = "idempotency-key"
@@ -36,23 +36,23 @@ IDENTITY_HEADERS: Final = (SESSION_HEADER, AGENT_HEADER, USER_HEADER, HOST_HEADE
 
 
 def pack_name(name: str) -> str:
-    """A name as a header's value."""
+    """Returns a name as the value of a header."""
     return quote(name, safe=" @:+,;=~")
 
 
 def unpack_name(value: str) -> str:
-    """The name in a header's value."""
+    """Returns the name in the value of a header."""
     return unquote(value, errors="strict")
 
 
 def pack_process(process: Process) -> str:
-    """A process as a header's value."""
+    """Returns a process as the value of a header."""
     texts = [quote(text, safe="") for text in (process.host, process.boot, process.namespace)]
     return f"{texts[0]}/{texts[1]}/{process.pid}/{process.started}/{texts[2]}"
 
 
 def unpack_process(value: str) -> Process:
-    """The process in a header's value. Older clients do not send the namespace."""
+    """Returns the process in the value of a header. Older clients do not send the namespace."""
     parts = value.split("/")
     if len(parts) not in (4, 5) or not all(
         number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS
@@ -73,8 +73,8 @@ def unpack_process(value: str) -> Process:
 
 
 def check_protocol(other: str | None, who: str, version: str) -> None:
-    """ServiceMismatch if the other side's protocol is not understood here; `who` is the other side,
-    `version` our own."""
+    """Raises ServiceMismatch if the other side's protocol is not understood here. `who` names the
+    other side, `version` is our own."""
     if other is None:
         return
     said = other.partition(" ")[0][:9]  # longer ones would not be read as numbers

@@ -1,5 +1,5 @@
-"""The table of operations: what each takes and answers, where it is found over HTTP, which role it
-needs and which errors it may answer.
+"""The table of operations: the arguments and answer of each, its HTTP route, the role it needs and
+the errors it may return.
 
 Each operation is one struct. Its name and fields are the name and keywords of the coordinator's
 method, with the same defaults; a test compares the two. The struct's type argument is the answer.
@@ -7,9 +7,9 @@ The decorator adds the route. Everything else reads this table: the service make
 request, the client makes its methods, and the OpenAPI document, the reference pages and the access
 tests list the operations.
 
-Paths stand below `/v1/{tenant}/{project}/`. `_`, which is not a valid name, replaces the project
-where an operation has none, and the tenant where an operation is for all. A path has at most one
-variable, always its second part, so the service finds a route by looking it up and never searches.
+Paths are below `/v1/{tenant}/{project}/`. `_`, which is not a valid name, replaces the project if
+an operation has none, and the tenant if an operation is for all tenants. A path has at most one
+variable, always its second part, so the service finds a route by one lookup and never searches.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ OBSERVER, AGENT, OPERATOR, ADMIN = Role
 
 PREFIX: Final = "/v1"
 NO_NAME: Final = NOWHERE
-"""Replaces the name of a project or tenant in a path, where an operation has none."""
+"""Replaces the name of a project or tenant in a path if an operation has none."""
 LEASE_SECONDS = DEFAULT_LEASE_SECONDS
 
 Errors = tuple[type[e.GenlockError], ...]
@@ -103,10 +103,10 @@ COMMON_ERRORS: Final[Errors] = (
     e.OutcomeUnknown,
     e.StoreReadOnly,
 )
-"""Every operation may answer these."""
+"""The errors that every operation may return."""
 
 BODY_ERRORS: Final[Errors] = (e.OverLimit, e.KindRefused, e.StoreFull)
-"""So may every operation whose request has a body."""
+"""The errors that every operation with a request body may return."""
 
 
 class Within(Enum):
@@ -134,17 +134,18 @@ class Route(NamedTuple):
     path: str
     role: Role
     fenced: bool = False
-    """Does it act for a session? A key that is bound to one session may act for that one only."""
+    """Does it act for a session? A key that is bound to one session may act only for that
+    session."""
     within: Within = Within.PROJECT
     body: Body = Body.SMALL
     unbounded: bool = False
     """Does the answer grow with the plan or the result, without a limit?"""
     own_errors: Errors = ()
-    """The errors that this operation may answer and most others may not."""
+    """The errors that this operation may return and most others may not."""
 
     @property
     def variable(self) -> str | None:
-        """The name in the path: `task_id`, `session_id`, `key_id`, or none."""
+        """Returns the variable in the path: `task_id`, `session_id`, `key_id`, or none."""
         start = self.path.find("{")
         return None if start < 0 else self.path[start + 1 : self.path.index("}")]
 
@@ -155,7 +156,7 @@ class Route(NamedTuple):
 
     @property
     def errors(self) -> Errors:
-        """All errors that this operation may answer."""
+        """Returns all errors that this operation may return."""
         fields = self.call.__struct_fields__
         return (
             *COMMON_ERRORS,
@@ -171,25 +172,25 @@ class Call(Struct, Generic[R], kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class InTenant(Call[R], kw_only=True):
-    """A call to a tenant; None is the connection's."""
+    """A call to a tenant; None means the connection's tenant."""
 
     tenant_id: str | None = None
 
 
 class InProject(InTenant[R], kw_only=True):
-    """A call to a project; None is the connection's."""
+    """A call to a project; None means the connection's project."""
 
     project_id: str | None = None
 
 
 def answer_type(call: type[Call[Any]]) -> Any:
-    """What this call answers."""
+    """Returns the type of this call's answer."""
     base = call.__orig_bases__[0]  # type: ignore[attr-defined]
     return get_args(base)[0]
 
 
 def field_types(call: type[Call[Any]]) -> dict[str, Any]:
-    """The types of the call's keywords."""
+    """Returns the types of the call's keywords."""
     return {
         name: kind for name, kind in get_type_hints(call).items() if name in call.__struct_fields__
     }
@@ -228,8 +229,8 @@ def _route(
     "POST", "tasks/{task_id}/claim", AGENT, fenced=True, errors=(e.SessionEnded, e.LimitReached)
 )
 class ClaimTask(InProject[ClaimResult], kw_only=True):
-    """Ask for the right to work on a task. A grant carries the generation that every later write
-    must show."""
+    """Ask for the right to work on a task. A grant has the generation that every later write must
+    carry."""
 
     task_id: str
     agent_id: str | None = None
@@ -254,8 +255,8 @@ class RenewLease(InProject[RenewalResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/progress", AGENT, fenced=True)
 class ReportProgress(InProject[ProgressResult], kw_only=True):
-    """Say how far the work is, what was found, what it has cost up to now, or where it is done. It
-    does not renew the lease."""
+    """Report how far the work is, what was found, its total cost so far, or its worktree. This does
+    not renew the lease."""
 
     task_id: str
     generation: int
@@ -290,7 +291,7 @@ class ReleaseClaim(InProject[ReleaseResult], kw_only=True):
     errors=(e.ResultTooLarge,),
 )
 class SubmitResult(InProject[SubmissionResult], kw_only=True):
-    """Hand in the result. It counts if the generation is still the highest, or waits for a review;
+    """Submit the result. It counts if the generation is still the highest, or waits for a review;
     if not, it is refused and kept."""
 
     task_id: str
@@ -315,8 +316,8 @@ class SpawnSubtasks(InProject[SpawnResult], kw_only=True):
     """Split a task into subtasks: sequential, parallel or fan-out-fan-in. The claim is released
     unless it is kept.
 
-    The holder gives the generation of its claim. Without one an operator splits a task that nobody
-    holds."""
+    The holder gives the generation of its claim. Without one an operator splits a task that has no
+    holder."""
 
     task_id: str
     generation: int | None = None
@@ -339,8 +340,8 @@ class AdoptResult(InProject[SubmissionResult], kw_only=True):
     """Make a refused result the task's result: by the holder with its generation, or by an operator
     without one.
 
-    An operator takes a live claim away only with `take_over`; without it that is LiveClaim. The
-    session whose result was refused can adopt it only as the holder."""
+    An operator supersedes a live claim only with `take_over`; without it the answer is LiveClaim.
+    The session whose result was refused can adopt it only as the holder."""
 
     task_id: str
     refused_id: str
@@ -352,8 +353,8 @@ class AdoptResult(InProject[SubmissionResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/evaluate", AGENT, fenced=True)
 class ReportEvaluation(InProject[ReviewResult], kw_only=True):
-    """Say whether an evaluator has passed the result that waits for a review. If evaluators were
-    all that was missing, the last of them to pass completes the task."""
+    """Report whether an evaluator passed the result that waits for a review. If only evaluators are
+    missing, the last one to pass completes the task."""
 
     task_id: str
     generation: int
@@ -367,8 +368,7 @@ class ReportEvaluation(InProject[ReviewResult], kw_only=True):
 
 @_route("POST", "claim-next", AGENT, fenced=True, errors=(e.SessionEnded, e.LimitReached))
 class ClaimNext(InProject[ClaimResult], kw_only=True):
-    """Claim whatever ready task comes first for this agent, waiting up to `wait_seconds` for
-    one."""
+    """Claim the first ready task for this agent, waiting up to `wait_seconds` for one."""
 
     agent_id: str | None = None
     session_id: str | None = None
@@ -381,7 +381,7 @@ class ClaimNext(InProject[ClaimResult], kw_only=True):
 
 @_route("POST", "batch/claim", AGENT, fenced=True, errors=(e.SessionEnded, e.LimitReached))
 class BatchClaim(InProject[dict[str, ClaimResult | GenlockError]], kw_only=True):
-    """Claim many tasks at once; each stands or falls alone."""
+    """Claim many tasks at once; each claim is granted or denied on its own."""
 
     task_ids: Iterable[str]
     agent_id: str | None = None
@@ -401,7 +401,7 @@ class BatchRenew(InProject[dict[str, RenewalResult | GenlockError]], kw_only=Tru
 
 @_route("POST", "batch/submit", AGENT, fenced=True, body=Body.RESULT, errors=(e.ResultTooLarge,))
 class BatchSubmit(InProject[dict[str, SubmissionResult | GenlockError]], kw_only=True):
-    """Hand in many results at once, each with task_id, generation and result_data."""
+    """Submit many results at once, each with task_id, generation and result_data."""
 
     results: Iterable[Mapping[str, Any]]
     session_id: str | None = None
@@ -409,8 +409,8 @@ class BatchSubmit(InProject[dict[str, SubmissionResult | GenlockError]], kw_only
 
 @_route("POST", "sessions", AGENT, fenced=True, errors=(e.SessionEnded, e.LimitReached))
 class RegisterSession(InProject[SessionInfo], kw_only=True):
-    """Say that a session begins, and which process it is: a `process` identity, since a pid alone
-    says nothing elsewhere."""
+    """Register a session and its process. `process` is a full identity, because a pid alone has no
+    meaning elsewhere."""
 
     session_id: str | None = None
     user_id: str | None = None
@@ -427,7 +427,7 @@ class RegisterSession(InProject[SessionInfo], kw_only=True):
     errors=(e.SessionNotFound, e.SessionEnded),
 )
 class HeartbeatSession(InProject[SessionInfo], kw_only=True):
-    """Say that a session lives. Leases are renewed by renewing, not by this."""
+    """Report that a session is alive. This does not renew its leases."""
 
     session_id: str | None = None
     metadata: Mapping[str, Any] | None = None
@@ -442,7 +442,7 @@ class EndSession(InProject[SessionEnd], kw_only=True):
 
 @_route("POST", "next-id", AGENT, errors=(e.CounterExhausted,))
 class NextId(InProject[str | tuple[str, ...]], kw_only=True):
-    """The next free id: 0001 and so on, or below `parent`. With `count` more than 1, so many."""
+    """The next free id: 0001 and so on, or below `parent`. With `count` above 1, that many ids."""
 
     parent: str | None = None
     count: int = 1
@@ -478,8 +478,8 @@ class GetOverview(InProject[Overview], kw_only=True):
 
 @_route("GET", "activity", OBSERVER)
 class GetActivity(InProject[Activity], kw_only=True):
-    """Who held which task from when to when, and how that ended: the claims within a time, the last
-    hour if none is given."""
+    """The claims within a time, by default the last hour: the holder, start and end of each, and
+    how it ended."""
 
     since: datetime | str | None = None
     until: datetime | str | None = None
@@ -503,7 +503,7 @@ class SearchEvents(InProject[EventPage], kw_only=True):
 
 @_route("GET", "tasks/{task_id}", OBSERVER)
 class GetTaskState(InProject[TaskState], kw_only=True):
-    """All that is known of a task now."""
+    """The complete present state of a task."""
 
     task_id: str
 
@@ -561,8 +561,8 @@ class BatchGetStates(InProject[dict[str, TaskState]], kw_only=True):
 
 @_route("GET", "ready", OBSERVER)
 class Ready(InProject[tuple[ReadyTask, ...]], kw_only=True):
-    """What could be claimed now, first things first; with `agent_id` and `agent_role`, what that
-    agent would be offered in that role."""
+    """The tasks that could be claimed now, in their order; with `agent_id` and `agent_role`, those
+    that the agent would be offered in that role."""
 
     limit: int = 100
     tracks: str | Collection[str] | None = None
@@ -597,7 +597,7 @@ class GetReview(InProject[ReviewInfo], kw_only=True):
 
 @_route("GET", "blocked", OBSERVER)
 class Blocked(InProject[tuple[BlockedTask, ...]], kw_only=True):
-    """What waits for something, and for what, by task id."""
+    """The blocked tasks by id, and what each waits for."""
 
     limit: int = 100
     after: str | None = None
@@ -616,13 +616,13 @@ class ListRefusedResults(InProject[tuple[TaskResult, ...]], kw_only=True):
 
 @_route("GET", "progress", OBSERVER)
 class TrackProgress(InProject[dict[str, Progress]], kw_only=True):
-    """How far each track is ("" for tasks of no track)."""
+    """The progress of each track ("" for tasks without a track)."""
 
 
 @_route("GET", "graph", OBSERVER, unbounded=True)
 class GetGraph(InProject[Graph], kw_only=True):
-    """Who waits for whom: in the whole plan, in some tracks, or up to `depth` steps before and
-    behind the task `around`."""
+    """Which task waits for which: in the whole plan, in some tracks, or up to `depth` steps before
+    and behind the task `around`."""
 
     tracks: str | Collection[str] | None = None
     around: str | None = None
@@ -687,7 +687,8 @@ class GetSession(InProject[SessionInfo], kw_only=True):
 
 @_route("GET", "sessions/{session_id}/memory", OBSERVER, errors=(e.SessionNotFound,))
 class GetSessionMemory(InProject[SessionMemory], kw_only=True):
-    """What a session has done, holds and has completed, read from the project's feed."""
+    """The tasks that a session has worked on, holds and has completed, read from the project's
+    feed."""
 
     session_id: str | None = None
 
@@ -701,8 +702,8 @@ class GetActiveClaimsForSession(InTenant[tuple[TaskClaim, ...]], kw_only=True):
 
 @_route("GET", "expired-claims", OBSERVER)
 class ListExpiredClaims(InProject[tuple[TaskClaim, ...]], kw_only=True):
-    """Claims whose lease was over before an instant, now unless another is given, and whose tasks
-    nobody has taken over, the longest over first."""
+    """Claims whose lease was over before an instant (by default now) and whose tasks were not taken
+    over, the longest overdue first."""
 
     before: datetime | str | None = None
     limit: int = 100
@@ -733,8 +734,8 @@ class ReadEvents(InProject[Feed], kw_only=True):
 
 @_route("POST", "tasks", OPERATOR, body=Body.PLAN, errors=(e.PlanInvalid, e.TaskExists))
 class AddTasks(InProject[tuple[AddResult, ...]], kw_only=True):
-    """Add tasks, given as mappings of their fields (or just ids). The same task again is no error
-    and changes nothing."""
+    """Add tasks, given as mappings of their fields (or just ids). Adding the same task again is not
+    an error and changes nothing."""
 
     tasks: Iterable[Mapping[str, Any] | str]
 
@@ -767,10 +768,10 @@ class PreviewReset(InProject[tuple[str, ...]], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/reset", OPERATOR, errors=(e.NotAllowed, e.LiveClaim))
 class ResetTask(InProject[OperatorResult], kw_only=True):
-    """Have a task done again. With `cascade` also every completed task that rests on it, listed in
-    the answer.
+    """Reset a task, so that it is done again. With `cascade`, also every completed task that
+    depends on it, listed in the answer.
 
-    A live claim is taken away only with `take_over`; without it that is LiveClaim."""
+    A live claim is superseded only with `take_over`; without it the answer is LiveClaim."""
 
     task_id: str
     cascade: bool = False
@@ -780,10 +781,10 @@ class ResetTask(InProject[OperatorResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/cancel", OPERATOR, errors=(e.NotAllowed, e.LiveClaim))
 class CancelTask(InProject[OperatorResult], kw_only=True):
-    """The task will not be done; for its dependents it counts as met (policy
+    """Cancel a task: it will not be done. For its dependents it counts as met (policy
     `cancelled_dependency`).
 
-    A live claim is taken away only with `take_over`; without it that is LiveClaim."""
+    A live claim is superseded only with `take_over`; without it the answer is LiveClaim."""
 
     task_id: str
     reason: str = ""
@@ -793,8 +794,8 @@ class CancelTask(InProject[OperatorResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/assign", OPERATOR, errors=(e.NotAllowed, e.LiveClaim))
 class AssignTask(InProject[OperatorResult], kw_only=True):
-    """Reserve a task for one agent. A live claim is taken away only with `take_over`; without it
-    that is LiveClaim."""
+    """Reserve a task for one agent. A live claim is superseded only with `take_over`; without it
+    the answer is LiveClaim."""
 
     task_id: str
     agent_id: str
@@ -805,8 +806,8 @@ class AssignTask(InProject[OperatorResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/force-release", OPERATOR, errors=(e.NotAllowed, e.LiveClaim))
 class ForceRelease(InProject[OperatorResult], kw_only=True):
-    """Take a claim away; its holder is fenced off from now on. A live one only with `take_over`;
-    without it that is LiveClaim."""
+    """Supersede a claim; its holder is fenced off from now on. A live claim needs `take_over`;
+    without it the answer is LiveClaim."""
 
     task_id: str
     take_over: bool = False
@@ -815,7 +816,7 @@ class ForceRelease(InProject[OperatorResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/hold", OPERATOR, errors=(e.NotAllowed,))
 class HoldTask(InProject[OperatorResult], kw_only=True):
-    """Nobody is granted the task until it is reopened; a present holder may finish."""
+    """Put a task on hold: it is not granted until it is reopened. A present holder may finish."""
 
     task_id: str
     reason: str = ""
@@ -833,8 +834,8 @@ class ReopenTask(InProject[OperatorResult], kw_only=True):
 @_route("POST", "batch/act", OPERATOR, errors=(e.NotAllowed,))
 class BatchAct(InProject[ActsResult], kw_only=True):
     """Release, hold, reopen, reset or cancel every task that matches the filter; of `task_ids`, if
-    they are given, those that match. Unless `dry_run` is false nothing is done, and the answer says
-    what would become of each task now."""
+    they are given, those that match. Unless `dry_run` is false nothing is changed, and the answer
+    predicts the outcome for each task."""
 
     act: str
     task_ids: Collection[str] | None = None
@@ -853,7 +854,7 @@ class BatchAct(InProject[ActsResult], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/discard", OPERATOR, errors=(e.NotAllowed, e.ResultNotFound))
 class DiscardResult(InProject[None], kw_only=True):
-    """Say that a refused result is not needed; its data goes, that it existed stays."""
+    """Discard a refused result that is not needed. Its data is deleted; its record stays."""
 
     task_id: str
     refused_id: str
@@ -863,7 +864,7 @@ class DiscardResult(InProject[None], kw_only=True):
 class ApproveReview(InProject[ReviewResult], kw_only=True):
     """Accept the result that waits for a review, in the reviewer's name: the task is completed.
 
-    Generation and digest say which result was looked at; 12 characters of the digest are enough."""
+    Generation and digest name the reviewed result; 12 characters of the digest are enough."""
 
     task_id: str
     generation: int
@@ -883,7 +884,7 @@ class RejectReview(InProject[ReviewResult], kw_only=True):
 
 @_route("GET", "promotions", OBSERVER)
 class ListPromotions(InProject[tuple[PromotionInfo, ...]], kw_only=True):
-    """The products of accepted results, and how far they are on their way to the assets."""
+    """The products of accepted results, and the state of their promotion to assets."""
 
     task_id: str | None = None
     state: str | None = None
@@ -893,8 +894,8 @@ class ListPromotions(InProject[tuple[PromotionInfo, ...]], kw_only=True):
 
 @_route("POST", "tasks/{task_id}/promotion", OPERATOR, errors=(e.NotAllowed, e.PromotionNotFound))
 class SettlePromotion(InProject[PromotionInfo], kw_only=True):
-    """Say that the products of an accepted result were promoted, or why they cannot be. For
-    promoters; it moves nothing."""
+    """Report that the products of an accepted result were promoted, or why they cannot be. For
+    promoters: this call moves no files."""
 
     task_id: str
     generation: int
@@ -917,8 +918,8 @@ class SetPolicy(InProject[Settings], kw_only=True):
 
 @_route("POST", "sweep", OPERATOR)
 class Sweep(InProject[SweepResult], kw_only=True):
-    """Write down what is due, look for lost holders, repeat what a crash cut off, drop what is past
-    its retention."""
+    """Record what is due, search for lost holders, repeat reactions that a crash cut off, and drop
+    data past its retention."""
 
 
 # Admins
@@ -926,7 +927,7 @@ class Sweep(InProject[SweepResult], kw_only=True):
 
 @_route("POST", "keys", ADMIN, within=Within.TENANT)
 class CreateKey(InTenant[NewKey], kw_only=True):
-    """Make a key, called `name`. Its text is in the answer, once: nobody can show it again."""
+    """Create a key with this `name`. Its text is in this answer only and cannot be shown again."""
 
     name: str
     role: str
@@ -939,8 +940,8 @@ class CreateKey(InTenant[NewKey], kw_only=True):
 
 @_route("GET", "keys", ADMIN, within=Within.TENANT)
 class ListKeys(InTenant[tuple[KeyInfo, ...]], kw_only=True):
-    """The keys of a tenant, or of all (`*`), the oldest first: what each opens, never what opens
-    it."""
+    """The keys of a tenant, or of all (`*`), the oldest first: their permissions, never their
+    texts."""
 
     include_revoked: bool = False
 
@@ -953,7 +954,7 @@ class ListKeys(InTenant[tuple[KeyInfo, ...]], kw_only=True):
     errors=(e.KeyNotFound, e.NotAllowed),
 )
 class RotateKey(InTenant[NewKey], kw_only=True):
-    """Give a key another text; the one before it is taken for `overlap_seconds` more."""
+    """Give a key a new text; the previous one is accepted for `overlap_seconds` more."""
 
     key_id: str
     overlap_seconds: Seconds = 0
@@ -963,7 +964,7 @@ class RotateKey(InTenant[NewKey], kw_only=True):
 
 @_route("POST", "keys/{key_id}/revoke", ADMIN, within=Within.TENANT, errors=(e.KeyNotFound,))
 class RevokeKey(InTenant[KeyInfo], kw_only=True):
-    """Let a key open nothing any more: within a second, wherever the store is served."""
+    """Revoke a key: within a second, no service of the store accepts it."""
 
     key_id: str
 
@@ -975,7 +976,7 @@ class GetTenant(InTenant[TenantInfo], kw_only=True):
 
 @_route("PATCH", "tenant", ADMIN, within=Within.TENANT)
 class SetTenant(InTenant[TenantInfo], kw_only=True):
-    """Make a tenant, or change its profile (which sets every limit) or some limits."""
+    """Create a tenant, or change its profile (which sets every limit) or some limits."""
 
     profile: str | None = None
     limits: Mapping[str, Any] | None = None

@@ -1,8 +1,8 @@
-"""Problem details (RFC 9457): refusals and errors as they travel, and back into what they were.
+"""Problem details (RFC 9457): refusals and errors in their wire form, and their conversion back.
 
-A refusal is the whole answer with the problem's members beside it, so that whoever reads an answer
-finds the same fields in both cases. An error has its stable code as `code`; the client raises the
-class of that name.
+A refusal is the whole answer with the problem's members beside it, so that a client finds the same
+fields in both cases. An error has its stable code as `code`; the client raises the class of that
+name.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from genlock.typed_json import decode
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPES: Final = "urn:genlock:"
-"""What a problem's type begins with; its reason or code follows, in lower case and with hyphens."""
+"""The prefix of a problem's type; its reason or code follows, in lower case and with hyphens."""
 
 REFUSALS: Final[dict[Any, Any]] = {
     ClaimResult: ClaimReason,
@@ -48,7 +48,7 @@ REFUSALS: Final[dict[Any, Any]] = {
     SpawnResult: SubmitReason,
     ReviewResult: ReviewReason,
 }
-"""The answers that may be refusals, and their reasons."""
+"""The answers that may be refusals, with the status of each reason."""
 
 REASONS: Final[dict[Any, int]] = {
     **dict.fromkeys(ClaimReason, 409),
@@ -57,7 +57,7 @@ REASONS: Final[dict[Any, int]] = {
     **dict.fromkeys(ReleaseAnswer, 409),
     **dict.fromkeys(SubmitReason, 409),
     ClaimReason.GRANTED: 200,
-    # That there is nothing to do is what a worker asked, and was told.
+    # Not a refusal: a worker asked for a task, and the answer is that there is none.
     ClaimReason.NOTHING_READY: 200,
     ClaimReason.DENIED_LIMIT: 429,
     RenewReason.RENEWED: 200,
@@ -97,18 +97,19 @@ ERRORS: Final[dict[type[e.GenlockError], int]] = {
     e.StoreFull: 507,
     e.OverLimit: 413,
 }
-"""An error that is not here has the status of what it is a kind of."""
+"""An error that is not listed has the status of its base class."""
 
 RETRY_AFTER_SECONDS: Final = {429: 1, 503: 1}
 
 ERROR_TITLES: Final[dict[type[e.GenlockError], str]] = {
     e.GenlockError: "Something went wrong in the service"
 }
-"""Of errors whose own first line is for programmers. The others' is their title."""
+"""The titles of errors whose first docstring line is for programmers. For all others that line is
+the title."""
 
 
 class Problem(Struct, omit_defaults=True):
-    """An error as it travels."""
+    """An error in its wire form."""
 
     type: str
     title: str
@@ -116,35 +117,35 @@ class Problem(Struct, omit_defaults=True):
     detail: str
     code: str
     message: str = ""
-    """The same as `detail`, by the name that a refusal has it."""
+    """The same as `detail`, under its name in refusals."""
     try_next: tuple[Command, ...] = ()
-    """Commands, each as its words."""
+    """Commands, each as a list of words."""
     request: str = ""
-    """The request's number in the service's log."""
+    """The number of the request in the service's log."""
     faults: tuple[Fault | str, ...] | None = None
-    """Of a plan: everything that is wrong with it."""
+    """For a plan: all its faults."""
     notes: tuple[Fault | str, ...] = ()
-    """Of a plan with faults: what is none, but perhaps not meant."""
+    """For a plan with faults: warnings, not faults but perhaps not intended."""
     retry_after_seconds: float | None = None
 
 
 def status_of(error: e.GenlockError) -> int:
-    """The status of an error."""
+    """Returns the status of an error."""
     return status_of_kind(type(error))
 
 
 def status_of_kind(kind: type[e.GenlockError]) -> int:
-    """The status of a class of errors: its own, or that of its nearest base class."""
+    """Returns the status of a class of errors: its own, or that of its nearest base class."""
     return next(ERRORS[one] for one in kind.__mro__ if one in ERRORS)
 
 
 def type_of(name: str) -> str:
-    """A problem's type: `urn:genlock:denied-active-claim`."""
+    """Returns the type of a problem: `urn:genlock:denied-active-claim`."""
     return TYPES + name.lower().replace("_", "-")
 
 
 def problem_of(error: e.GenlockError, request: str = "") -> Problem:
-    """The error as a problem."""
+    """Returns the error as a problem."""
     faults, notes = (
         (_sent(error.faults), _sent(error.notes))
         if isinstance(error, e.PlanInvalid)
@@ -169,15 +170,16 @@ def _sent(faults: Sequence[object]) -> tuple[Fault | str, ...]:
 
 
 def error_title(kind: type[e.GenlockError]) -> str:
-    """What an error is called, for people."""
+    """Returns the title of an error, for people."""
     return ERROR_TITLES.get(kind) or (kind.__doc__ or kind.__name__).partition("\n")[0].rstrip(".")
 
 
 def refusal_of(result: Any, status: int, context: Context = NO_CONTEXT) -> dict[str, Any]:
-    """A refusing answer as a problem: all its fields, and the problem's beside them.
+    """Returns a refusal as a problem: all fields of the answer, with the problem's members beside
+    them.
 
-    The answer's own `detail` is often empty, and stays as it is: the client reads the answer out of
-    this. `message` is for people."""
+    The answer's own `detail` is often empty and stays unchanged, because the client reads the
+    answer from it. `message` is for people."""
     fields = {name: getattr(result, name) for name in result.__struct_fields__}
     reason = str(fields["reason"])
     told = describe(result, context)
@@ -201,11 +203,11 @@ def _kinds(kind: type[e.GenlockError]) -> dict[str, type[e.GenlockError]]:
 
 
 KINDS: Final = _kinds(e.GenlockError)
-"""Every error by its code."""
+"""All errors by code."""
 
 
 def error_of(data: bytes, status: int) -> e.GenlockError:
-    """The error that the service answered; what is no problem of ours is ServiceError."""
+    """Returns the error in the service's answer. Any other body becomes a ServiceError."""
     try:
         problem = decode(data, Problem)
     except msgspec.MsgspecError:
@@ -217,7 +219,7 @@ def error_of(data: bytes, status: int) -> e.GenlockError:
 
 
 def revive(problem: Problem) -> e.GenlockError:
-    """The error that a problem was made from."""
+    """Returns the error from which a problem was made."""
     if problem.faults is not None:
         return e.PlanInvalid(problem.faults, problem.notes)
     error = KINDS.get(problem.code, e.ServiceError)(problem.detail)
