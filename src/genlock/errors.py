@@ -9,7 +9,7 @@ the store or the network.
     │   ├── ResultTooLarge      submit a reference to the result instead
     │   ├── PlanInvalid         carries every fault found in a plan
     │   ├── MethodRefused       this path does not take this HTTP method
-    │   ├── KindRefused         the body is not said to be JSON
+    │   ├── KindRefused         the body's content type is not JSON
     │   ├── HostRefused         the request is for a host that the service does not answer for
     │   └── OperationMismatch   an operation id was used again with other arguments
     ├── NotFound
@@ -26,8 +26,8 @@ the store or the network.
     ├── NotAllowed              the record's state forbids this call (cancel a completed task, …)
     │   ├── TaskExists
     │   ├── ClaimDenied         a claim was needed and not granted; carries the answer
-    │   ├── LiveClaim           somebody holds the task, and the call did not say to take it over
-    │   ├── LimitReached        the tenant has as many of them as it may have
+    │   ├── LiveClaim           the task has a live holder, and the call did not say to take over
+    │   ├── LimitReached        one more would exceed a limit of the tenant
     │   └── SessionEnded
     ├── AccessRefused           the service does not let this caller do this
     │   ├── KeyRefused          no key, or one that is wrong, expired or revoked
@@ -35,7 +35,7 @@ the store or the network.
     ├── ServiceError            between client and service
     │   ├── ServiceUnreachable  no answer: the call may or may not have been carried out
     │   ├── ServiceMismatch     client and service are of versions that do not understand each other
-    │   └── TooManyRequests     slower, please; says when to come again
+    │   └── TooManyRequests     over the limit of requests; says when to retry
     ├── CursorLost              the feed cannot be continued from this cursor; start again
     ├── CounterExhausted
     ├── Busy                    others kept changing the record until the deadline; try again

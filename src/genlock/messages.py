@@ -1,6 +1,6 @@
-"""What an answer, an event or an error means, in one sentence, and the commands to try next.
+"""Messages: one sentence for every answer, event and error, and the commands to try next.
 
-Every edge takes its words from here: the command line as text and as JSON, problem documents over
+Every edge takes its texts from here: the command line as text and as JSON, problem documents over
 HTTP, the status page, MCP and the reference. `describe` takes an answer or an error and returns a
 `Message`; `describe_event` takes an event. A message begins in lower case, like every error of
 Genlock, unless it begins with a task's id, and has no full stop at its end.
@@ -51,14 +51,14 @@ Outcome: TypeAlias = (
 
 
 class Message(NamedTuple):
-    """What to say, and what to type next."""
+    """A sentence, and the commands to type next."""
 
     text: str
     try_next: tuple[Command, ...] = ()
 
 
 class Context(NamedTuple):
-    """What an answer does not say by itself and the edge knows."""
+    """Facts that an answer does not contain and the edge knows."""
 
     task_id: str = ""
     """The task of an answer that does not name it."""
@@ -69,7 +69,7 @@ class Context(NamedTuple):
     try next repeat those that they take."""
     session: str = ""
     now: datetime | None = None
-    """Times are told from here (`in 4m`); without it, as they are."""
+    """Times are shown relative to this one (`in 4m`); without it, they are absolute."""
 
 
 NO_CONTEXT: Final = Context()
@@ -116,7 +116,8 @@ SENTENCES: Final[dict[str, str]] = {
     "NOT_ACCEPTED": "this is not the commit of an accepted result of {task}",
     "ALLOWED": "the push for {task} is allowed",
 }
-"""Every answer by its reason. What stands in braces is filled in, or told in general."""
+"""The sentence for each reason of an answer. Fields in braces are filled in if known, else replaced
+by a general phrase."""
 
 _IN_GENERAL: Final = {
     "task": "the task",
@@ -146,18 +147,19 @@ REVIEW_CAUSES: Final[dict[str, str]] = {
 
 
 def review_causes(causes: Iterable[str]) -> str:
-    """Why a result waits for a review, in one phrase."""
+    """Returns why a result waits for a review, in one phrase."""
     return "; ".join(REVIEW_CAUSES[cause] for cause in causes)
 
 
 def describe_overlaps(task: str, overlaps: Iterable[Overlap]) -> str:
-    """Which work in flight shares modules with a task, and what to do about it."""
+    """Describes the work in progress that shares modules with a task, and what to do about it."""
     shared = ", ".join(f"{each.task_id} ({', '.join(each.modules)})" for each in overlaps)
     return f"{task} shares modules with work in flight: {shared}. Better one after the other"
 
 
 def describe_feature(name: str, unfinished: int | None, finished: int) -> str:
-    """How near a feature is to completion; None unfinished is more than anyone counts."""
+    """Describes how near a feature is to completion; `unfinished` is None if there are too many to
+    count."""
     left = "too many tasks to count are" if unfinished is None else _tasks_are(unfinished)
     return f"of its feature {name} {left} unfinished, {finished} finished"
 
@@ -167,19 +169,19 @@ def _tasks_are(number: int) -> str:
 
 
 def sentence(reason: str, **known: str) -> str:
-    """What a reason means, with as much as is known of the case."""
+    """Returns the sentence for a reason, with the known details of the case."""
     found = {name: value for name, value in known.items() if value}
     return SENTENCES[reason].format_map(_IN_GENERAL | _IN_GENERAL_OF.get(reason, {}) | found)
 
 
 def title(reason: str) -> str:
-    """What a reason means in general, as a heading: `The task waits for other tasks`."""
+    """Returns the general meaning of a reason as a heading: `The task waits for other tasks`."""
     told = sentence(reason)
     return told[0].upper() + told[1:]
 
 
 def describe(outcome: Outcome | GenlockError, context: Context = NO_CONTEXT) -> Message:
-    """An answer or an error in words, and the commands to try next."""
+    """Describes an answer or an error, with the commands to try next."""
     match outcome:
         case ClaimResult():
             return _claim(outcome, context)
@@ -202,7 +204,7 @@ def describe(outcome: Outcome | GenlockError, context: Context = NO_CONTEXT) -> 
 
 
 def holder(who: Holder, now: datetime | None = None) -> str:
-    """A holder in one phrase."""
+    """Describes a holder in one phrase."""
     named = who.agent if who.agent == who.session else f"{who.agent} (session {who.session})"
     alive = "" if who.looks_alive else ", looks lost"
     if now is None:
@@ -269,12 +271,12 @@ def _generation(number: int) -> str:
 
 
 def _was_never(given: int | None, current: int) -> bool:
-    """Is a generation one at which nobody can ever have held the task?"""
+    """Is this a generation at which no session can ever have held the task?"""
     return given is not None and (given > current or given == 0)
 
 
 def _never_reached(task: str, current: int) -> str:
-    """Of a generation above the task's own, or of 0."""
+    """Describes a generation above the task's own, or 0."""
     return (
         f"{sentence('FUTURE_GENERATION', task=task)}; did you mean {current}?"
         if current
@@ -287,7 +289,7 @@ def _you(context: Context) -> str:
 
 
 def _renewal(result: RenewalResult | ReleaseResult | ProgressResult, context: Context) -> Message:
-    """The answer to a renewal, a release or a report of progress."""
+    """Describes the answer to a renewal, a release or a report of progress."""
     task, reason, current = context.task_id, result.reason.value, result.generation
     told = sentence(reason, task=task, generation=_generation(current))
     if result.success:
@@ -307,13 +309,13 @@ def _renewal(result: RenewalResult | ReleaseResult | ProgressResult, context: Co
 
 
 def _look(task: str, current: int, context: Context) -> Command:
-    """The command that shows how a task came to be where it is."""
+    """Returns the command that shows how a task came to its current state."""
     return command("history" if current else "claim", task, context=context)
 
 
 def _submission(result: SubmissionResult | SpawnResult, context: Context) -> Message:
-    """The answer to a submission, an adoption or a spawn. Whether a kept result counts after all is
-    not for its submitter to decide: nothing here proposes to adopt it."""
+    """Describes the answer to a submission, an adoption or a spawn. It never suggests adopting a
+    refused result: that is not for its submitter to decide."""
     task, reason, current = context.task_id, result.reason.value, result.current_generation
     waits = getattr(result, "waits_for", ())
     never = reason == "FUTURE_GENERATION" or (
@@ -352,7 +354,7 @@ def _submission(result: SubmissionResult | SpawnResult, context: Context) -> Mes
 
 
 def _push(verdict: PushVerdict, context: Context) -> Message:
-    """The answer to a git repository, for the agent that pushes."""
+    """Describes the verdict on a push to a git repository, for the agent that pushes."""
     task, reason = verdict.task_id, verdict.reason.value
     told = sentence(
         reason,
@@ -389,7 +391,7 @@ def _push(verdict: PushVerdict, context: Context) -> Message:
 
 
 def _review(result: ReviewResult, context: Context) -> Message:
-    """The answer to an approval, a rejection or an evaluation."""
+    """Describes the answer to an approval, a rejection or an evaluation."""
     task, reason = result.task_id, result.reason.value
     users = f"{result.author or 'a user who is not known'} is the author's user"
     told = sentence(reason, task=task, waits=", ".join(result.waits_for), users=users)
@@ -419,8 +421,8 @@ def _review(result: ReviewResult, context: Context) -> Message:
 
 
 def changes(found: Explanation, depends_on: Collection[str] = ()) -> tuple[Command, ...]:
-    """The commands that would change what `explain` found. `depends_on` are the dependencies of the
-    first task of a cycle."""
+    """Returns the commands that would change what `explain` found. `depends_on` are the
+    dependencies of the first task of a cycle."""
     task = found.task_id
     if found.own_generation is not None:
         own = found.own_generation
@@ -453,8 +455,8 @@ def changes(found: Explanation, depends_on: Collection[str] = ()) -> tuple[Comma
 
 
 def _openings(found: Explanation) -> Iterator[Command]:
-    """The commands that lead to the opening of a blocked task."""
-    # "not before …" is no task's id.
+    """Yields the commands that help to open a blocked task."""
+    # "not before …" is a time and not a task's id.
     others = [other for other in found.waits_for if " " not in other]
     ready = [
         root.task_id
@@ -471,7 +473,7 @@ def _openings(found: Explanation) -> Iterator[Command]:
 
 
 def _without(removed: str, dependencies: Iterable[str]) -> list[str]:
-    """The options of `edit` that keep these dependencies but one."""
+    """Returns the options of `edit` that keep all but one of these dependencies."""
     kept = [word for other in dependencies if other != removed for word in ("--depends-on", other)]
     return kept or ["--no-depends-on"]
 
@@ -479,7 +481,7 @@ def _without(removed: str, dependencies: Iterable[str]) -> list[str]:
 # Where nothing is ready
 
 PATIENCE_SECONDS: Final = 300
-"""How long to wait for a task, as proposed to a worker."""
+"""The time to wait for a task that messages suggest to a worker."""
 
 
 def describe_unfinished(counts: Mapping[str, int]) -> str:
@@ -538,9 +540,9 @@ def describe_progress(
 # Commands
 
 _CLAIMING: Final = frozenset({"next", "claim", "explain"})
-"""The answer depends on the session and agent that ask."""
+"""Commands whose answer depends on the session and agent of the caller."""
 _OF_A_SESSION: Final = frozenset({"renew", "submit", "release", "spawn", "adopt"})
-"""Only the session that holds the claim may do this."""
+"""Commands that only the session that holds the claim may use."""
 _WITHOUT_STORE: Final = frozenset(
     {"login", "logout", "trust", "config", "completion", "version", "demo", "dev", "help", "--help"}
 )
@@ -549,13 +551,14 @@ _WITHOUT_TENANT_PROJECT: Final = frozenset({"tenant", "keys"})
 
 
 def command(verb: str, *words: object, context: Context = NO_CONTEXT) -> Command:
-    """A command line, which looks where the call before it looked, on behalf of the same session
-    and agent where that matters."""
+    """Returns a command line with the same store and project as the call before it and, where it
+    matters, the same session and agent."""
     return complete(("genlock", *verb.split(), *map(str, words)), context)
 
 
 def complete(words: Command, context: Context) -> Command:
-    """The command with the options of the call, as far as it takes them and has none of its own."""
+    """Adds the options of the call to a command, as far as it takes them and has none of its
+    own."""
     if words[:1] != ("genlock",) or len(words) < 2:
         return words
     verb = words[1]
@@ -576,13 +579,13 @@ def _completed(commands: Iterable[Command], context: Context) -> tuple[Command, 
 
 
 def typed(words: Iterable[str]) -> str:
-    """A command as it is typed in a shell."""
+    """Returns a command as typed in a shell."""
     from shlex import quote
 
     return " ".join(map(quote, words))
 
 
-# Holders, and what needs a person
+# Holders, and tasks that need a person
 
 
 def _end(claim: Claim) -> str:
@@ -598,7 +601,7 @@ def describe_holder(
     stepped: bool = False,
     for_person: bool = False,
 ) -> str:
-    """Why a claim gives cause for concern; empty if it does not."""
+    """Describes why a claim is a cause for concern; empty if it is none."""
     match health:
         case "STALE":
             expected = span(claim.lease_seconds * 0.4)
@@ -622,7 +625,7 @@ def describe_holder(
 
 
 def describe_refusal(reason: str, task: str, current: int) -> str:
-    """Why a result was refused."""
+    """Describes why a result was refused."""
     if reason == "REVIEW_REJECTED":
         return f"a review rejected this result of {task}"
     return sentence(reason, task=task, generation=_generation(current))
@@ -642,7 +645,7 @@ _NEEDS_IN_GENERAL: Final = {
 
 
 def describe_need(kind: str, why: str) -> str:
-    """Why a task needs a person. `why` is what is known of the case."""
+    """Describes why a task needs a person. `why` contains the known details."""
     if not why:
         return _NEEDS_IN_GENERAL.get(kind, "")
     return _NEEDS.get(kind, "{why}").format(why=why)
@@ -712,8 +715,8 @@ EVENTS: Final[dict[str, str]] = {
 
 
 def describe_event(event: Struct | Mapping[str, Any]) -> str:
-    """An event in one sentence, whether it is the core's or a page's of the feed. One of a newer
-    version has only its name."""
+    """Describes an event in one sentence, whether it is the core's or from a page of the feed. An
+    event of a newer version is described by its name alone."""
     fields = _fields(event)
     form = EVENTS.get(fields["event_type"])
     if form is None:
@@ -730,7 +733,7 @@ def _fields(event: Struct | Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Blanks(dict[str, Any]):
-    """The fields of an event, as its sentence has them."""
+    """The fields of an event, formatted for its sentence."""
 
     def __getitem__(self, name: str) -> object:
         value = self.get(name, "")
@@ -791,7 +794,7 @@ def _user_of(event: Mapping[str, Any]) -> str:
 
 
 def _children(tasks: Collection[Any]) -> str:
-    """New subtasks by their ids, or those that a task had before."""
+    """Lists the ids of new subtasks, or of those that a task had before."""
     named = [child["id"] if isinstance(child, Mapping) else child.id for child in tasks]
     return ", ".join(named) or "the subtasks that it has"
 
@@ -806,7 +809,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 def span(seconds: float) -> str:
-    """A length of time in at most two units: 45s, 4m 30s, 2h 5m, 3d 4h."""
+    """Formats a duration in at most two units: 45s, 4m 30s, 2h 5m, 3d 4h."""
     whole = max(0, round(seconds))
     if whole < _MINUTE:
         return f"{whole}s"
@@ -822,11 +825,11 @@ def span(seconds: float) -> str:
 
 
 def from_now(when: datetime, now: datetime) -> str:
-    """`in 4m 30s`, or `12s ago`."""
+    """Formats a time relative to now: `in 4m 30s`, or `12s ago`."""
     seconds = (when - now).total_seconds()
     return f"in {span(seconds)}" if seconds > 0 else f"{span(-seconds)} ago"
 
 
 def utc(when: datetime) -> str:
-    """`2026-01-04T06:05:00Z`."""
+    """Formats a time as `2026-01-04T06:05:00Z`."""
     return when.isoformat(timespec="seconds").replace("+00:00", "Z")

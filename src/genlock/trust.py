@@ -153,7 +153,7 @@ def _project_names(folder: Path, file: Path) -> bool:
         url = read_project(folder).get("url", Setting(None, "default")).value
         own = folder / project_folder.FILE if url is None else project_folder.sqlite_path(url)
     except GenlockError:
-        return False  # nobody has come here by settings that cannot be read
+        return False  # settings that cannot be read have led no caller here
     return own is not None and Path(os.path.realpath(own)) == file
 
 

@@ -357,7 +357,7 @@ class Operating(Base):
         )
         return msgspec.structs.replace(swept, purged=purged)
 
-    # How it is done
+    # Implementation
 
     def _act(self, command: c.Command) -> Script[OperatorResult]:
         result: OperatorResult = yield from self.ask_one(command)

@@ -151,7 +151,7 @@ class Plans(Base):
         plan: Plan = yield Read(read)
         return plan
 
-    # How it is done
+    # Implementation
 
     def _compared(self, place: tuple[str, str], source: Source) -> Script[tuple[Plan, _Difference]]:
         """Returns the plan and its changes, or raises PlanInvalid with every fault."""

@@ -112,7 +112,7 @@ class Spawning(Base):
         result: SpawnResult = yield from self.ask_one(planned)
         return result
 
-    # How it is done
+    # Implementation
 
     def _next_numbers(
         self, key: Key, name: Namer, wanted: int, taken: Collection[str]

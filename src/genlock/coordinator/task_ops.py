@@ -117,7 +117,7 @@ class Planning(Base):
             free += [name for name in ids if Key(*place, TASK, name) not in taken]
         return free[0] if count == 1 else tuple(free)
 
-    # How it is done
+    # Implementation
 
     def _check_new(
         self, place: tuple[str, str], definitions: Sequence[Definition]
