@@ -187,6 +187,33 @@ def test_without_inotify_all_files_are_looked_at_now_and_then(
         assert task.result(LONG) == "first"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_watcher_that_has_died_is_replaced_by_the_next_who_waits(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, looks: Looks
+) -> None:
+    await_edits, died = FolderStore.await_edits, threading.Event()
+
+    def fragile(store: FolderStore, seconds: float) -> Sequence[Key] | None:
+        if not died.is_set():
+            died.set()
+            raise RecursionError("nobody expected this")
+        return await_edits(store, seconds)
+
+    monkeypatch.setattr(FolderStore, "await_edits", fragile)
+    with workspace.connect() as fleet:
+        fleet.claim_next(wait_seconds=0.01)
+        assert died.wait(LONG)
+        eventually(
+            lambda: "genlock-edits" not in {thread.name for thread in threading.enumerate()},
+            "the end of the watcher's thread",
+        )
+        before = looks.count
+        with waiting(fleet) as task:
+            looks.await_watcher(before)
+            workspace.add("first")
+            assert task.result(LONG) == "first"
+
+
 def test_waiting_takes_next_to_no_time_of_the_processor(workspace: Workspace, looks: Looks) -> None:
     for number in range(200):
         workspace.add(f"task-{number}", state="someday")

@@ -51,11 +51,14 @@ class EditWatch:
         """Observes edits of these projects from now on, until a few seconds after the last call."""
         until = time.monotonic() + _LINGER_SECONDS
         with self._lock:
+            if self._thread is not None and not self._thread.is_alive():
+                self._until.clear()  # it died, so edits may have been missed
             for place in places:
                 if place not in self._until:
                     self._scan_at = 0.0
                 self._until[place] = until
-            if self._thread is None and not self._closing.is_set():
+            alive = self._thread is not None and self._thread.is_alive()
+            if not alive and not self._closing.is_set():
                 # If no thread can be started, a caller that finds no task still scans all files.
                 self._thread = started(self._run, "genlock-edits")
 
