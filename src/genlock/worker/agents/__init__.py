@@ -1,4 +1,5 @@
-"""A fleet of coding agents: which command starts each, what it says, and what becomes of its task.
+"""A fleet of coding agents: the commands that start them, their output, and the outcomes of their
+tasks.
 
-`genlock work` is this and its options.
+`genlock work` is this with options.
 """

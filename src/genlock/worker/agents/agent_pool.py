@@ -1,8 +1,9 @@
-"""The pool of `genlock work`: so many agents at a time, until it is stopped or all is done.
+"""The pool of `genlock work`: a fixed number of concurrent agents, until it is stopped or all tasks
+are done.
 
-Each agent has a slot, and each slot a thread and a session of its own. What stops one agent's work
-for a reason that holds for all of them, such as a limit of the model's service, stops the pool from
-taking tasks.
+Each agent has a slot, and each slot a thread and a session of its own. If an agent stops for a
+reason that applies to all agents, such as a limit of the model's service, the pool takes no more
+tasks.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from genlock.worker.pool import is_over
 from genlock.worker.script import AWAY, run
 
 WAIT_SECONDS: Final = 2.0
-"""A wait for a task is cut into such pieces: between two of them a slot sees that it is stopped."""
+"""A wait for a task is split into pieces of this length, so that a slot detects in between that it
+was stopped."""
 BETWEEN_STARTS: Final = (0.2, 1.0)
-"""Agents that are started together would all ask the model's service at once."""
+"""The pause between two starts. Agents started together would all call the model's service at
+once."""
 AFTER_LIMIT: Final = Backoff(30.0, 900.0, jitter=0.3)
 AFTER_FAILURE: Final = Backoff(0.5, 30.0, jitter=0.5)
 _LONGEST_PAUSE: Final = 8 * 24 * 3600.0
-"""Nobody knows of a limit that lasts longer: a later time is a misunderstanding."""
+"""No known limit lasts longer, so a later time is a misreading."""
 _REPORT_SECONDS: Final = 20.0
 _TURN_SECONDS: Final = 0.1
 _SEEN_READY: Final = 200
@@ -52,25 +55,25 @@ class Ending(NamedTuple):
 
 
 class PoolSettings(NamedTuple):
-    """What a pool is to do."""
+    """The settings of a pool."""
 
     sessions: tuple[str, ...]
-    """One for each agent."""
+    """One session for each agent."""
     agents: tuple[str, ...]
     named: bool = True
-    """Did somebody name them?"""
+    """Were the sessions named by the user?"""
     tracks: Collection[str] | None = None
     lease_seconds: float | None = None
     patience: float = 30.0
     until_done: bool = False
     max_tasks: int | None = None
     max_failures: int = 10
-    """So many in a row, over all agents."""
+    """The most consecutive failures, over all agents."""
     max_cost: float | None = None
 
 
 class AgentPool:
-    """Runs agents, and tells `listen` what happens: it is called in any thread."""
+    """Runs agents, and calls `listen` for every event, in any thread."""
 
     def __init__(
         self,
@@ -91,22 +94,22 @@ class AgentPool:
         self._next_start = 0.0
         self._running: dict[int, AgentRun] = {}
         self._idle: dict[int, dict[str, Progress]] = {}
-        """What a slot that found nothing saw of the plan."""
+        """The progress of the plan as last seen by each slot that found no ready task."""
         self._away_until = 0.0
         self._left = settings.max_tasks
         self._asking: set[int] = set()
-        """The slots that have a turn and no task yet: they may give it back."""
+        """The slots that have a turn and no task yet. They may give the turn back."""
         self._reached = False
         self._failures = 0
         self._limits = 0
         self.paused_until = 0.0
-        """By `time.time`: until then no task is taken."""
+        """Until this time, by `time.time`, no task is taken."""
         self.ending: Ending | None = None
         self.outcomes: Counter[Outcome] = Counter()
         self._cost = 0.0
         self._turns = 0
 
-    # For its owner
+    # Methods for its owner
 
     def start(self) -> None:
         """Starts the slots."""
@@ -126,7 +129,7 @@ class AgentPool:
         return not any(thread.is_alive() for thread in self._threads)
 
     def stop(self, reason: str, detail: str = "") -> None:
-        """No more tasks are taken; agents at work go on to their end."""
+        """Stops taking tasks. Running agents finish."""
         with self._lock:
             if self.ending is not None:
                 return
@@ -135,23 +138,23 @@ class AgentPool:
         self._tell("stopping", {"reason": reason, "detail": detail})
 
     def end(self, why: Stop = Stop.SIGNAL, *, at_once: bool = False) -> None:
-        """Ends the agents at work, and gives their tasks back."""
+        """Ends the running agents, and releases their tasks."""
         for _, running in self.running():
             running.stop(why, at_once=at_once)
 
     def close(self) -> None:
-        """Ends whatever is left."""
+        """Ends everything that is left."""
         self._keeper.close()
         self._nursery.close()
 
     def running(self) -> list[tuple[int, AgentRun]]:
-        """The agents at work, by slot."""
+        """The running agents, by slot."""
         with self._lock:
             return sorted(self._running.items())
 
     @property
     def cost_usd(self) -> float:
-        """What all agents have cost so far, as far as they say."""
+        """The cost of all agents so far, as far as they report it."""
         with self._lock:
             return self._cost + sum(run.seen.cost_usd or 0.0 for run in self._running.values())
 
@@ -175,7 +178,7 @@ class AgentPool:
                 failures += 1
                 self._tell("error", {"detail": str(error)})
                 self.stop("error", str(error))
-            # A slot that ended without a word would look like one that has nothing to do.
+            # A slot that ended without a report would look like one that has nothing to do.
             except Exception as error:  # noqa: BLE001
                 self.stop("error", f"{type(error).__name__}: {error}")
             else:
@@ -190,7 +193,7 @@ class AgentPool:
                 self._stopped.wait(AFTER_FAILURE.pause(failures))
 
     def _take_turn(self, slot: int) -> bool:
-        """May another task be taken, now that no limit holds? If so, it counts."""
+        """May another task be taken, with no limit in effect? If so, counts it."""
         while not self._stopped.is_set():
             if (left := self.paused_until - time.time()) > 0:
                 self._stopped.wait(min(left, 1.0))
@@ -203,7 +206,8 @@ class AgentPool:
                     return True
                 all_taken = not self._asking
             if all_taken:
-                self.stop("max_tasks")  # not under the lock: whoever listens may have one, too
+                # Not under the lock: the listener may take a lock of its own.
+                self.stop("max_tasks")
             else:
                 self._stopped.wait(_TURN_SECONDS)
         return False
@@ -215,7 +219,7 @@ class AgentPool:
                 self._left += 1
 
     def _do_one(self, slot: int) -> Report | None:
-        """One task, if there is one."""
+        """Works on one task, if there is one."""
         alone = self._workspace.acquire(blocking=False)
         try:
             grant = self._claim(slot, alone=alone)
@@ -234,8 +238,9 @@ class AgentPool:
                 self._workspace.release()
 
     def _look_for_the_end(self, slot: int) -> None:
-        """Nothing is ready. If nobody is at work, nothing will become ready, unless something has
-        happened between the two looks: so it takes two in a row that see the same."""
+        """Stops the pool if no task is ready or in progress, because then none will become ready.
+        Something may have changed between the two checks, so this takes two consecutive ones with
+        the same result."""
         progress = dict(self._fleet.track_progress())
         if any(each.in_progress for each in progress.values()):
             self._idle.pop(slot, None)
@@ -256,7 +261,8 @@ class AgentPool:
             named=settings.named,
         )
         if not alone:
-            # Another agent works in the workspace: only what may be done beside it, or elsewhere.
+            # Another agent works in the workspace: take only a task that may run beside it, or
+            # elsewhere.
             ready = self._fleet.ready(limit=_SEEN_READY, tracks=settings.tracks)
             beside = [each.task.id for each in ready if not self._needs_workspace(each.task)]
             if not beside:
@@ -276,7 +282,7 @@ class AgentPool:
         return grant
 
     def _needs_workspace(self, task: Task) -> bool:
-        """Must it be the only one of its kind in the workspace?"""
+        """Must the task be the only one of its kind in the workspace?"""
         return (
             not task.parallelizable
             and task.isolation is not Isolation.CONTAINER
@@ -305,7 +311,7 @@ class AgentPool:
         return report
 
     def _wait_for_start(self) -> bool:
-        """Agents start one after the other. False if this one should not start any more."""
+        """Waits for this agent's turn to start. Returns False if it should not start any more."""
         with self._starting:
             pause = self._next_start - time.monotonic()
             if pause > 0 and self._may_start():
@@ -314,12 +320,12 @@ class AgentPool:
         return self._may_start()
 
     def _may_start(self) -> bool:
-        """May a task that was granted be begun? It was counted, if they are counted."""
+        """May a granted task be started? It was counted, if tasks are counted."""
         if self.paused_until > time.time():
             return False
         return self.ending is None or self.ending.reason in ("max_tasks", "done")
 
-    # What follows from an outcome
+    # Consequences of an outcome
 
     def _account(self, report: Report) -> None:
         with self._lock:
@@ -344,8 +350,8 @@ class AgentPool:
             )
 
     def _pause(self, report: Report) -> None:
-        """All wait until the limit ends. Agents that were at work reach it one after the other, and
-        that makes the pause no longer."""
+        """Pauses all slots until the limit ends. Other running agents reach the same limit later,
+        which does not extend the pause."""
         now = time.time()
         with self._lock:
             if self.paused_until <= now:
@@ -376,7 +382,7 @@ class AgentPool:
     # The reporter
 
     def _report(self) -> None:
-        """Tells the coordinator how far the agents are, and looks after the budget."""
+        """Reports the agents' progress to the coordinator, and checks the budget."""
         reported = time.monotonic()
         while not self.is_over:
             time.sleep(0.5)

@@ -1,7 +1,7 @@
-"""One agent at work on one task, from the grant to what becomes of it.
+"""One agent's run on one task, from the grant to the outcome.
 
-The order of the end is what counts: first the agent and everything below it is gone, then the
-result is submitted or the claim released.
+The order of the shutdown matters: first the agent and every process below it end, then the result
+is submitted or the claim released.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from genlock.worker.workspace import Workspace, Workspaces, place_environment
 
 _TICK_SECONDS: Final = 0.5
 _STRAGGLER_SECONDS: Final = 2.0
-"""After the agent's end, for what is left in its streams."""
+"""The time after the agent's end for reading the rest of its streams."""
 _LONGEST_WORD: Final = 200
 _SETUP_FAILED: Final = 97
 _WITH_SETUP: Final = (
@@ -58,7 +58,7 @@ _WITH_SETUP: Final = (
     'shift; exec "$@"'
 )
 _COUNTED: Final = (Outcome.FAILED, Outcome.HUNG, Outcome.CUT_OFF)
-"""For these the task's circuit breaker counts a failure."""
+"""Outcomes that count as failures for the task's circuit breaker."""
 _LOST: Final = {
     Loss.OUTAGE: "the lease could not be renewed in time",
     Loss.TAKEN: "the claim was taken over, taken away or ended",
@@ -72,7 +72,7 @@ _ENDING: Final = (
 
 
 class Limits(NamedTuple):
-    """What one agent may use for one task."""
+    """The limits of one agent for one task."""
 
     timeout: float | None = None
     idle_timeout: float = 900.0
@@ -82,7 +82,7 @@ class Limits(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all agents of a pool have in common."""
+    """The settings that all agents of a pool share."""
 
     client: AgentClient
     template: Template
@@ -98,7 +98,7 @@ class Job(NamedTuple):
 
 
 class Report(Struct, kw_only=True, omit_defaults=True):
-    """What became of one generation's work."""
+    """The outcome of one generation's work."""
 
     outcome: Outcome
     agent: str
@@ -112,12 +112,12 @@ class Report(Struct, kw_only=True, omit_defaults=True):
     agent_session: str = ""
     log: str = ""
     kept: str = ""
-    """Where the work is, if it was kept in a worktree."""
+    """Where the worktree is, if it was kept."""
     commit: str = ""
     on_complete: str = ""
-    """What the command after the acceptance wrote, or why it failed."""
+    """The output of the `on_complete` command, or why it failed."""
     result_file: str = ""
-    """The result, if it could not be handed in."""
+    """The file of the result, if it could not be submitted."""
     resets_at: float | None = None
 
 
@@ -146,7 +146,8 @@ class AgentRun:
         self._command: WardedCommand | None = None
 
     def run(self, grant: Grant, may_start: Callable[[], bool]) -> Report:
-        """All of it. `may_start` returns when it is this agent's turn: may it be started?"""
+        """Runs the agent on the task, and ends the claim. `may_start` waits for this agent's turn,
+        and returns whether it may be started."""
         self.grant, self._task = grant, grant.task
         self.generation = grant.claim.generation
         with tempfile.TemporaryDirectory(
@@ -171,7 +172,7 @@ class AgentRun:
                 command.close()
 
     def _warden(self) -> tuple[WardedCommand, Streams]:
-        """With the prompt as stdin, which is written before the agent starts."""
+        """Returns a warden whose stdin is the prompt, which is written before the agent starts."""
         on_stdin = not self.job.template.takes_prompt
         stdin = os.open(self._folder / "prompt" if on_stdin else os.devnull, os.O_RDONLY)
         try:
@@ -191,7 +192,7 @@ class AgentRun:
             self._command.wake()
 
     def report_progress(self) -> None:
-        """Tells the coordinator what the agent does and has cost."""
+        """Reports the agent's activity and cost to the coordinator."""
         with suppress(GenlockError):
             if self.seen.activity:
                 self.claim.work.progress(note=self.seen.activity, cost=self.seen.cost_usd)
@@ -204,7 +205,7 @@ class AgentRun:
             argv, env = self._command_line(workspace)
             self._env = env
             if workspace.branch:
-                with suppress(ClaimLost):  # it is looked at below
+                with suppress(ClaimLost):  # the loss is checked below
                     self.claim.work.progress(worktree_path=workspace.folder)
         except (GenlockError, OSError) as error:
             return self._not_started(str(error))
@@ -263,7 +264,7 @@ class AgentRun:
         return "\n\n".join(parts) + "\n"
 
     def _watch(self) -> Ended:
-        """Until the agent and everything below it is gone."""
+        """Waits until the agent and every process below it have ended."""
         command, output = self._command, self._output
         assert command is not None
         ended: Ended | None = None
@@ -332,11 +333,12 @@ class AgentRun:
             report = self._report(Outcome.UNREACHABLE, str(error))
             report.result_file = save_file(self._result)
             return report
-        except BadArgument as error:  # it is the agent's fault, not the fleet's
+        except BadArgument as error:  # the agent's fault, not the fleet's
             return self._not_submitted(str(error))
 
     def _not_submitted(self, why: str) -> Report:
-        """What the agent has left cannot be handed in, such as products that it has not put."""
+        """Returns the report for a result that cannot be submitted, for instance because it names
+        products that were not put."""
         report = self._report(Outcome.FAILED, why)
         report.result_file = save_file(self._result)
         with suppress(*AWAY):
@@ -352,7 +354,7 @@ class AgentRun:
         return result is None or result.result_data != read_result(self._result, ended)
 
     def _outcome_of(self, ended: Ended, commit: str) -> dict[str, Any]:
-        """What is handed in beside the result: how it came about."""
+        """Returns the metadata submitted with the result: how it was produced."""
         about = {
             "exit_status": ended.exit_code,
             "seconds": round(time.monotonic() - self._started, 1),
@@ -364,7 +366,7 @@ class AgentRun:
         return {name: value for name, value in about.items() if value not in (None, "")}
 
     def _submit_made(self, ended: Ended, commit: str) -> SubmissionResult:
-        """Submits the file, or else what the agent said."""
+        """Submits the result file, or otherwise the agent's answer."""
         about = self._outcome_of(ended, commit)
 
         def submit(result: Any) -> SubmissionResult:
@@ -377,7 +379,7 @@ class AgentRun:
             return submit(said)
         except ResultTooLarge:
             return submit({"truncated": True, "log": str(self._log.path)})
-        except BadArgument:  # JSON to Python but to nobody else
+        except BadArgument:  # JSON that only Python accepts
             return submit(json.dumps(said))
 
     def _submit(self, ended: Ended) -> Report:
@@ -395,7 +397,8 @@ class AgentRun:
         return report
 
     def _accepted(self, detail: str = "", *, commit: str = "") -> Report:
-        """The task is over. What runs now can change nothing about that."""
+        """Runs the `on_complete` command, and returns the report. The task is finished, and the
+        command cannot change that."""
         commit = commit or self.job.workspaces.commit_of(self._task, self.generation)
         env = self._env | {"GENLOCK_COMMIT": commit}
         hooked = run_on_complete(self.job.on_complete, env)
@@ -469,5 +472,5 @@ class AgentRun:
 
 
 def log_path(folder: Path, task_id: str, generation: int) -> Path:
-    """The log of this generation."""
+    """Returns the path of this generation's log."""
     return folder / f"{task_id.replace(':', '+')}.gen{generation}.jsonl"

@@ -1,8 +1,8 @@
-"""The agents that `genlock work` knows: how each is started, and how to read what it writes.
+"""The agents that `genlock work` supports: how each is started, and how to parse its output.
 
-All that is particular to one agent is here. A reader is given one JSON line of its agent's stdout,
-and tells the transcript what it means. A line that it does not know means nothing; agents add new
-ones all the time.
+This module contains everything specific to one agent. A reader gets one JSON line of its agent's
+stdout, and records its meaning in the transcript. It ignores unknown lines, because agents keep
+adding new ones.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ INHERITED: Final = (
     "OPENCODE",
     "OPENCODE_PID",
 )
-"""An agent's tools find these. An agent that is started from there is a session of its own, so it
-must not."""
+"""Variables that an agent passes to its tools. An agent started from there is a separate session,
+so it must not inherit them."""
 
 _PERMISSIONS: Final = (
     "set up the account with which the agents are to work, then start `genlock work` again"
@@ -36,14 +36,14 @@ _PERMISSIONS: Final = (
 
 
 def _at(event: object, *path: str) -> Any:
-    """What is at this path; None if the event is of another shape."""
+    """Returns the value at this path; None if the event has another shape."""
     for key in path:
         event = event.get(key) if isinstance(event, Mapping) else None
     return event
 
 
 def _parts(event: Event) -> list[Event]:
-    """The parts of a message, in the way of the Anthropic API."""
+    """Returns the parts of a message, in the format of the Anthropic API."""
     content = _at(event, "message", "content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -51,7 +51,7 @@ def _parts(event: Event) -> list[Event]:
 
 
 def _call(name: object, given: object) -> str:
-    """A tool and the argument that says most."""
+    """Describes a tool call: the tool and its most telling argument."""
     found = given if isinstance(given, Mapping) else {}
     names = ("command", "file_path", "path", "pattern", "query", "url", "description")
     told = next((found[each] for each in names if isinstance(found.get(each), str)), "")
@@ -126,7 +126,7 @@ def read_codex(event: Event, seen: Transcript) -> None:
         seen.finished = True
         seen.fail(_at(event, "error", "message") or seen.error, _at(event, "error", "status"))
     elif kind == "error":
-        # It may try again: only a turn that fails is a failure.
+        # The agent may retry: only a failed turn is a failure.
         seen.error = str(event.get("message", ""))
         seen.do(seen.error)
 
@@ -160,7 +160,7 @@ def read_gemini(event: Event, seen: Transcript) -> None:
             seen.answer = seen.answer + text if part_of_one else text
             seen.do(seen.answer[-120:])
         case "tool_use":
-            seen.answer = None  # what it said before was not its last word
+            seen.answer = None  # the earlier text was not the final answer
             seen.do(_call(event.get("tool_name"), event.get("parameters")))
         case "error":
             seen.error = str(event.get("message", ""))
@@ -193,7 +193,7 @@ def read_opencode(event: Event, seen: Transcript) -> None:
 
 
 def read_messages(event: Event, seen: Transcript) -> None:
-    """One message a line, as gptme writes them."""
+    """One message per line, as gptme writes them."""
     if event.get("role") == "assistant" and isinstance(event.get("content"), str):
         seen.turns += 1
         seen.answer = event["content"]
@@ -201,7 +201,7 @@ def read_messages(event: Event, seen: Transcript) -> None:
 
 
 def read_nothing(event: Event, seen: Transcript) -> None:
-    """Plain text: what was written last is the result."""
+    """Plain text: the last output is the result."""
 
 
 class AgentClient(NamedTuple):
@@ -209,19 +209,19 @@ class AgentClient(NamedTuple):
 
     name: str
     argv: tuple[str, ...] = ()
-    """What starts it, with fields of the template."""
+    """The command that starts it, with fields of the template."""
     prompt: tuple[str, ...] = ()
-    """How the prompt is given, at the end of the line; empty: on stdin."""
+    """The arguments that pass the prompt, at the end of the command line; empty: on stdin."""
     read: Reader = read_nothing
     says_its_end: bool = False
-    """Does its format have a last line without which something went wrong?"""
+    """Does its format end with a final line, whose absence means a failure?"""
     in_worktree: tuple[str, ...] = ()
-    """What lets it commit in a worktree, if it could not otherwise."""
+    """The arguments that let it commit in a worktree, if it could not otherwise."""
     max_turns: tuple[str, ...] = ()
     max_cost: tuple[str, ...] = ()
     exit_codes: Mapping[int, Trouble] = {}
     login: str = _PERMISSIONS
-    """What to do if it is not allowed to work."""
+    """Advice for an agent that lacks permission to work."""
 
 
 CLIENTS: Final = {
@@ -294,7 +294,7 @@ CLIENTS: Final = {
         ),
     )
 }  # fmt: skip
-"""By name."""
+"""The agents by name."""
 
 OTHER: Final = AgentClient("command")
-"""Any other command: its last JSON line, or else its last words, are the result."""
+"""Any other command: its last JSON line, or otherwise its last output, is the result."""

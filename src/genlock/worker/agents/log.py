@@ -1,7 +1,7 @@
-"""The log of one generation: everything that the agent wrote, as JSON lines.
+"""The log of one generation: the agent's whole output, as JSON lines.
 
-The agent's own JSON lines stand there as they came. Any other line, and what Genlock has to say, is
-an object with the key `genlock`, so that `jq` reads all of it.
+The agent's own JSON lines are logged unchanged. Any other line, and Genlock's own notes, is an
+object with the key `genlock`, so that `jq` can read the whole log.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final
 from genlock.private_files import FILE_MODE
 
 MOST_BYTES: Final = 64 * 1024 * 1024
-"""After so much only Genlock's own lines are written."""
+"""Beyond this size only Genlock's own lines are written."""
 
 
 class AgentLog:
-    """Readable by the user alone. A full disk ends the log, and not the work."""
+    """A log that only the user can read. A full disk ends the log, but not the work."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -28,17 +28,17 @@ class AgentLog:
         self._written = 0
 
     def write_json(self, line: bytes) -> None:
-        """A line that is JSON, without its end."""
+        """Logs a line that is JSON, without its line end."""
         if self._written <= MOST_BYTES:
             self._write(line + b"\n")
 
     def write_text(self, stream: str, line: bytes) -> None:
-        """A line of something else."""
+        """Logs any other line."""
         if self._written <= MOST_BYTES:
             self.note(stream, text=line.decode(errors="replace"))
 
     def note(self, what: str, **more: Any) -> None:
-        """A line of Genlock's own."""
+        """Logs a line of Genlock's own."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._write(json.dumps({"genlock": what, "at": at, **more}, default=str).encode() + b"\n")
 
@@ -50,5 +50,5 @@ class AgentLog:
             self._written = MOST_BYTES + 1
 
     def close(self) -> None:
-        """No more lines."""
+        """Closes the log."""
         os.close(self._file)

@@ -1,4 +1,4 @@
-"""What became of an agent's work on a task, as far as its words and its exit say.
+"""The outcome of an agent's work on a task, judged by its output and its exit.
 
 An agent's exit code alone means little: some exit with 0 after an error, some hang after their
 result.
@@ -24,9 +24,9 @@ class Outcome(StrEnum):
     """The result came too late, and was kept."""
     FAILED = "failed"
     LIMIT_REACHED = "limit_reached"
-    """The model's service takes no more for now."""
+    """The model's service accepts no more requests for now."""
     NOT_ALLOWED = "not_allowed"
-    """The agent is not signed in, or nobody pays for it."""
+    """The agent is not signed in, or its account is not paid."""
     CUT_OFF = "cut_off"
     """It had used up its turns, its budget or its time."""
     HUNG = "hung"
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
     """The pool was stopped."""
     NOT_STARTED = "not_started"
     UNREACHABLE = "unreachable"
-    """The result could not be handed in; it is in a file."""
+    """The result could not be submitted; it is in a file."""
 
 
 class Stop(StrEnum):
@@ -52,7 +52,7 @@ class Stop(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """Is there a result to hand in, or else why not?"""
+    """Is there a result to submit, and if not, why?"""
 
     outcome: Outcome | None
     """None: the work is done."""
@@ -79,12 +79,12 @@ _TROUBLES: Final = {
 def judge(
     client: AgentClient, seen: Transcript, ended: Ended, stop: Stop | None, *, has_result: bool
 ) -> Verdict:
-    """The verdict on an agent that has ended and whose claim is not lost. `has_result` says that it
-    has written one to its file."""
+    """Returns the verdict on an agent that has ended and whose claim is not lost. `has_result`
+    tells whether it has written a result file."""
     if stop is Stop.SIGNAL:
         return _STOPPED[stop]
     if stop is not None:
-        if seen.finished:  # it hung after its result, which stands
+        if seen.finished:  # it hung after its result, which counts
             return _failed(client, seen, ended) if seen.failed else DONE
         return _STOPPED[stop]
     if ended.code == 0 and not seen.failed:
@@ -104,8 +104,8 @@ def _failed(client: AgentClient, seen: Transcript, ended: Ended) -> Verdict:
 
 
 def result_of(seen: Transcript) -> Any:
-    """The result of an agent that wrote none to its file: what it said was its answer, else its
-    last JSON line, else the last 4 KB that it wrote."""
+    """Returns the result of an agent that wrote no result file: its reported answer, otherwise its
+    last JSON line, otherwise the last 4 KB of its output."""
     if seen.answer is not None:
         return seen.answer
     if seen.last_json is not None:

@@ -1,4 +1,4 @@
-"""Reads what an agent writes, always and at once: an agent must never wait for its reader."""
+"""Reads an agent's output continuously, so that an agent never blocks on its reader."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from genlock.worker.nursery import Streams
 
 _PIECE: Final = 1 << 16
 _MOST_PIECES: Final = 64
-"""So many at a time; then the agent's owner looks after other things."""
+"""The most pieces read at a time, so that the agent's owner can do other work in between."""
 _LONGEST_LINE: Final = 8 * 1024 * 1024
 
 
@@ -33,11 +33,11 @@ class AgentOutput:
 
     @property
     def open(self) -> list[int]:
-        """The streams that have not ended."""
+        """Returns the streams that have not ended."""
         return list(self._unread)
 
     def read(self, stream: int) -> None:
-        """Reads what is there."""
+        """Reads the available output."""
         for _ in range(_MOST_PIECES):
             try:
                 data = os.read(stream, _PIECE)
@@ -49,7 +49,7 @@ class AgentOutput:
             self._take(stream, data)
 
     def close(self) -> None:
-        """Reads what is left, without waiting for more."""
+        """Reads the remaining output, without waiting for more."""
         for stream in self.open:
             self.read(stream)
         for stream in self.open:
@@ -96,14 +96,15 @@ class AgentOutput:
             return
         try:
             self._client.read(event, self._seen)
-        # A new version of an agent may have put another kind of value anywhere.
+        # A new version of an agent may use a different type of value anywhere.
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             self._log.note("not_understood", error=f"{type(error).__name__}: {error}")
 
 
 def _event(line: bytes) -> Any:
-    """A line as JSON. What is JSON to Python and to nobody else is made so: a number that is none
-    is null, and half a character is a question mark. The result is submitted as it is here."""
+    """Parses a line as JSON. Values that only Python accepts are made valid: a number that is not
+    finite becomes null, and half a character a question mark. The result is submitted in this
+    form."""
     event = json.loads(line, parse_constant=lambda _: None, parse_float=_number)
     if b"\\ud" in line or b"\\uD" in line:
         event = json.loads(json.dumps(event, ensure_ascii=False).encode(errors="replace"))

@@ -29,7 +29,7 @@ FIELDS: Final = (
 )
 _PIECES: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 LONGEST_ARGUMENT: Final = 128 * 1024 - 1
-"""Linux takes no longer argument, whatever the whole line may have."""
+"""The longest argument on Linux, whatever the limit of the whole command line."""
 
 
 class PromptTooLong(BadArgument):
@@ -46,7 +46,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, *, shell: bool = False) -> Template:
-        """The template in this text. With `shell` a shell reads it, with every field quoted."""
+        """Parses a template. With `shell` a shell runs it, with every field quoted."""
         if shell:
             words = [text]
         else:
@@ -60,11 +60,11 @@ class Template:
 
     @property
     def takes_prompt(self) -> bool:
-        """Is the prompt part of the line? Else it comes on stdin."""
+        """Is the prompt part of the command line? Otherwise it is passed on stdin."""
         return bool(self.fields & {"prompt", "prompt_file"})
 
     def fill(self, values: Mapping[str, str]) -> list[str]:
-        """The command line for these values."""
+        """Returns the command line for these values."""
         if "prompt" in self.fields and len(values["prompt"].encode()) > LONGEST_ARGUMENT:
             raise PromptTooLong(
                 f"the prompt of {values['task']} has {len(values['prompt'].encode()):,} bytes, and "

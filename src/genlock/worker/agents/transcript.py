@@ -1,4 +1,4 @@
-"""What an agent has said so far: its result, its cost, and what went wrong."""
+"""The transcript of an agent so far: its result, its cost, and its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 TAIL_BYTES: Final = 4096
-"""So much of what an agent wrote last is kept; it is the result if there is no other."""
+"""How much of the end of an agent's output is kept. It is the result if there is no other."""
 _LONGEST_ACTIVITY: Final = 200
 
 _LIMIT: Final = re.compile(
@@ -25,7 +25,7 @@ _NOT_ALLOWED: Final = re.compile(
 
 
 class Trouble(StrEnum):
-    """Why an agent could not go on, and the task is not to blame."""
+    """A reason why an agent could not continue that is not the task's fault."""
 
     LIMIT = "limit"
     NOT_ALLOWED = "not_allowed"
@@ -33,7 +33,7 @@ class Trouble(StrEnum):
 
 
 class Transcript:
-    """Filled in line by line, by the reader of the agent's format."""
+    """A transcript, filled line by line by the reader of the agent's format."""
 
     def __init__(self) -> None:
         self.activity = ""
@@ -42,11 +42,11 @@ class Transcript:
         self.cost_usd: float | None = None
         self.turns = 0
         self.answer: Any = None
-        """What the agent says its result is."""
+        """The agent's reported result."""
         self.finished = False
-        """Has it said that it is at its end?"""
+        """Has it reported that it is finished?"""
         self.failed = False
-        """Did it say that it has failed, whatever its exit code?"""
+        """Has it reported a failure, whatever its exit code?"""
         self.error = ""
         self.trouble: Trouble | None = None
         self.resets_at: float | None = None
@@ -59,43 +59,43 @@ class Transcript:
         self._messages: set[str] = set()
 
     def do(self, activity: object) -> None:
-        """The agent does this now."""
+        """Records the agent's present activity."""
         text = " ".join(str(activity).split())
         if text:
             self.activity = text[:_LONGEST_ACTIVITY]
 
     def count_message(self, message_id: object) -> None:
-        """A turn is a message of the model, which may come in several parts."""
+        """Counts a turn: a message of the model, which may arrive in several parts."""
         if isinstance(message_id, str) and message_id not in self._messages:
             self._messages.add(message_id)
             self.turns = max(self.turns, len(self._messages))
 
     def fail(self, error: object, status: object = None) -> None:
-        """It has failed, or a part of it."""
+        """Records a failure of the agent, or of a part of its work."""
         self.failed = True
         text = error if isinstance(error, str) else "" if error is None else json.dumps(error)
         self.error = text or self.error
         self.trouble = trouble_of_status(status) or trouble_of(text) or self.trouble
 
     def spend(self, usd: object) -> None:
-        """So much since it began."""
+        """Records the cost since the agent began."""
         if isinstance(usd, (int, float)) and not isinstance(usd, bool) and usd >= 0:
             self.cost_usd = float(usd)
 
     def last_words(self) -> str:
-        """The end of what it wrote, for an agent whose format says nothing of errors."""
+        """Returns the end of its output, for an agent whose format does not report errors."""
         return (self.output[-2048:] + b"\n" + self.errors[-2048:]).decode(errors="replace")
 
 
 def trouble_of(text: str) -> Trouble | None:
-    """The trouble that an error's text tells of."""
+    """Returns the trouble that an error's text indicates."""
     if _LIMIT.search(text):
         return Trouble.LIMIT
     return Trouble.NOT_ALLOWED if _NOT_ALLOWED.search(text) else None
 
 
 def trouble_of_status(status: object) -> Trouble | None:
-    """The trouble that an HTTP status of the model's service tells of."""
+    """Returns the trouble that an HTTP status of the model's service indicates."""
     if status in (429, 529):
         return Trouble.LIMIT
     return Trouble.NOT_ALLOWED if status in (401, 402, 403) else None
