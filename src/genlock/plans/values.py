@@ -65,7 +65,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Misread(BadArgument):
-    """An error for invalid YAML: its position and its reason."""
+    """Invalid YAML, with its position and the reason."""
 
     def __init__(self, line: int, column: int, complaint: str) -> None:
         self.line = line

@@ -173,7 +173,7 @@ class TablePayloads(ABC):
         self._queries = queries
 
     def put(self, key: Key, digest: str, data: bytes) -> None:
-        """Durable on return; what is there stays."""
+        """Stores the payload. Durable on return; an existing one stays."""
         with self._enter(writes=True) as connection:
             connection.command("START TRANSACTION")
             try:

@@ -91,7 +91,7 @@ class StoreGuard(Generic[C]):
 
     @property
     def is_ours(self) -> bool:
-        """Is this the process that opened it? A forked child must not touch what it inherited."""
+        """Is this the process that opened it? A forked child must not use inherited connections."""
         return os.getpid() == self._pid
 
     def check(self) -> None:

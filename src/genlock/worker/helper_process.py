@@ -139,9 +139,7 @@ class _Helper:
             self._slots.write(found[0], state)
         try:
             self._way.send(LOOK)
-        except (
-            OSError
-        ):  # the socket is full: the owner has not read for long, and will check all claims anyway
+        except OSError:  # full: the owner has not read for long, and will check all claims
             return
 
 

@@ -1,7 +1,7 @@
 """Reads the tasks of other tools as a plan.
 
-One module reads one tool's files and says in its docstring what becomes of which field. What they
-share is in `conversion`. A converted plan is a mapping like any other: `import_plan` checks it.
+Each module reads one tool's files, and its docstring lists how the fields are converted. Shared
+code is in `conversion`. A converted plan is a mapping like any other: `import_plan` checks it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["FORMATS", "Converted", "LeftOut", "convert"]
 
 
 class Format(NamedTuple):
-    """How one tool keeps its tasks."""
+    """The file format of one tool."""
 
     title: str
     read: Callable[[Path, Conversion], None]
@@ -43,7 +43,8 @@ FORMATS: Final[dict[str, Format]] = {
 
 
 def convert(name: str, paths: Sequence[Path], now: datetime) -> Converted:
-    """The tasks in these files and folders as a plan, and what could not be carried over."""
+    """Converts the tasks in these files and folders to a plan, and lists what could not be carried
+    over."""
     conversion = Conversion(now)
     for path in paths:
         if not path.exists():

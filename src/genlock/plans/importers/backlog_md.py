@@ -1,8 +1,8 @@
 """Backlog.md: `backlog/tasks/*.md` with frontmatter. Files in `backlog/completed` are done, and
 those in `backlog/drafts` are the backlog.
 
-status: Done → done, To Do → open, In Progress → reserved for the first assignee; a status of the
-user's own → open, and said so. dependencies → depends_on, parent_task_id → parent, labels → tags.
+status: Done → done, To Do → open, In Progress → reserved for the first assignee; a custom status →
+open, with a note. dependencies → depends_on, parent_task_id → parent, labels → tags.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MORE: Final = ("milestone", "reporter", "created_date", "updated_date", "refere
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The tasks of a project's folder, of its `backlog` folder, or of one file."""
+    """Reads the tasks of a project's folder, of its `backlog` folder, or of one file."""
     if path.is_file():
         _convert(path, None, conversion)
         return

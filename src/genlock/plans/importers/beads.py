@@ -1,9 +1,9 @@
-"""beads: `.beads/issues.jsonl`, one issue a line.
+"""beads: `.beads/issues.jsonl`, one issue per line.
 
 status: open → open, in_progress → reserved for the assignee, blocked → waiting, deferred → backlog,
 closed → done, tombstone → left out. priority 0 to 4 → critical, high, medium, low, low. The
 dependency blocks → depends_on; parent-child → parent. An epic that has children is completed by the
-last of them. design, acceptance_criteria and notes stand in the description; labels are tags.
+last of them. design, acceptance_criteria and notes go to the description; labels become tags.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REFERENCES: Final = ("related", "relates_to", "discovered-from")
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The issues of a file, or of a folder that has one in `.beads`."""
+    """Reads the issues of a file, or of a folder that has one in `.beads`."""
     issues = list(_issues(_file(path), conversion))
     parents = {parent for issue in issues for parent in _links(issue, "parent-child")}
     for issue in issues:
@@ -127,7 +127,7 @@ def _description(issue: dict[str, Any]) -> str:
 
 
 def _links(issue: dict[str, Any], kind: str) -> list[str]:
-    """What this issue depends on, by dependencies of this kind."""
+    """Returns the issues that this one depends on, by dependencies of this kind."""
     links = mappings_of(issue.get("dependencies"))
     return texts_of([link.get("depends_on_id") for link in links if link.get("type") == kind])
 

@@ -1,7 +1,7 @@
-"""Claude Code's task lists: `~/.claude/tasks/<list>/<n>.json`, one task a file.
+"""Claude Code's task lists: `~/.claude/tasks/<list>/<n>.json`, one task per file.
 
 Task 2 of a list becomes `claude-2`. status: pending → open, in_progress → reserved for the owner,
-completed → done. blockedBy → depends_on. A list's lock files and high-water marks are no tasks.
+completed → done. blockedBy → depends_on. A list's lock files and high-water marks are not tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from genlock.plans.importers.conversion import Conversion, read_json, text_of, t
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The tasks of a list's folder, or of one file."""
+    """Reads the tasks of a list's folder, or of one file."""
     files = [path] if path.is_file() else [one for one in path.glob("*.json") if _is_task(one)]
     for file in sorted(files, key=lambda file: (len(file.stem), file.stem)):
         value = read_json(file)

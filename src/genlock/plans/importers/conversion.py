@@ -1,13 +1,13 @@
-"""What the readers of other tools' tasks share: the plan that they make, and the list of what could
-not be carried over.
+"""The base of the importers: the plan that they build, and the list of data that could not be
+carried over.
 
 Three rules hold for every tool, so that no task is done twice:
 
 1. A finished task is imported as finished.
-2. A task that somebody holds there is not offered here before that claim ends (`not_before`), or is
-   reserved for that agent (`assigned_to`) if the tool knows of no end.
-3. A task that waits for one that is not there is blocked (`waiting_for`) until somebody says that
-   it need not wait.
+2. A task that an agent holds in the other tool is not offered here before that claim ends
+   (`not_before`). If the tool has no end for it, the task is reserved for that agent
+   (`assigned_to`).
+3. A task that waits for a missing task is blocked (`waiting_for`) until a person lifts the wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FENCE: Final = "---"
 
 
 class LeftOut(NamedTuple):
-    """Something that the plan does not have."""
+    """Data that was not carried over to the plan."""
 
     task: str
     what: str
@@ -39,14 +39,14 @@ class LeftOut(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """A plan, as `import_plan` takes it, and what it does not have."""
+    """A plan for `import_plan`, and the data that was left out."""
 
     plan: dict[str, Any]
     left_out: tuple[LeftOut, ...]
 
 
 class Conversion:
-    """A plan in the making."""
+    """A plan under construction."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -54,21 +54,21 @@ class Conversion:
         self._left_out: list[LeftOut] = []
 
     def add(self, fields: Mapping[str, Any]) -> None:
-        """One task more. Fields that are empty are left away."""
+        """Adds a task. Empty fields are omitted."""
         self.tasks.append({name: value for name, value in fields.items() if _is_given(value)})
 
     def leave_out(self, task: str, what: str) -> None:
-        """Notes what is not carried over."""
+        """Records data that is not carried over."""
         self._left_out.append(LeftOut(task, what))
 
     def held_until(self, end: datetime | None) -> str | None:
-        """`not_before`, for a task that is held there until then; None if that is over."""
+        """Returns `not_before` for a task that is held until then; None if that time is past."""
         if end is None or end <= self.now:
             return None
         return end.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
     def finished(self) -> Converted:
-        """The plan, with dependencies and parents that exist."""
+        """Returns the plan, with dependencies and parents that exist."""
         ids = {task.get("id") for task in self.tasks}
         for task in self.tasks:
             self._check_links(task, ids)
@@ -108,30 +108,30 @@ def _is_given(value: object) -> bool:
     return value is not None and value != "" and value != [] and value != {}
 
 
-# Reading values of any shape: another tool's file may hold anything.
+# Reading values of any type: another tool's file may contain anything.
 
 
 def text_of(value: object) -> str:
-    """A text or a number as a text; "" for anything else."""
+    """Converts a text or a number to text; "" for anything else."""
     if isinstance(value, str):
         return value.strip()
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
 
 
 def texts_of(value: object) -> list[str]:
-    """A list of texts, or one text, as a list without repetition."""
+    """Returns a list of texts, or one text, as a list without duplicates."""
     given = value if isinstance(value, (list, tuple)) else [value]
     return list(dict.fromkeys(text for text in map(text_of, given) if text))
 
 
 def mappings_of(value: object) -> list[dict[str, Any]]:
-    """The mappings in a list."""
+    """Returns the mappings in a list."""
     given = value if isinstance(value, (list, tuple)) else ()
     return [one for one in given if isinstance(one, dict)]
 
 
 def instant_of(value: object) -> datetime | None:
-    """A time in ISO 8601 or in milliseconds since 1970; one without a zone is UTC."""
+    """Parses a time in ISO 8601 or in milliseconds since 1970. Without a zone it is UTC."""
     try:
         if isinstance(value, datetime):
             found = value
@@ -147,7 +147,7 @@ def instant_of(value: object) -> datetime | None:
 
 
 def sections(first: str, others: Iterable[tuple[str, object]]) -> str:
-    """A description of several texts, each but the first below its title."""
+    """Builds a description from several texts, each except the first below its title."""
     parts = [first] if first else []
     parts += [f"## {title}\n\n{text}" for title, given in others if (text := text_of(given))]
     return "\n\n".join(parts)
@@ -157,7 +157,7 @@ def sections(first: str, others: Iterable[tuple[str, object]]) -> str:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; BadArgument if it cannot be read."""
+    """Returns a file's text. Raises BadArgument if it cannot be read."""
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_FILE_BYTES + 1)
@@ -172,7 +172,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A file's JSON; BadArgument if it is none."""
+    """Returns a file's JSON. Raises BadArgument if it is invalid."""
     try:
         return msgspec.json.decode(read_text(path))
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -180,8 +180,8 @@ def read_json(path: Path) -> Any:
 
 
 def read_markdown(path: Path) -> tuple[dict[str, Any], str]:
-    """The frontmatter of a Markdown file, and the text below it. BadArgument names the file and
-    what is wrong with it."""
+    """Returns the frontmatter of a Markdown file, and the text below it. BadArgument names the file
+    and its error."""
     lines = read_text(path).splitlines()
     if not lines or lines[0].strip() != _FENCE:
         raise BadArgument(f"{str(path)!r} has no frontmatter: its first line is not {_FENCE}")

@@ -3,8 +3,7 @@
 state: backlog, someday, new and paused → backlog; todo → open; active → reserved for `assigned_to`;
 ready_for_review and waiting → waiting; done → done; cancelled and expired → cancelled. `requires`
 and `depends` → depends_on. A lock that has not expired → not offered before it does. The name of
-the file is the id, its first heading the title. Keys that a plan does not know stay in the
-metadata.
+the file is the id, its first heading the title. Keys that are unknown in plans go to the metadata.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _MOST_DAYS: Final = 3650
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The tasks of a workspace, of its `tasks` folder, or of one file."""
+    """Reads the tasks of a workspace, of its `tasks` folder, or of one file."""
     if path.is_file():
         _convert(path, path.parent.parent, conversion)
         return
@@ -114,7 +113,7 @@ def _waits(fields: dict[str, Any], state: str | None) -> str | None:
 def _not_before(
     name: str, fields: dict[str, Any], workspace: Path, conversion: Conversion
 ) -> str | None:
-    """When a lock of another tool ends, or the task's own `wait`."""
+    """Returns the end of another tool's lock, or the task's own `wait`."""
     waits = conversion.held_until(instant_of(_plain(fields.get("wait"))))
     lock = workspace / "state" / "locks" / f"{name}.lock"
     if not lock.is_file():
@@ -122,7 +121,7 @@ def _not_before(
     try:
         given = read_json(lock)
     except BadArgument:
-        return waits  # gptodo takes a lock that it cannot read for none
+        return waits  # gptodo ignores a lock that it cannot read
     if not isinstance(given, dict):
         return waits
     started, hours = instant_of(given.get("started")), given.get("timeout_hours")
@@ -142,7 +141,7 @@ def _heading(body: str) -> str:
 
 
 def _plain(value: object) -> Any:
-    """A value from YAML as JSON has it: times as text."""
+    """Converts a value from YAML to JSON: times become text."""
     if isinstance(value, dict):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,9 +1,9 @@
 """tasks.json of the session-claiming tools: a list of tasks, or `{"tasks": […]}`, also in groups
 below `backlog` (`{"backlog": {"now": {"tasks": […]}}}`).
 
-A task that has a `claim` which has not expired is not offered before it expires. status: done and
-completed → done, cancelled → cancelled, blocked → waiting, backlog and later → backlog, all else →
-open. dependencies, depends_on, dependsOn and blockedBy → depends_on.
+A task with an unexpired `claim` is not offered before the claim expires. status: done and completed
+→ done, cancelled → cancelled, blocked → waiting, backlog and later → backlog, all else → open.
+dependencies, depends_on, dependsOn and blockedBy → depends_on.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _KNOWN: Final = {
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The tasks of the file, or of `tasks.json` in the folder."""
+    """Reads the tasks of the file, or of `tasks.json` in the folder."""
     file = path / "tasks.json" if path.is_dir() else path
     for task in _tasks(read_json(file)):
         _convert(task, conversion)
 
 
 def _tasks(value: object) -> list[dict[str, Any]]:
-    """Every task below: a mapping with an id that stands in a list."""
+    """Returns every task in a value: a mapping with an id inside a list."""
     if isinstance(value, list):
         return [task for task in mappings_of(value) if text_of(task.get("id"))]
     if isinstance(value, dict):

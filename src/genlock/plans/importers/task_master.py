@@ -3,8 +3,8 @@ without tags (`{"tasks": […]}`).
 
 Task 3 becomes `tm-3` and its subtask 1 `tm-3.1`; tasks of another tag than master begin with the
 tag. status: done → done, cancelled → cancelled, deferred → backlog, review and blocked → waiting,
-all else → open. A task with subtasks is completed by the last of them. details and testStrategy
-stand in the description.
+all else → open. A task with subtasks is completed by the last of them. details and testStrategy go
+to the description.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLACES: Final = (".taskmaster/tasks/tasks.json", "tasks/tasks.json", "tasks.jso
 
 
 def read(path: Path, conversion: Conversion) -> None:
-    """The tasks of a file or of a project's folder."""
+    """Reads the tasks of a file or of a project's folder."""
     file = path
     if path.is_dir():
         file = next(
@@ -85,5 +85,5 @@ def _convert(task: dict[str, Any], prefix: str, parent: str | None, conversion: 
 
 
 def _named(other: str, prefix: str, parent: str | None) -> str:
-    """The id that a dependency names: subtasks name their siblings by number alone."""
+    """Returns the id that a dependency names: subtasks name their siblings by number alone."""
     return f"{parent}.{other}" if parent and "." not in other else f"{prefix}-{other}"

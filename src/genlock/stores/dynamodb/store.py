@@ -38,7 +38,7 @@ Implementation notes:
   is not used: it takes days, and there is no garbage.
 - **One region writes.** In global tables the last writer wins, which defeats every condition: do
   not write to two replicas.
-- **Forks**: a child must not use what it inherited; its every call is an error.
+- **Forks**: a child must not use inherited connections; its every call is an error.
 """
 
 from __future__ import annotations

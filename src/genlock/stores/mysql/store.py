@@ -30,7 +30,7 @@ Implementation notes:
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is
   OutcomeUnknown. An idle connection that the server has closed is detected without a round trip,
   and replaced.
-- **Forks**: a child must not use what it inherited. Its every call is an error, and it does not
+- **Forks**: a child must not use inherited connections. Its every call is an error, and it does not
   close its parent's connections.
 """
 

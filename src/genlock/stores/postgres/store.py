@@ -28,7 +28,7 @@ Implementation notes:
 - **A connection lost** before anything was sent is StoreUnavailable; inside a commit it is
   OutcomeUnknown. An idle connection that the server has closed is detected without a round trip,
   and replaced.
-- **Forks**: a child must not use what it inherited. Its every call is an error; psycopg leaves
+- **Forks**: a child must not use inherited connections. Its every call is an error; psycopg leaves
   connections of another process alone.
 """
 

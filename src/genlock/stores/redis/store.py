@@ -22,7 +22,7 @@ Implementation notes:
 - **Waiting for replicas** (`wait=n`): a commit on too few replicas has an unknown outcome, and this
   handle answers no read until enough replicas have it. So a caller that reads the commit can rely
   on it.
-- **Forks**: a child must not use what it inherited. Its every call is an error.
+- **Forks**: a child must not use inherited connections. Its every call is an error.
 """
 
 from __future__ import annotations

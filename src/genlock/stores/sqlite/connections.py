@@ -165,9 +165,7 @@ class Readers:
             self._drop(db)
             return
         self._idle.append(db)
-        if (
-            self._closed
-        ):  # checked last: `close` may have missed the connection that was just returned
+        if self._closed:  # checked last: `close` may have missed the one just returned
             self._drop_idle()
 
     @contextmanager

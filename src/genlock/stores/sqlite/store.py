@@ -25,8 +25,8 @@ Implementation notes:
   on it and every write; see file_identity.py.
 - **data_version** tells a waiter that something was committed. The waiter watches the log to know
   when to check it; see wait.py.
-- **Forks**: a child must neither use nor close what it inherited. Its every call is an error, and
-  its interpreter never frees the connections; see connections.py.
+- **Forks**: a child must neither use nor close inherited connections. Its every call is an error,
+  and its interpreter never frees the connections; see connections.py.
 """
 
 from __future__ import annotations

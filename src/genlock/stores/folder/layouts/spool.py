@@ -1,7 +1,7 @@
 """The spool layout: folders that shell scripts move from one state to the next.
 
     ai_comms/<agent>/tasks/to_execute/<id>/<id>.md
-    ai_comms/<agent>/tasks/in_progress/<id>/<id>.<pid>.md    the pid of whoever has it
+    ai_comms/<agent>/tasks/in_progress/<id>/<id>.<pid>.md    the pid of the holder
     ai_comms/<agent>/tasks/completed/<id>/<id>.md
     ai_comms/<agent>/tasks/stale/<id>/<id>.<pid>.md          the process is gone
     ai_comms/counters/                                       see `spool_counters`
