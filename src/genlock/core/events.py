@@ -315,7 +315,7 @@ class ReviewRejected(Occurrence, frozen=True):
 
 
 class TaskReset(RightTaken, frozen=True):
-    """The task is to be done again, at a higher generation."""
+    """The task was reset: it must be done again, at a higher generation."""
 
     previous_state: Status
     holder_session_id: str = ""
@@ -323,7 +323,7 @@ class TaskReset(RightTaken, frozen=True):
 
 
 class TaskCancelled(RightTaken, frozen=True):
-    """The task will not be done."""
+    """The task was cancelled: it will not be done."""
 
     previous_state: Status
     reason: str = ""

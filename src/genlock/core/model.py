@@ -475,7 +475,7 @@ class ProjectRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class TenantRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A tenant's profile and limits; lives under the reserved tenant, which lists them all."""
+    """A tenant's profile and limits. Stored under the reserved tenant, which lists all tenants."""
 
     id: str
     created_at: datetime
@@ -522,7 +522,7 @@ class FeatureRecord(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class KeyRecord(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A key that opens the service: what it opens, and the digest of its secret; lives under the
+    """A key that opens the service: its permissions, and the digest of its secret. Stored under the
     reserved tenant."""
 
     id: str

@@ -49,7 +49,8 @@ class ProjectProgress(Struct, frozen=True, gc=False):
 
 
 def count_states(tasks: Iterable[GraphTask]) -> dict[str, int]:
-    """Counts the tasks in each state, in the order of the states, without states that have none."""
+    """Counts the tasks in each state, in the order of the states. States without tasks are left
+    out."""
     counts = Counter(task.state for task in tasks)
     return {state.value: counts[state] for state in Status if counts[state]}
 

@@ -219,8 +219,8 @@ def _misplaced(cycles: Iterable[tuple[str, ...]], tasks: list[Task]) -> Iterator
 def _cycles_of(
     tasks: list[Task], waits: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, ...]]:
-    """Yields the cycles. A cycle without any of these tasks may hide one of these tasks that shares
-    an id with it; that one is yielded after it."""
+    """Yields the cycles. A cycle that contains none of these tasks may hide one that does and
+    shares an id with it; that one is yielded after it."""
     own = {task.id for task in tasks}
     for cycle in find_cycles(waits):
         yield cycle

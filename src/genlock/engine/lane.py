@@ -153,7 +153,7 @@ class Lane:
 
     def _gather(self) -> tuple[int, list[Item] | None]:
         """Waits for work. Returns the number of waiting jobs and the next batch, or no batch when
-        the lane is to end."""
+        the lane must end."""
         is_open = self._inbox.wait(self._has_more, self._seconds_to_next_event)
         if not is_open:
             return 0, self._pipeline.take_unresolved() or None

@@ -37,7 +37,7 @@ _PAGE = 500
 
 
 class Fault(Struct, frozen=True):
-    """One deviation from the data as it was written."""
+    """One deviation from the data that was written."""
 
     where: str
     what: str
