@@ -284,6 +284,24 @@ def test_drafts_of_dead_generations_are_collected_and_no_others(
     assert assets(area) == {"a": "pending"}
 
 
+def test_drafts_that_are_links_do_not_keep_other_products_from_being_promoted(
+    tmp_path: Path,
+) -> None:
+    with genlock.connect("memory://") as fleet:
+        fleet.set_policy(policy={"products": f"file://{tmp_path}"})
+        area = Area.at(f"file://{tmp_path}")
+        for task in ("A", "B", "C", "Z"):
+            generation = claim(fleet, task)
+            products = draft(area, task, generation, **{task: "much work"})
+            if task != "Z":
+                file = next(tmp_path.rglob(f"drafts/{task}/**/{task}"))
+                file.unlink()
+                file.symlink_to("/etc/passwd")
+            assert submit(fleet, task, generation, products).accepted
+        promoter(fleet, area).run()
+        assert assets(area) == {"Z": "much work"}
+
+
 def test_files_of_others_do_not_keep_dead_drafts_from_being_collected(
     tmp_path: Path, clock: ManualClock
 ) -> None:

@@ -27,13 +27,17 @@ from genlock.core.model import Manifest
 from genlock.core.reasons import PromotionState, RefusedState
 from genlock.core.records.promotion import LONGEST_FAILURE
 from genlock.core.results import PromotionInfo, TaskState
-from genlock.errors import BadArgument, GenlockError
+from genlock.errors import BadArgument, GenlockError, StoreForeign, StoreReadOnly
 from genlock.failpoints import hit
 from genlock.products.area import Area, Asset, Draft, DraftMismatch
 
 _PAGE: Final = 100
 _MOST_ERRORS: Final = 3
 """In a row: then the area or the coordinator is away."""
+_MOST_TOLD: Final = 20
+_OF_ONE_DRAFT: Final = (StoreForeign, StoreReadOnly, BadArgument)
+"""An agent may have put a link in the place of its draft, or taken away the right to read it. The
+others are not to wait for that."""
 
 
 class Promoted(Struct, frozen=True):
@@ -42,7 +46,7 @@ class Promoted(Struct, frozen=True):
     promoted: tuple[PromotionInfo, ...] = ()
     failed: tuple[PromotionInfo, ...] = ()
     errors: tuple[str, ...] = ()
-    """Of those that are still pending: what kept them from being promoted now."""
+    """Of the first of those that are still pending: what kept them from being promoted now."""
     dropped: int = 0
     """Drafts of dead generations that were removed."""
 
@@ -71,14 +75,14 @@ class Promoter:
                     in_a_row = 0
                 except GenlockError as error:
                     errors.append(f"{waiting.task_id}: {error}")
-                    in_a_row += 1
+                    in_a_row += not isinstance(error, _OF_ONE_DRAFT)
                     if in_a_row == _MOST_ERRORS:
                         break
         failed = tuple(each for each in done if each.state is PromotionState.FAILED)
         return Promoted(
             tuple(each for each in done if each.state is PromotionState.PROMOTED),
             failed,
-            tuple(errors),
+            tuple(errors[:_MOST_TOLD]),
         )
 
     def promote(self, waiting: PromotionInfo) -> PromotionInfo:
