@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import threading
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -258,6 +259,23 @@ def test_a_list_passes_over_links_and_pipes(tmp_path: Path) -> None:
     assert [draft.path for draft in area.drafts()] == ["a.txt"]
     with pytest.raises(ProductNotFound):
         area.open_draft("alice", "T", 1, "pipe")
+
+
+def test_a_list_passes_over_folders_deeper_than_any_product(tmp_path: Path) -> None:
+    area = Area.at(f"file://{tmp_path}/area")
+    longest = "/".join("abcd"[number % 4] for number in range(256))
+    put(area, b"1", longest)
+    folder = os.open(tmp_path / "area/agents", os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=folder)
+        below = os.open("deep", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = below
+    os.close(folder)
+    try:
+        assert [draft.path for draft in area.drafts()] == [longest]
+    finally:  # Python could not
+        subprocess.run(["rm", "-rf", tmp_path / "area"], check=True)
 
 
 def test_a_file_with_a_time_beyond_the_calendar_is_never_old() -> None:

@@ -40,6 +40,8 @@ from genlock.stores.objects import bucket_errors, check_driver, open_bucket
 PIECE: Final = 8 * 1024 * 1024
 _UNFINISHED: Final = ".unfinished"
 _LOCK: Final = ".lock"
+_DEEPEST: Final = 280
+"""Folders above an object: a path of a product has at most 256 parts."""
 _ABANDONED_SECONDS: Final = 3600.0
 _SETTING: Final = "the policy products"
 
@@ -223,7 +225,10 @@ class FolderObjects:
 
 
 def _listed(folder: int, prefix: str) -> Iterator[Listed]:
-    """The files below an open folder. Links, and what else is no file, are passed over."""
+    """The files below an open folder. Links, what else is no file, and what lies deeper than any
+    object are passed over."""
+    if prefix.count("/") > _DEEPEST:
+        return
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
