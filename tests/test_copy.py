@@ -772,7 +772,7 @@ class TestCommand:
         assert 0 <= settled <= 3
         assert said == {
             "projects": 3,
-            "tasks": 61,
+            "tasks": 62,
             "found": 0,
             "payloads": 9,
             "moved": False,

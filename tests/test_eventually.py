@@ -15,6 +15,7 @@ TESTS = Path(__file__).parent
 
 MAY_SLEEP = {
     "eventually.py": "the helper",
+    "browser/busy.py": "a fleet at an even pace, in a process of its own",
     "engine/test_limits_across_lanes.py": "a store that answers slowly",
     "processes/coordinator.py": "a worker that takes too long, in a process without this package",
     "servers/proxy.py": "a network that is slow",

@@ -29,6 +29,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Struct
 
+from genlock import typed_json
 from genlock.core.manifest import check_product_path
 from genlock.core.model import Product
 from genlock.core.names import check_agent, shown
@@ -247,7 +248,7 @@ class Area:
 
     def _decoded(self, name: str, data: bytes) -> Asset:
         try:
-            return msgspec.json.decode(data, type=Asset)
+            return typed_json.decode(data, Asset)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StoreCorrupt(f"{self.where}/{name} is no pointer of an asset: {error}") from None
 

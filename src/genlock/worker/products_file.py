@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from genlock import typed_json
 from genlock.core.model import Product
 from genlock.errors import BadArgument
 from genlock.private_files import read_regular
@@ -20,7 +21,6 @@ from genlock.private_files import read_regular
 VARIABLE: Final = "GENLOCK_PRODUCTS"
 MOST_LIST_BYTES: Final = 16 * 1024 * 1024
 """Far more than a manifest may have, since each may be put many times."""
-_LINE: Final = msgspec.json.Decoder(Product)
 
 
 def note_product(path: str | Path, product: Product) -> None:
@@ -46,7 +46,7 @@ def read_products(path: str | Path) -> list[Product]:
     if len(data) > MOST_LIST_BYTES:
         raise BadArgument(f"${VARIABLE}, {path}, has more than {MOST_LIST_BYTES:,} bytes")
     try:
-        found = [_LINE.decode(line) for line in data.splitlines() if line.strip()]
+        found = [typed_json.decode(line, Product) for line in data.splitlines() if line.strip()]
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadArgument(
             f"${VARIABLE}, {path}, is not as product put writes it: {error}"
