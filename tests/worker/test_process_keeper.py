@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -245,3 +246,20 @@ def test_a_slot_is_free_again_only_when_the_helper_has_said_so(tmp_path: Path) -
         assert slots.read(0) == SlotState(7, 1.0, 0.5, 2.0)
         slots.write(0, SlotState(0))
         assert slots.free() == 0
+
+
+def test_a_program_with_more_than_1024_open_files_has_a_helper_too(
+    fleet: genlock.Coordinator,
+) -> None:
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(limit, 2048), hard), hard))
+    held = [os.dup(0) for _ in range(1100)]
+    try:
+        with fleet.claim("T", lease_seconds=2.0, keeper="process") as work:
+            first = work._kept.sent
+            eventually(lambda: work._kept.sent > first, "a renewal")
+            assert work.submit("done").accepted
+    finally:
+        for each in held:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

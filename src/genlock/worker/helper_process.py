@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import socket
 import sys
 import threading
@@ -29,6 +28,7 @@ from genlock.worker.process_keeper import (
     claim_of,
     process_of,
 )
+from genlock.worker.readable import readable
 
 
 def serve(channel: int, memory: int, told: Mapping[str, Any]) -> NoReturn:
@@ -87,7 +87,7 @@ class _Helper:
         """Runs until the owner has ended: the socket is closed, or this process has another parent,
         in case a forked child of the owner has the socket, too."""
         while True:
-            ready, _, _ = select.select([self._way], [], [], 1.0)
+            ready = readable([self._way.fileno()], 1.0)
             if os.getppid() != self._owner:
                 return
             if ready:

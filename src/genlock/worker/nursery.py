@@ -9,7 +9,6 @@ leaves behind, and when its owner is gone, it ends with all of them.
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import struct
@@ -19,6 +18,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
 from genlock.worker.process_tree import become_subreaper, kill_all, reap
+from genlock.worker.readable import readable
 from genlock.worker.warded import WardedCommand
 from genlock.worker.warden import SharedDeadline, serve
 
@@ -118,7 +118,7 @@ class _Nursery:
         signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
         goes_on = True
         while goes_on:
-            ready, _, _ = select.select([self._asked.fileno(), wake], [], [])
+            ready = readable([self._asked.fileno(), wake])
             if wake in ready:
                 with suppress(BlockingIOError):
                     os.read(wake, 4096)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
+from genlock.worker.readable import readable
 from genlock.worker.warden import GRACE_SECONDS, LEAST_MARGIN_SECONDS, SharedDeadline
 
 _WARDEN_GONE: Final = "the process that starts it has ended"
@@ -104,7 +104,7 @@ class WardedCommand:
         ones."""
         if self.reports in watched and b"\n" in self._unread:
             return [self.reports]  # two came at once
-        ready, _, _ = select.select([*watched, self._wake], [], [], seconds)
+        ready = readable([*watched, self._wake], seconds)
         if self._wake in ready:
             with suppress(BlockingIOError):
                 os.read(self._wake, 4096)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import sys
 import time
@@ -28,6 +27,7 @@ from typing import Any, Final, NoReturn
 
 from genlock.worker import schedule
 from genlock.worker.process_tree import become_subreaper, die_with_parent, kill_all, reap
+from genlock.worker.readable import readable
 
 GRACE_SECONDS: Final = 5.0
 """The time between SIGTERM to the command and SIGKILL to all its processes."""
@@ -107,7 +107,7 @@ class _Warden:
         at = min(self._deadline.get() if self._leader else _FOREVER, self._kill_at)
         seconds = min(max(at - schedule.now(), 0.0), _TICK_SECONDS)
         watched = [wake] if self._orders < 0 else [self._orders, wake]
-        ready, _, _ = select.select(watched, [], [], seconds)
+        ready = readable(watched, seconds)
         if wake in ready:
             with suppress(BlockingIOError):
                 os.read(wake, 4096)
